@@ -10,7 +10,7 @@ import pytest
 from acceptance.lived_in import dump, live, opened, rows_of, word
 from kit.talk import hold, store_of, stored_texts
 from memolog import AssistantMessage, Memory, UserMessage
-from memolog.adapters.news import news_of
+from memolog.adapters.new_messages import find_new
 from memolog.domain.errors import ImportConflict
 from memolog.domain.message import NewMessage, TextPart, ToolCallPart, ToolMessage
 from memolog.testing import FakeClock
@@ -77,12 +77,12 @@ async def test_a_client_that_sends_its_history_again(memory: Memory, clock: Fake
     else:
         await forget(memory, what)
     clock.advance(minutes=1)
-    new, _ = await news_of(memory, "alice", "t", [*history, UserMessage("and now?")])
+    new, _ = await find_new(memory, "alice", "t", [*history, UserMessage("and now?")])
     assert said(new) == ["and now?"]
     # In another thread, or said last, it is new: people may say it again.
-    elsewhere, _ = await news_of(memory, "alice", "other", [*history, UserMessage("and now?")])
+    elsewhere, _ = await find_new(memory, "alice", "other", [*history, UserMessage("and now?")])
     assert len(elsewhere) == 5
-    again, _ = await news_of(memory, "alice", "t", [UserMessage(SECRET)])
+    again, _ = await find_new(memory, "alice", "t", [UserMessage(SECRET)])
     assert said(again) == [SECRET]
 
 

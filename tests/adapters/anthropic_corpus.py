@@ -1,13 +1,9 @@
-"""Messages and answers as the Anthropic API has them, one of every kind; each is checked against the library's own types.
-
-Knows JSON only.
-"""
+"""Messages and answers as the Anthropic API has them, one of every kind; each is checked against the library's own types."""
 
 from typing import Any
 
-__all__ = ["ANSWER", "MESSAGES", "PIXEL"]
+from adapters.kit import PIXEL
 
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 _IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
 
 _BLOCKS: list[dict[str, Any]] = [

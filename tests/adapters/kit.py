@@ -1,15 +1,18 @@
-"""What every adapter must show, whatever the library: each message stored once, in order, and prompts that extend each other.
+"""Checks and messages that the tests of all adapters share; no library is needed."""
 
-Knows the store and the events. Knows no library: a test translates what its library's model received into one text.
-"""
-
+import base64
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
-from memolog import Config, Event, Memory, Message, ObservationConfig, ReflectionConfig
-from memolog.domain.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from hypothesis import strategies as st
+
+from memolog import Config, Event, Memory, Message, NewMessage, ObservationConfig, ReflectionConfig
+from memolog.context import Block, Context, ContextMessage
+from memolog.domain.checking import check_message
+from memolog.domain.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart, parts_from_json
 from memolog.runtime.events import Activated, GenerationMade
-
-__all__ = ["SMALL", "Prompts", "brief", "check_pairs", "stored"]
 
 # Windows so small that a conversation of two hundred turns crosses them again and again.
 SMALL = Config(
@@ -92,3 +95,71 @@ def check_pairs(messages: Sequence[Message]) -> None:
         called = next(n for n, part in enumerate(parts) if isinstance(part, ToolCallPart) and part.id == id_)
         answered = next(n for n, part in enumerate(parts) if isinstance(part, ToolResultPart) and part.call_id == id_)
         assert called < answered, f"{id_} is answered before it is called"
+
+
+# ---------------------------------------------------------------- a long conversation
+
+TOOL_EVERY = 7
+
+
+def question(number: int) -> str:
+    """Return a question of the user."""
+    return f"Question {number} please: what about module_{number}.py, which has {number} tests and fails on Tuesdays?"
+
+
+def answer(number: int) -> str:
+    """Return the answer to a question."""
+    return f"Answer {number}: we keep module_{number}.py and its {number} tests as they are, and go on from there."
+
+
+def expected(numbers: range) -> list[str]:
+    """Return what a store must hold after these questions: every seventh needs a tool."""
+    lines: list[str] = []
+    for number in numbers:
+        lines.append(f"user: {question(number)}")
+        if number % TOOL_EVERY == 0:
+            lines += [f"call call-{number}: weather", f"result call-{number}"]
+        lines.append(f"assistant: {answer(number)}")
+    return lines
+
+
+def forecast(city: str) -> str:
+    """Return what the tool `weather` answers."""
+    if city == "nowhere":
+        raise ValueError("there is no weather there")
+    return f"It is sunny in {city}. " + "The forecast goes on like this for days. " * 6
+
+
+# ---------------------------------------------------------------- translation
+
+PICTURE = b"\x89PNG not a picture, but its bytes"
+PICTURE_TEXT = base64.b64encode(PICTURE).decode()
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+_TEXTS = st.text(max_size=8)
+JSON_VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.floats(allow_nan=False, allow_infinity=False) | _TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def exact(value: Any) -> str:
+    """Return JSON text in which True is not 1; the order of fields means nothing in JSON."""
+    return json.dumps(value, sort_keys=True)
+
+
+def through_the_store(message: NewMessage) -> NewMessage:
+    """Return the message as the store gives it back."""
+    return replace(message, parts=parts_from_json(check_message(message)))
+
+
+def context_of(messages: Sequence[NewMessage], *, log: Sequence[str] = (), edge: str = "") -> Context:
+    """Return a context of these messages, with these groups in its log and this edge."""
+    return Context(
+        blocks=tuple(Block(name=f"group {n}", text=text, tokens=1, stable=True) for n, text in enumerate(log)),
+        tail=tuple(
+            ContextMessage(role=one.role, parts=through_the_store(one).parts, seq=n, speaker=one.speaker)
+            for n, one in enumerate(messages, start=1)
+        ),
+        edge=(Block(name="now", text=edge, tokens=1, stable=False),) if edge else (),
+    )

@@ -1,13 +1,8 @@
-"""Messages, items and answers as the OpenAI APIs have them, one of every kind; each is checked against the library's own types.
-
-Knows JSON only.
-"""
+"""Messages, items and answers of the OpenAI APIs, one of every kind; each is checked against the types of the library."""
 
 from typing import Any
 
-__all__ = ["CHAT", "CHAT_ANSWERS", "ITEMS", "OUTPUTS", "PIXEL", "RESPONSE"]
-
-PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+from adapters.kit import PIXEL
 
 CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},

@@ -13,8 +13,6 @@ import httpx2
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
-__all__ = ["APIS", "Chat", "Driver", "Messages", "Provider", "Reply", "Responses"]
-
 Json = dict[str, Any]
 
 

@@ -20,8 +20,6 @@ from pydantic_ai.usage import RequestUsage
 
 from adapters.kit import Prompts
 
-__all__ = ["Answer", "Script", "asked", "cancelled", "edge_of", "rendered", "saying", "words"]
-
 Answer = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 
 

@@ -7,8 +7,8 @@ from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
 from adapters.anthropic_corpus import ANSWER
-from adapters.translating import exact
-from memolog.adapters.anthropic.streams import MessageStream
+from adapters.kit import exact
+from memolog.adapters.anthropic.messages import MessageStream
 
 _EMPTY: dict[str, dict[str, Any]] = {
     "text": {"text": ""},

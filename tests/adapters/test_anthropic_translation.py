@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
 from adapters.anthropic_corpus import ANSWER, MESSAGES
-from adapters.translating import JSON_VALUES, context_of, exact, through_the_store
+from adapters.kit import JSON_VALUES, context_of, exact, through_the_store
 from memolog import (
     AssistantMessage,
     FilePart,

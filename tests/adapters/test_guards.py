@@ -67,7 +67,7 @@ async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard
         with pytest.raises(GuardStopped, match=guard) as caught:
             await GUARDS.run(memory, "t1", "alice", UserMessage(text), model=echo)
         assert (caught.value.side, caught.value.guard) == (side, guard)
-        assert "begin another turn" in str(caught.value)
+        assert "start another turn" in str(caught.value)
         assert brief(await stored(memory, "alice", "t1")) == ["user: hello", "assistant: You said: hello"]
         await memory.observe("t1", "alice")
         assert (await memory.search(text, "alice")).results == ()
@@ -123,7 +123,7 @@ async def test_a_guard_that_returns_something_else(side: str, returned: object) 
 def test_what_is_no_list_of_guards(given: Any) -> None:
     """It is refused when it is written down, not when the first turn comes."""
     for side in ("input", "output"):
-        with pytest.raises(InputError, match=rf"Pass Guards\({side}="):
+        with pytest.raises(InputError, match=rf"themselves: Guards\({side}="):
             Guards(**{side: given})
 
 
@@ -204,12 +204,12 @@ async def test_a_memory_of_the_wrong_kind(tmp_path: Path) -> None:
     """Turns that are awaited need a Memory, the others a SyncMemory; an address is neither."""
     wrong: Any = "postgresql://alice:secret@host/db"
     for begin in (GUARDS.turn, GUARDS.sync_turn):
-        with pytest.raises(InputError, match="A str was handed in") as told:
+        with pytest.raises(InputError, match="got str") as told:
             begin(wrong, "t1", "alice")
         assert "secret" not in str(told.value)
     async with Memory(tmp_path / "m.db") as memory:
         wrong = memory
-        with pytest.raises(InputError, match="where a SyncMemory belongs"):
+        with pytest.raises(InputError, match="must be a SyncMemory"):
             GUARDS.sync_turn(wrong, "t1", "alice")
 
 
@@ -217,5 +217,5 @@ def test_a_memory_that_cannot_be_awaited(tmp_path: Path) -> None:
     """What is awaited refuses the synchronous face, with a word on which one to take."""
     with SyncMemory(str(tmp_path / "m.db")) as memory:
         wrong: Any = memory
-        with pytest.raises(InputError, match="Hand in a Memory"):
+        with pytest.raises(InputError, match="Pass a Memory"):
             asyncio.run(GUARDS.run(wrong, "t1", "alice", UserMessage("hello"), model=echo))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
-from memolog.adapters.news import after_last_answer, said_again, unsaved
+from memolog.adapters.new_messages import after_last_answer, repeated, unsaved
 
 U, A = UserMessage, AssistantMessage
 CALL = AssistantMessage([ReasoningPart(text="hm"), TextPart(text="I look."), ToolCallPart(id="c1", name="look")])
@@ -47,11 +47,11 @@ def test_only_what_is_new(stored: Sequence[NewMessage], given: Sequence[NewMessa
 def test_what_is_said_again() -> None:
     """The end of what is stored that nobody has answered, if the list has it too."""
     stored = [U("a"), A("b"), U("c"), U("d")]
-    assert said_again([U("c"), U("d")], stored) == (U("c"), U("d"))
-    assert said_again([U("a"), A("b"), U("c"), U("d"), U("e")], stored) == (U("c"), U("d"))
-    assert said_again([U("d")], stored) == (U("d"),)
-    assert said_again([U("e")], stored) == ()
-    assert said_again([U("a")], stored[:2]) == ()
+    assert repeated([U("c"), U("d")], stored) == (U("c"), U("d"))
+    assert repeated([U("a"), A("b"), U("c"), U("d"), U("e")], stored) == (U("c"), U("d"))
+    assert repeated([U("d")], stored) == (U("d"),)
+    assert repeated([U("e")], stored) == ()
+    assert repeated([U("a")], stored[:2]) == ()
 
 
 def test_without_a_store_the_end_is_new() -> None:

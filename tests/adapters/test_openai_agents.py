@@ -618,7 +618,7 @@ async def test_a_history_that_cannot_be(tmp_path: Path, history: Any) -> None:
 def test_a_session_without_a_memory(tmp_path: Path) -> None:
     """An address is no memory, and neither is one that cannot be awaited."""
     wrong: Any = "memolog.db"
-    with pytest.raises(InputError, match="A str was handed in"):
+    with pytest.raises(InputError, match="got str"):
         MemologSession(wrong, thread="t1", resource="alice")
-    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="SyncMemory cannot be used"):
+    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="got SyncMemory"):
         MemologSession(wrong, thread="t1", resource="alice")

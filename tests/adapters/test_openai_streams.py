@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from adapters.kit import exact
 from adapters.openai_corpus import OUTPUTS, RESPONSE
-from adapters.translating import exact
-from memolog.adapters.openai.streams import ChatStream, ResponseStream
-from memolog.adapters.sse import Events
+from memolog.adapters.exchange import Events
+from memolog.adapters.openai.chat import ChatStream
+from memolog.adapters.openai.responses import ResponseStream
 
 DELTAS: list[dict[str, Any]] = [
     {"role": "assistant", "content": "", "refusal": None},

@@ -11,8 +11,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionMessage, ChatComplet
 from openai.types.responses import Response, ResponseInputItemParam
 from pydantic import TypeAdapter, ValidationError
 
+from adapters.kit import JSON_VALUES, context_of, exact, through_the_store
 from adapters.openai_corpus import CHAT, CHAT_ANSWERS, ITEMS, OUTPUTS, PIXEL, RESPONSE
-from adapters.translating import JSON_VALUES, context_of, exact, through_the_store
 from memolog import AssistantMessage, FilePart, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
 from memolog.adapters.openai import chat, responses
 from memolog.domain.message import parts_to_json

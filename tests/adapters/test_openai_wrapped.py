@@ -10,7 +10,7 @@ from adapters import wrapped
 from adapters.kit import brief, stored
 from adapters.provider import APIS, Chat, Driver, Json, Provider, Reply
 from memolog import Config, InputError, Memory, StoreError, Turn
-from memolog.adapters.sending import encodable
+from memolog.adapters.provider_limits import encodable
 
 DRIVERS = [APIS["chat"], APIS["responses"]]
 each = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.name)
@@ -196,7 +196,7 @@ async def test_an_answer_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -
                     await call(**driver.said("hello"))
             else:
                 assert driver.text(await call(**driver.said("hello"))) == "Yes."
-                assert "cannot be remembered" in caplog.text
+                assert "cannot be stored" in caplog.text
             assert brief(await stored(memory, "alice", "t1")) == ["user: hello"]
 
 
@@ -225,7 +225,7 @@ async def test_what_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, caplog
             call = driver.call(wrapped.wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
             with pytest.raises(Exception, match=match):
                 await call(**driver.said("hello"))
-    assert "cannot be taken back" in caplog.text
+    assert "cannot be withdrawn" in caplog.text
 
 
 def test_what_can_be_sent() -> None:

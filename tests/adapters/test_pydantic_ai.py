@@ -604,7 +604,7 @@ async def test_strict_memory_raises() -> None:
 
 def test_memory_cannot_be_loaded_later(tmp_path: Path) -> None:
     """What was said before a model loads it would be missing."""
-    with pytest.raises(InputError, match="later"):
+    with pytest.raises(InputError, match="loaded later"):
         MemoryCapability(Memory(str(tmp_path / "m.db")), "alice", defer_loading=True)
 
 
@@ -637,7 +637,7 @@ def test_runs_without_a_loop(tmp_path: Path) -> None:
         ({"resource": None}, "resource"),
         ({"thread": 3}, "thread"),
         ({"zone": 3}, "zone"),
-        ({"memory": "memolog.db"}, "A str was handed in where a Memory belongs"),
+        ({"memory": "memolog.db"}, "must be a Memory, got str"),
     ],
 )
 async def test_what_cannot_be_is_refused_at_once(memory: Memory, options: Any, named: str) -> None:
@@ -650,5 +650,5 @@ async def test_what_cannot_be_is_refused_at_once(memory: Memory, options: Any, n
 
 def test_a_memory_that_cannot_be_awaited(tmp_path: Path) -> None:
     """The synchronous face of a memory is refused in words."""
-    with SyncMemory(str(tmp_path / "m.db")) as memory, pytest.raises(InputError, match="SyncMemory cannot be used"):
+    with SyncMemory(str(tmp_path / "m.db")) as memory, pytest.raises(InputError, match="got SyncMemory"):
         MemoryCapability(cast("Any", memory), "alice")

@@ -51,8 +51,7 @@ from memolog import TextPart as OurText
 from memolog import ToolCallPart as OurCall
 from memolog import ToolResultPart as OurResult
 from memolog import UnknownPart as OurUnknown
-from memolog.adapters.pydantic_ai.messages import dumped, to_messages
-from memolog.adapters.pydantic_ai.replay import to_model_messages
+from memolog.adapters.pydantic_ai.messages import dumped, to_messages, to_model_messages
 from memolog.domain.message import parts_from_json, parts_to_json
 
 AT = datetime(2026, 3, 14, 9, 0, 0, 123456, tzinfo=UTC)

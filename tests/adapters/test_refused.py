@@ -41,8 +41,8 @@ from memolog import Memory, SyncMemory
 from memolog.adapters.agent_framework import MemoryProvider
 from memolog.adapters.langchain import MemoryMiddleware
 from memolog.adapters.openai_agents import MemologSession
+from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai import MemoryCapability
-from memolog.adapters.sending import is_refusal
 
 Failing = Callable[[str], BaseException | None]
 """Returns what a provider raises for a request with this text; None: it answers."""

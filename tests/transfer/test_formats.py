@@ -20,7 +20,7 @@ from memolog.domain.message import (
 )
 from memolog.domain.transfer import ImportReport
 from memolog.transfer import detect, read_source
-from memolog.transfer.values import moment
+from memolog.transfer.conversation import moment
 from transfer.world import memory_at
 
 PNG = "iVBORw0KGgo="

@@ -13,7 +13,7 @@ from memolog import Config
 from memolog.domain.errors import InputError
 from memolog.domain.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart, UserMessage
 from memolog.runtime.memory import Memory
-from memolog.transfer.jsonb import read_jsonb
+from memolog.transfer.mastra import read_jsonb
 from transfer.world import memory_at
 
 MADE = Path(__file__).parents[1] / "fixtures" / "mastra.db"

@@ -25,8 +25,8 @@ from memolog.search import analysis
 from memolog.store import indexing
 from memolog.store.messages import is_much
 from memolog.store.sql import MOST_INLINE, weight_of
-from memolog.transfer.archives import read_chatgpt
 from memolog.transfer.mastra import sections
+from memolog.transfer.sessions import read_chatgpt
 
 BENCH = Path(__file__).resolve().parents[2] / "bench"
 

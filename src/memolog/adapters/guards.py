@@ -1,8 +1,7 @@
-"""Guards: memory, then input guards, then the model, then output guards, then memory.
+"""Guards around the model: check the input and the output of a turn, and discard the turn when a guard stops it.
 
-Knows when a guard is asked and what happens when one stops: the turn is discarded, and nothing of it stays. Knows no framework's
-guards: adapters map them onto this. A guard is a function that is given what it should look at and returns nothing, or the reason
-why the turn must stop; one that fails stops the turn too.
+A guard is a function that gets what is new and returns None, or the reason why the turn must stop. A guard that raises stops the
+turn too. The checks of arguments that all adapters share are here as well.
 """
 
 import asyncio
@@ -10,9 +9,8 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, cast
+from typing import Any, Literal, Self, TypeAlias, TypeGuard, cast
 
-from memolog.adapters.checking import check_memory, check_sync_memory
 from memolog.context import Context
 from memolog.domain.errors import InputError, MemologError
 from memolog.domain.message import NewMessage, TextPart
@@ -23,12 +21,56 @@ from memolog.runtime.turn import Turn
 
 __all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGuardedTurn"]
 
+
+def check_memory(memory: object, *, sync_too: bool = False) -> None:
+    """Raise InputError unless this is a Memory, or with `sync_too` a SyncMemory."""
+    if isinstance(memory, Memory) or (sync_too and isinstance(memory, SyncMemory)):
+        return
+    if isinstance(memory, SyncMemory):
+        raise InputError(
+            "`memory` must be a Memory, got SyncMemory.",
+            why="This adapter is asynchronous.",
+            then="Pass a Memory: `async with Memory(…) as memory`.",
+        )
+    raise _no_memory(memory, "Memory or a SyncMemory" if sync_too else "Memory")
+
+
+def check_sync_memory(memory: object) -> None:
+    """Raise InputError unless this is a SyncMemory."""
+    if not isinstance(memory, SyncMemory):
+        raise _no_memory(memory, "SyncMemory")
+
+
+def check_errors(name: str, given: object) -> None:
+    """Raise InputError unless this is an exception class or a tuple of them."""
+    classes: tuple[object, ...] = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
+    for one in classes:
+        if not _is_error(one):
+            raise InputError(
+                f"`{name}` must hold exception classes, got {one!r}.",
+                why="Errors are compared with these classes.",
+                then=f"Pass a class or a tuple of classes: {name}=(Blocked,).",
+            )
+
+
+def _is_error(one: object) -> TypeGuard[type[BaseException]]:
+    return isinstance(one, type) and issubclass(one, BaseException)
+
+
+def _no_memory(given: object, wanted: str) -> InputError:
+    # The value is not shown: it may be an address with a password in it.
+    return InputError(
+        f"`memory` must be a {wanted}, got {type(given).__name__}.",
+        then=f'Open one and pass it: {wanted.rsplit(maxsplit=1)[-1]}("memolog.db").',
+    )
+
+
 Side: TypeAlias = Literal["input", "output"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """What a guard looks at: what is new on its side, and the context that the model gets or got."""
+    """The argument of a guard: the new messages of its side, and the context of the model."""
 
     side: Side
     messages: tuple[NewMessage, ...]
@@ -36,7 +78,7 @@ class Checked:
 
     @property
     def text(self) -> str:
-        """Return the text of what is new, joined by blank lines."""
+        """Return the text of the new messages, joined by blank lines."""
         parts = [part for message in self.messages for part in message.parts]
         return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
 
@@ -45,32 +87,32 @@ Guard: TypeAlias = Callable[[Checked], "str | Awaitable[str | None] | None"]
 
 
 class GuardStopped(MemologError):
-    """A guard stopped the turn; nothing of the turn is in memory any more."""
+    """A guard stopped the turn, and everything that it saved was withdrawn."""
 
     def __init__(self, guard: str, side: Side, reason: str) -> None:
         self.guard, self.side, self.reason = guard, side, reason
         super().__init__(
             f"The {side} guard {guard} stopped the turn.",
             why=reason if reason.endswith((".", "!", "?")) else f"{reason}.",
-            then="Tell the user, and begin another turn.",
+            then="Inform the user and start another turn.",
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guards:
-    """The guards of an agent, in the order in which they are asked."""
+    """The guards of an agent, in the order in which they are called."""
 
     input: Sequence[Guard] = ()
     output: Sequence[Guard] = ()
 
     def __post_init__(self) -> None:
-        """Refuse what could not be asked when it counts."""
+        """Reject guards that cannot be called."""
         for side, guards in (("input", self.input), ("output", self.output)):
             if not _are_guards(guards):
                 raise InputError(
-                    f"The {side} guards are a list of functions, not {guards!r}.",
-                    why="Each of them is called with what it should look at.",
-                    then=f"Pass Guards({side}=[your_guard]), with the functions themselves.",
+                    f"`{side}` must be a list of functions, got {guards!r}.",
+                    why="Each guard is called with a Checked.",
+                    then=f"Pass the functions themselves: Guards({side}=[your_guard]).",
                 )
 
     def turn(self, memory: Memory, thread: str, resource: str, **options: Any) -> "GuardedTurn":
@@ -79,7 +121,7 @@ class Guards:
         return GuardedTurn(memory.turn(thread, resource, **options), self)
 
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
-        """Begin a turn without waiting: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
+        """Begin a turn without `await`: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
         check_sync_memory(memory)
         return SyncGuardedTurn(memory.turn(thread, resource, **options), self)
 
@@ -92,7 +134,7 @@ class Guards:
         model: Callable[[Context], Awaitable[NewMessage]],
         settings: Mapping[str, Any] | None = None,
     ) -> NewMessage:
-        """Hold one turn of one step and return the answer; raises GuardStopped where a guard stops it."""
+        """Run a turn of one step and return the answer; raises GuardStopped if a guard stops it."""
         async with self.turn(memory, thread, resource, settings=settings) as turn:
             context = await turn.prepare(*messages)
             answer = await model(context)
@@ -105,10 +147,10 @@ class Guards:
 
 
 class GuardedTurn:
-    """A turn with guards around the model. Use it as a turn of memory; `prepare` and `record` may raise GuardStopped."""
+    """A turn with guards around the model. It is used like a Turn; `prepare` and `record` may raise GuardStopped."""
 
     def __init__(self, turn: Turn, guards: Guards, *, on_threads: bool = False) -> None:
-        """Take the turn, the guards, and whether these may hold up who calls them: then they get a thread each."""
+        """Take a turn and its guards. With `on_threads` each guard runs in a thread and may block."""
         self._turn, self._guards, self._on_threads = turn, guards, on_threads
         self.thread, self.resource = turn.thread, turn.resource
         self._context = Context()
@@ -116,7 +158,7 @@ class GuardedTurn:
     async def prepare(
         self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
-        """Save what is new and return what the model should see, if every input guard lets it pass."""
+        """Save new messages and return the context for the model, if every input guard passes."""
         self._context = await self._turn.prepare(*messages, ephemeral=ephemeral, model=model)
         await self._check("input", (*messages, *ephemeral))
         return self._context
@@ -124,12 +166,12 @@ class GuardedTurn:
     async def record(
         self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
-        """Save what the model answered, if every output guard lets it pass."""
+        """Save the answer of the model, if every output guard passes."""
         await self._check("output", messages)
         await self._turn.record(*messages, model=model, usage=usage, beside=beside)
 
     async def discard(self) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
+        """Withdraw what this turn saved, and end the turn."""
         await self._turn.discard()
 
     async def _check(self, side: Side, messages: tuple[NewMessage, ...]) -> None:
@@ -140,7 +182,7 @@ class GuardedTurn:
                 if inspect.isawaitable(reason):
                     reason = await reason
             except BaseException:
-                # Who cannot tell that it is harmless must not let it pass.
+                # A guard that fails has not approved the turn.
                 await self._turn.discard()
                 raise
             if reason is not None:
@@ -161,22 +203,22 @@ class SyncGuardedTurn:
     """A guarded turn without `await`."""
 
     def __init__(self, turn: SyncTurn, guards: Guards) -> None:
-        # The turn and the calls of its loop are the memory's; a guard that takes its time must not hold that loop up.
+        # Guards run in threads, so that a slow guard does not block the event loop of the memory.
         self.inner = GuardedTurn(turn._turn, guards, on_threads=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
         self._call = turn._portal.call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
     def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
-        """Save what is new and return what the model should see, if every input guard lets it pass."""
+        """Save new messages and return the context for the model, if every input guard passes."""
         return self._call(self.inner.prepare(*messages, ephemeral=ephemeral, model=model))
 
     def record(
         self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
-        """Save what the model answered, if every output guard lets it pass."""
+        """Save the answer of the model, if every output guard passes."""
         self._call(self.inner.record(*messages, model=model, usage=usage, beside=beside))
 
     def discard(self) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn."""
+        """Withdraw what this turn saved, and end the turn."""
         self._call(self.inner.discard())
 
     def __enter__(self) -> Self:
@@ -195,13 +237,13 @@ def _are_guards(given: object) -> bool:
 
 def _stopped(guard: Guard, side: Side, reason: object) -> MemologError:
     if isinstance(reason, str) and reason.strip():
-        return GuardStopped(_name(guard), side, reason)
+        return GuardStopped(_guard_name(guard), side, reason)
     return InputError(
-        f"The {side} guard {_name(guard)} returned {reason!r}.",
-        why="A guard returns None where all is well, or the reason to stop as a text; the turn is discarded.",
-        then="Return None or a text that is not empty.",
+        f"The {side} guard {_guard_name(guard)} returned {reason!r}.",
+        why="A guard returns None, or the reason to stop as a text. The turn is discarded.",
+        then="Return None or a non-empty text.",
     )
 
 
-def _name(guard: Guard) -> str:
+def _guard_name(guard: Guard) -> str:
     return str(getattr(guard, "__name__", type(guard).__name__))

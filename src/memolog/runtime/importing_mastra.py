@@ -27,6 +27,7 @@ from memolog.store.transfer_lines import Values
 from memolog.store.transfer_tables import BY_KIND, Table
 from memolog.tokens import TokenCounter
 from memolog.transfer import Conversation
+from memolog.transfer.conversation import stable_id
 from memolog.transfer.mastra import (
     LAST,
     Chunk,
@@ -39,7 +40,6 @@ from memolog.transfer.mastra import (
     source_of,
     told_of,
 )
-from memolog.transfer.values import stable_id
 
 __all__ = ["import_mastra"]
 

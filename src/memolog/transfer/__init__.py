@@ -1,6 +1,6 @@
-"""What other systems keep, read into our values: one small module a format, found by looking at the content."""
+"""Read conversations that other systems store; the format of a file is detected from its content."""
 
+from memolog.transfer.conversation import Conversation
 from memolog.transfer.detect import FORMATS, detect, read_source
-from memolog.transfer.values import Conversation
 
 __all__ = ["FORMATS", "Conversation", "detect", "read_source"]

@@ -1,7 +1,4 @@
-"""Which format a file has, found by looking into it, and its conversations.
-
-Knows the formats by name. Knows nothing of any of them beside what tells them apart.
-"""
+"""Detect the format of a file from its content, and read its conversations."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator
@@ -11,15 +8,20 @@ from typing import Any, Final, cast
 from memolog.domain.errors import InputError
 from memolog.domain.message import NewMessage
 from memolog.domain.transfer import Skipped
-from memolog.transfer import claude_code, codex
-from memolog.transfer.anthropic import blocks, is_anthropic
-from memolog.transfer.anthropic import role_of as anthropic_role
-from memolog.transfer.archives import read_chatgpt, read_claude
-from memolog.transfer.frameworks import is_langchain, is_pydantic_ai, langchain_messages, pydantic_ai_messages
-from memolog.transfer.openai import chat_parts, item_parts, role_of
-from memolog.transfer.values import Conversation, Data, as_data, as_list, dated, message, moment, stable_id
-
-__all__ = ["FORMATS", "detect", "read_source"]
+from memolog.transfer.conversation import Conversation, Data, as_data, as_list, dated, message, moment, stable_id
+from memolog.transfer.messages import (
+    anthropic_role,
+    blocks,
+    chat_parts,
+    is_anthropic,
+    is_langchain,
+    is_pydantic_ai,
+    item_parts,
+    langchain_messages,
+    openai_role,
+    pydantic_ai_messages,
+)
+from memolog.transfer.sessions import is_claude_code, is_codex, read_chatgpt, read_claude, read_claude_code, read_codex
 
 FORMATS: Final = (
     *("memolog-export", "mastra", "claude-code", "codex", "chatgpt", "claude"),
@@ -28,27 +30,27 @@ FORMATS: Final = (
 
 _SQLITE = b"SQLite format 3\x00"
 _LOOKED_AT = 40
-_BY_LINE: Final = {"claude-code": claude_code.read, "codex": codex.read}
+_BY_LINE: Final = {"claude-code": read_claude_code, "codex": read_codex}
 
 
 def detect(path: Path) -> str:
-    """Return the name of a file's format; raises InputError if it is none that is known."""
+    """Return the name of a file's format; raises InputError if it is in none of `FORMATS`."""
     with path.open("rb") as file:
         if file.read(len(_SQLITE)) == _SQLITE:
             return "mastra"
     lines = [line for _, line in _head(path)]
     if lines and lines[0].get("format") == "memolog-export":
         return "memolog-export"
-    if claude_code.fits(lines):
+    if is_claude_code(lines):
         return "claude-code"
-    if codex.fits(lines):
+    if is_codex(lines):
         return "codex"
     found = _of_json(_whole(path))
     if found is None:
         raise InputError(
-            f"{path.name} is in no format that is known.",
-            why=f"Known are: {', '.join(FORMATS)}.",
-            then="Name its format, or turn it into a list of messages with `role` and `content`.",
+            f"The format of {path.name} is unknown.",
+            why=f"Known formats: {', '.join(FORMATS)}.",
+            then="Pass its format, or convert it to a JSON list of messages with `role` and `content`.",
         )
     return found
 
@@ -72,7 +74,7 @@ def _of_json(data: Any) -> str | None:
 
 
 def read_source(path: Path, format_: str) -> Iterator[Conversation]:
-    """Yield the conversations of a file in a format that it is known to have."""
+    """Yield the conversations of a file in this format."""
     name = path.stem
     if format_ in _BY_LINE:
         bad: list[Skipped] = []
@@ -101,7 +103,7 @@ def _plain(data: Any, format_: str, name: str) -> Conversation:
         case "anthropic" | "openai":
             reader = lambda some, of: _of_api(some, of, format_, skipped)  # noqa: E731
         case _:
-            raise InputError(f"{format_!r} is no format.", then=f"Use one of {', '.join(FORMATS)}.")
+            raise InputError(f"`format` is unknown: {format_!r}.", then=f"Use one of {', '.join(FORMATS)}.")
     said = list(reader(messages, thread))
     system = head.get("system") or head.get("instructions")
     if system and format_ in {"anthropic", "openai"}:
@@ -120,11 +122,11 @@ def _of_api(messages: list[Any], thread: str, format_: str, skipped: list[Skippe
     for number, data in enumerate(map(as_data, messages)):
         found = _api_parts(data, format_)
         if found is None or not found[1]:
-            skipped.append(Skipped(where=f"{thread}, message {number + 1}", why="it is empty, or has no role"))
+            skipped.append(Skipped(where=f"{thread}, message {number + 1}", why="it is empty or has no role"))
             continue
         role, parts = found
         at = moment(data.get("created_at") or data.get("timestamp"))
-        # Without an id of its own a message is known by its place.
+        # A message without an id gets one from its position.
         key = str(data.get("id") or stable_id(format_, thread, number))
         yield message(role, parts, id=key, at=at, speaker=data.get("name") if role == "user" else None)
 
@@ -134,7 +136,7 @@ def _api_parts(data: Data, format_: str) -> Any:
         parts = blocks(data.get("content"))
         return anthropic_role(str(data.get("role", "user")), parts), parts
     if "role" in data and data.get("type", "message") == "message":
-        role = role_of(data["role"])
+        role = openai_role(data["role"])
         return (role, chat_parts(data)) if role else None
     return item_parts(data)
 
@@ -155,8 +157,8 @@ def _lines(path: Path, bad: list[Skipped]) -> Iterator[tuple[int, Data]]:
             try:
                 data: Any = json.loads(text)
             except (ValueError, RecursionError):
-                # The last line of a session that is still being written is often half a line.
-                bad.append(Skipped(where=f"{path.name}, line {number}", why="it is no JSON"))
+                # The last line of a session that is being written is often incomplete.
+                bad.append(Skipped(where=f"{path.name}, line {number}", why="it is not JSON"))
                 continue
             if isinstance(data, dict):
                 yield number, cast("Data", data)
@@ -179,7 +181,7 @@ def _whole(path: Path) -> Any:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{path.name} is neither JSON nor in a format that is known.",
+            f"{path.name} is not JSON, and its format is unknown.",
             why=f"{error}.",
-            then=f"Known formats are: {', '.join(FORMATS)}.",
+            then=f"Use one of these formats: {', '.join(FORMATS)}.",
         ) from error

@@ -1,7 +1,4 @@
-"""What Mastra keeps: messages in its two formats, metadata, the text of its observations, hints and buffered chunks.
-
-Knows the contents of its columns. Knows neither its tables nor where our log puts what is read here.
-"""
+"""Content of the columns of a Mastra database: messages in both formats, metadata, observations, hints and buffered chunks."""
 
 import json
 import re
@@ -20,30 +17,15 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.transfer.jsonb import read_jsonb
-from memolog.transfer.values import Data, as_data, as_list, data_file, message, moment, plain_text
-
-__all__ = [
-    "LAST",
-    "LATER",
-    "Chunk",
-    "Told",
-    "at_of",
-    "chunks_of",
-    "metadata_of",
-    "read_messages",
-    "sections",
-    "source_of",
-    "told_of",
-]
+from memolog.transfer.conversation import Data, as_data, as_list, data_file, message, moment, plain_text
 
 LATER: Final = "-later"
-"""Ends the id of what a message said after it was last observed."""
+"""Suffix of the id of what a message holds after the place where it was last observed."""
 LAST: Final = "-last"
-"""Ends the id of what it said after that was buffered, too."""
+"""Suffix of the id of what it holds after the place where it was last buffered."""
 _RESULTS: Final = "-results"
 _MARKER: Final = "data-om-"
-"""Begins the type of what its memory notes inside messages: where it observed and buffered, and what came of it."""
+"""Prefix of the types of markers that the memory of Mastra puts inside messages."""
 _OBSERVED: Final = "data-om-observation-end"
 _BUFFERED: Final = "data-om-buffering-end"
 
@@ -59,7 +41,7 @@ _ROLES: dict[str, Role] = {
 
 
 def metadata_of(value: object) -> Data:
-    """Return an object that is stored as text, in binary, or as the driver reads it."""
+    """Return an object from JSON text, from binary JSON, or as the driver returned it."""
     if isinstance(value, bytes):
         try:
             return as_data(read_jsonb(value))
@@ -69,14 +51,14 @@ def metadata_of(value: object) -> Data:
 
 
 def at_of(value: object) -> datetime | None:
-    """Return a moment, from a text or from what a driver makes of it."""
+    """Return a time from text, or as the driver returned it."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     return moment(value)
 
 
 def sections(text: str) -> list[tuple[str | None, str]]:
-    """Return the observations by thread, where the text says so; all of it without one, where it does not."""
+    """Return the observations of each thread that the text names, and what belongs to none under None."""
     found: list[tuple[str | None, str]] = []
     outside: list[str] = []
     at = 0
@@ -90,7 +72,7 @@ def sections(text: str) -> list[tuple[str | None, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Told:
-    """What its observer last said of a thread, and when the last message was said that it had seen."""
+    """The latest hints of the observer for a thread, and the time of the last message it had seen."""
 
     current_task: str | None = None
     suggested_response: str | None = None
@@ -100,7 +82,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Observations that wait to be moved into the log."""
+    """Buffered observations that are not in the log yet."""
 
     id: str
     text: str
@@ -109,7 +91,7 @@ class Chunk:
 
 
 def told_of(metadata: Data) -> Told:
-    """Return what a thread's metadata tells of its memory."""
+    """Return the hints in the metadata of a thread."""
     return _told(as_data(as_data(metadata.get("mastra")).get("om")), "suggestedResponse")
 
 
@@ -141,15 +123,15 @@ def _text(value: object) -> str | None:
 
 
 def source_of(name: str) -> tuple[str, str]:
-    """Return the id that a message has there, from the one that it has here, and which piece of it this is."""
+    """Return the id of a message in Mastra from its id here, and the suffix that names its piece."""
     name = name.removesuffix(_RESULTS)
     return next(((name.removesuffix(end), end) for end in (LATER, LAST) if name.endswith(end)), (name, ""))
 
 
 def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
-    """Return the messages of one row: results that stand with their calls become a message of the tools.
+    """Return the messages of one row; results that stand beside their calls become a message of the tool.
 
-    A row that grew after it was observed or buffered becomes several: what was observed, what was buffered, and the rest.
+    A row that grew after it was observed or buffered becomes up to three messages: observed, buffered, and the rest.
     """
     content: Any = row["content"]
     content = _json(content) if isinstance(content, str) else content
@@ -165,10 +147,10 @@ def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
 
 
 def _pieces(content: Any) -> list[tuple[list[Part], list[Part]]]:
-    """Return what was said and what tools answered: up to where it was observed, up to where it was buffered, and after."""
+    """Return parts and results of the observed piece, the buffered piece and the rest."""
     nothing: tuple[list[Part], list[Part]] = [], []
     if as_data(content).get("format") not in {2, 3}:
-        return [_v1(content), nothing, nothing]
+        return [_parts(content), nothing, nothing]
     parts = as_list(as_data(content).get("parts"))
     types = [as_data(part).get("type") for part in parts]
     observed, buffered = (
@@ -176,10 +158,11 @@ def _pieces(content: Any) -> list[tuple[list[Part], list[Part]]]:
         for wanted in (_OBSERVED, _BUFFERED)
     )
     buffered = max(observed, buffered)
+    if buffered and not observed:
+        return [_parts(parts[:buffered]), nothing, _parts(parts[buffered:])]
     if buffered:
-        whole = _v2(parts[:buffered]) if not observed else _v2(parts[:observed])
-        return [whole, _v2(parts[observed:buffered]) if observed else nothing, _v2(parts[buffered:])]
-    said, results = _v2(parts)
+        return [_parts(parts[:observed]), _parts(parts[observed:buffered]), _parts(parts[buffered:])]
+    said, results = _parts(parts)
     text = as_data(content).get("content")
     if not said and text and not any(_is_marker(as_data(part)) for part in parts):
         said.append(TextPart(text=plain_text(text)))
@@ -197,33 +180,8 @@ def _json(text: str) -> Any:
         return text
 
 
-def _v2(parts: list[Any]) -> tuple[list[Part], list[Part]]:
-    said: list[Part] = []
-    results: list[Part] = []
-    for part in map(as_data, parts):
-        match part.get("type"):
-            case "text":
-                said.append(TextPart(text=str(part.get("text", ""))))
-            case "reasoning":
-                said.append(_reasoning(part))
-            case "tool-invocation":
-                call = as_data(part.get("toolInvocation"))
-                said.append(_call(call))
-                if call.get("state") in {"result", "output-available", "output-error"}:
-                    results.append(_result(call))
-            case "file":
-                media = str(part.get("mimeType") or part.get("mediaType") or "application/octet-stream")
-                said.append(data_file(media, part.get("data") or part.get("url")))
-            case "step-start":
-                pass
-            case _ if not _is_marker(part):
-                said.append(UnknownPart(data=dict(part)))
-            case _:
-                pass
-    return said, results
-
-
-def _v1(content: Any) -> tuple[list[Part], list[Part]]:
+def _parts(content: Any) -> tuple[list[Part], list[Part]]:
+    """Return what was said and what tools returned, in either format of Mastra."""
     if not isinstance(content, list):
         return [TextPart(text=plain_text(content))] if content else [], []
     said: list[Part] = []
@@ -234,14 +192,16 @@ def _v1(content: Any) -> tuple[list[Part], list[Part]]:
             case "text":
                 said.append(TextPart(text=str(part.get("text", ""))))
             case "reasoning" | "redacted-reasoning":
-                said.append(ReasoningPart(text=str(part.get("text", "")), signature=part.get("signature")))
-            case "tool-call":
-                said.append(_call(part))
-            case "tool-result":
-                results.append(_result(part))
-            case "file" | "image":
-                said.append(data_file(str(part.get("mimeType", "image/png")), part.get("data") or part.get("image")))
-            case _ if not _is_marker(part):
+                said.append(_reasoning(part))
+            case "tool-invocation" | "tool-call" | "tool-result":
+                calls, returned = _tool(part)
+                said += calls
+                results += returned
+            case "file" | "image" as kind:
+                usual = "image/png" if kind == "image" else "application/octet-stream"
+                media = str(part.get("mimeType") or part.get("mediaType") or usual)
+                said.append(data_file(media, part.get("data") or part.get("url") or part.get("image")))
+            case kind if kind != "step-start" and not _is_marker(part):
                 said.append(UnknownPart(data=item))
             case _:
                 pass
@@ -251,8 +211,15 @@ def _v1(content: Any) -> tuple[list[Part], list[Part]]:
 def _reasoning(part: Data) -> Part:
     details = [as_data(item) for item in as_list(part.get("details"))]
     text = str(part.get("reasoning") or part.get("text") or "") or plain_text([d for d in details if "text" in d])
-    signature = next((d["signature"] for d in details if d.get("signature")), None)
+    signature = part.get("signature") or next((d["signature"] for d in details if d.get("signature")), None)
     return ReasoningPart(text=text, signature=signature)
+
+
+def _tool(part: Data) -> tuple[list[Part], list[Part]]:
+    """Return the call and the result of a part, as far as it has them."""
+    call, kind = as_data(part.get("toolInvocation")) or part, part.get("type")
+    has_result = kind == "tool-result" or call.get("state") in {"result", "output-available", "output-error"}
+    return [_call(call)] if kind != "tool-result" else [], [_result(call)] if has_result else []
 
 
 def _call(call: Data) -> Part:
@@ -270,3 +237,56 @@ def _result(call: Data) -> Part:
         content=call.get("result", call.get("output", call.get("errorText"))),
         is_error=bool(call.get("isError")) or call.get("state") == "output-error",
     )
+
+
+_LONG = {12: 1, 13: 2, 14: 4, 15: 8}
+_NULL, _TRUE, _FALSE = 0, 1, 2
+_NUMBERS = frozenset({3, 4, 5, 6})
+_RAW_TEXT = frozenset({7, 10})
+_ESCAPED_TEXT = frozenset({8, 9})
+_ARRAY, _OBJECT = 11, 12
+
+
+def read_jsonb(blob: bytes) -> Any:
+    """Return the value of SQLite's binary JSON; raises ValueError if it is malformed."""
+    try:
+        value, end = _jsonb_value(blob, 0)
+    except (IndexError, RecursionError) as error:
+        raise ValueError("the value ends too early, or is too deep") from error
+    if end != len(blob):
+        raise ValueError("there is something after the value")
+    return value
+
+
+def _jsonb_value(blob: bytes, at: int) -> tuple[Any, int]:
+    kind, length = blob[at] & 15, blob[at] >> 4
+    at += 1
+    if length in _LONG:
+        size = _LONG[length]
+        length, at = int.from_bytes(blob[at : at + size], "big"), at + size
+    end = at + length
+    if end > len(blob):
+        raise ValueError("the value ends too early")
+    if kind in {_ARRAY, _OBJECT}:
+        return _jsonb_items(blob, at, end, kind), end
+    return _scalar(kind, blob[at:end].decode()), end
+
+
+def _scalar(kind: int, text: str) -> Any:
+    if kind in _RAW_TEXT:
+        return text
+    if kind in _ESCAPED_TEXT:
+        return json.loads(f'"{text}"')
+    if kind in _NUMBERS:
+        return int(text, 0) if text.lower().lstrip("+-").startswith("0x") else json.loads(text)
+    if kind in {_NULL, _TRUE, _FALSE}:
+        return {_NULL: None, _TRUE: True, _FALSE: False}[kind]
+    raise ValueError(f"there is no kind {kind}")
+
+
+def _jsonb_items(blob: bytes, at: int, end: int, kind: int) -> Any:
+    items: list[Any] = []
+    while at < end:
+        item, at = _jsonb_value(blob, at)
+        items.append(item)
+    return items if kind == _ARRAY else dict(zip(items[::2], items[1::2], strict=True))

@@ -16,9 +16,7 @@ from agent_framework import (
     tool,
 )
 
-from adapters.kit import Prompts
-
-__all__ = ["Received", "Scripted", "called", "last_question", "told", "weather"]
+from adapters.kit import Prompts, forecast
 
 Script = Callable[[list[Message]], Any]
 
@@ -111,6 +109,4 @@ def called(name: str, id_: str, arguments: str) -> Message:
 @tool(approval_mode="never_require")
 def weather(city: str) -> str:
     """Tell the weather."""
-    if city == "nowhere":
-        raise ValueError("there is no weather there")
-    return f"It is sunny in {city}. " + "The forecast goes on like this for days. " * 6
+    return forecast(city)

@@ -246,6 +246,6 @@ async def test_guards_that_are_no_errors(tmp_path: Path) -> None:
         provider = MemoryProvider(memory, resource="alice")
         wrong: Any
         for wrong in ("x", (ValueError, "x"), [ValueError], ValueError()):
-            with pytest.raises(InputError, match="no exception class"):
+            with pytest.raises(InputError, match="must hold exception classes"):
                 MemoryGuard(provider, guards=wrong)
         MemoryGuard(provider, guards=ValueError)

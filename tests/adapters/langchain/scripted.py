@@ -13,9 +13,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from pydantic import Field
 
-from adapters.kit import Prompts
-
-__all__ = ["Scripted", "called", "last_question", "plain", "told", "weather", "without_edge"]
+from adapters.kit import Prompts, forecast
 
 Script = Callable[[list[BaseMessage]], AIMessage]
 
@@ -151,6 +149,4 @@ def called(name: str, id_: str, **arguments: Any) -> AIMessage:
 @tool
 def weather(city: str) -> str:
     """Tell the weather."""
-    if city == "nowhere":
-        raise ValueError("there is no weather there")
-    return f"It is sunny in {city}. " + "The forecast goes on like this for days. " * 6
+    return forecast(city)

@@ -11,41 +11,21 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
+from adapters.kit import SMALL, TOOL_EVERY, Prompts, answer, brief, check_pairs, expected, question, stored
 from adapters.langchain.scripted import Scripted, called, last_question, told, weather, without_edge
 from memolog import Config, Memory, StoreError, SyncMemory
 from memolog.adapters.langchain import MemoryMiddleware
 from memolog.domain.errors import InputError, NotSaved
 
 HERE: Any = {"configurable": {"thread_id": "t1", "resource": "alice"}}
-TOOL_EVERY = 7
 
 
 def talk(messages: list[BaseMessage]) -> AIMessage:
     """Answer; every seventh question needs a tool first."""
-    question = last_question(messages)
-    number = int(question.split()[1])
+    number = int(last_question(messages).split()[1])
     if number % TOOL_EVERY == 0 and not isinstance(messages[-1], ToolMessage):
         return called("weather", f"call-{number}", city=f"City{number}")
-    return told(
-        f"Answer {number}: we keep module_{number}.py and its {number} tests as they are, and go on from there."
-    )
-
-
-def question(number: int) -> str:
-    """Return what the user says."""
-    return f"Question {number} please: what about module_{number}.py, which has {number} tests and fails on Tuesdays?"
-
-
-def expected(numbers: range) -> list[str]:
-    """Return what a store must hold after these questions."""
-    lines: list[str] = []
-    for number in numbers:
-        lines.append(f"user: {question(number)}")
-        if number % TOOL_EVERY == 0:
-            lines += [f"call call-{number}: weather", f"result call-{number}"]
-        lines.append(f"assistant: {talk([HumanMessage(question(number)), ToolMessage('', tool_call_id='')]).content}")
-    return lines
+    return told(answer(number))
 
 
 def agent(

@@ -270,9 +270,9 @@ async def test_guards_that_are_no_errors(tmp_path: Path) -> None:
     wrong: Any
     async with Memory(tmp_path / "m.db") as memory:
         for wrong in ("x", (ValueError, "x"), [ValueError], ValueError()):
-            with pytest.raises(InputError, match="no exception class"):
+            with pytest.raises(InputError, match="must hold exception classes"):
                 MemoryMiddleware(memory, guards=wrong)
         MemoryMiddleware(memory, guards=ValueError)
     wrong = "memolog.db"
-    with pytest.raises(InputError, match="where a Memory or a SyncMemory belongs"):
+    with pytest.raises(InputError, match="must be a Memory or a SyncMemory"):
         MemoryMiddleware(wrong)

@@ -1,21 +1,31 @@
-"""Agent Framework's messages and ours, both ways, exactly.
+"""Messages of Microsoft Agent Framework, to and from Memolog messages, without loss.
 
-Knows the kinds of content that have a part of ours; every other kind is kept whole. What our parts cannot say (identifiers,
-properties, annotations) goes along in the `extra` of the parts and comes back from there. Knows no agent and no store.
+What our parts cannot hold is kept in their `extra`. A message that would not come back the same is kept whole.
 """
 
 import base64
-import binascii
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
 from agent_framework import Message, UsageDetails
 
-from memolog.adapters.exact import Said
-from memolog.adapters.holes import JsonDict, filled, holding, value_at
-from memolog.domain.codec import check_json, dumps
-from memolog.domain.errors import NotJson
+from memolog.adapters.roundtrip import (
+    Json,
+    Path,
+    Said,
+    decoded,
+    json_fields,
+    kept,
+    message_note,
+    note,
+    notes,
+    rebuilt,
+    text_at,
+    usage_of_total,
+    with_message_note,
+)
+from memolog.domain.codec import dumps
 from memolog.domain.message import (
     FilePart,
     NewMessage,
@@ -40,7 +50,7 @@ _ROLES: Final[dict[str, Role]] = {
     "developer": "system",
 }
 CONTROLS: Final = frozenset({"function_approval_request", "function_approval_response", "oauth_consent_request"})
-"""Contents by which a person steers a run; nobody says them to the model."""
+"""Contents that control a run and are not sent to the model."""
 _SAID: Final = ("role", "contents", "author_name")
 
 
@@ -48,31 +58,37 @@ _SAID: Final = ("role", "contents", "author_name")
 
 
 def from_agent_framework(message: Message) -> NewMessage:
-    """Return a message of Agent Framework as ours."""
-    dump = _plain(message.to_dict())
-    contents = [_plain(one) for one in cast("list[JsonDict]", dump.get("contents") or [])]
-    dump["contents"] = contents
-    parts = [_part(content, f"{message.message_id or ''}:{n}") for n, content in enumerate(contents)]
-    head: JsonDict = {name: value for name, value in dump.items() if name not in _SAID}
+    """Return a message of Agent Framework as a Memolog message."""
+    dump = _dumped(message)
+    parts = [_part(content, f"{message.message_id or ''}:{n}") for n, content in enumerate(dump["contents"])]
+    head: Json = {name: value for name, value in dump.items() if name not in _SAID}
     role = _ROLES.get(message.role, "user")
     if role != message.role:
         head["role"] = message.role
     if not parts:
         head["silent"] = True
-    first = parts[0] if parts else TextPart(text="")
     made = NewMessage(
         role=role,
-        parts=(_with_carried(first, message=head), *parts[1:]),
+        parts=with_message_note(parts or (TextPart(text=""),), _KEY, **head),
         id=message.message_id if role == "user" else None,
         speaker=message.author_name,
     )
-    if _dumped(made) == dump:
+    if _dumped(to_agent_framework(made)) == dump:
         return made
-    return replace(made, parts=(_with_carried(first, message={**head, "whole": dump}), *made.parts[1:]))
+    return replace(made, parts=with_message_note(made.parts, _KEY, whole=dump))
+
+
+def _dumped(message: Message) -> Json:
+    """Return a message as JSON, without the fields that are no JSON."""
+    dump = json_fields(message.to_dict(), "contents")
+    return {
+        **dump,
+        "contents": [json_fields(one, "contents") for one in cast("list[Json]", dump.get("contents") or [])],
+    }
 
 
 def said_in(message: Message) -> NewMessage | None:
-    """Return what is to be saved of a message: all but what steers a run; None where nothing is left."""
+    """Return what is to be saved of a message: all but what controls a run; None if nothing is left."""
     if any(content.type in CONTROLS for content in message.contents):
         kept = [content for content in message.contents if content.type not in CONTROLS]
         message = Message(
@@ -85,144 +101,88 @@ def said_in(message: Message) -> NewMessage | None:
     return from_agent_framework(message) if message.contents else None
 
 
-def _carried(part: Part) -> JsonDict:
-    found = (part.extra or {}).get(_KEY)
-    return cast("JsonDict", found) if isinstance(found, dict) else {}
-
-
-def _with_carried(part: Part, **more: Any) -> Part:
-    return replace(part, extra={**(part.extra or {}), _KEY: {**_carried(part), **more}})
-
-
-def _dumped(message: NewMessage) -> JsonDict:
-    back = to_agent_framework(message).to_dict()
-    return {**_plain(back), "contents": [_plain(one) for one in cast("list[JsonDict]", back.get("contents") or [])]}
-
-
-def _plain(dump: JsonDict) -> JsonDict:
-    """Return the fields that are JSON; what is none was never sent to a model."""
-    return {name: value for name, value in dump.items() if name == "contents" or _is_json(value)}
-
-
-def _is_json(value: object) -> bool:
-    try:
-        dumps(value)
-        check_json("A field", value)
-    except (NotJson, TypeError, ValueError, RecursionError):
-        return False
-    return True
-
-
-def _part(content: JsonDict, unnamed: str) -> Part:
+def _part(content: Json, unnamed: str) -> Part:
     match content.get("type"):
         case "text" if isinstance(content.get("text"), str):
-            return TextPart(text=content["text"], extra=_extra(content, text=("text",)))
+            text = content["text"]
+            plain: Json = {"type": "text", "text": text, "additional_properties": {}}
+            return kept(TextPart(text=text), _KEY, content, plain=plain, text=("text",))
         case "text_reasoning":
-            return _reasoning(content)
+            text, hidden = text_at(content, "text"), text_at(content, "protected_data")
+            found = {"text": (text, ("text",)), "encrypted": (hidden, ("protected_data",))}
+            places: dict[str, Path] = {name: path for name, (value, path) in found.items() if value is not None}
+            return kept(ReasoningPart(text=text or "", encrypted=hidden), _KEY, content, **places)
         case "data" | "uri":
             return _file(content) or UnknownPart(data=content)
         case "function_call":
+            places = {"id": ("call_id",)} if content.get("call_id") else {}
+            places |= {"arguments": ("arguments",)} if "arguments" in content else {}
             # Some providers give a call no id.
             id_ = content.get("call_id") or unnamed
-            holes: Any = {"id": ("call_id",)} if content.get("call_id") else {}
-            if "arguments" in content:
-                holes["arguments"] = ("arguments",)
-            name = content.get("name") or ""
-            return ToolCallPart(id=id_, name=name, arguments=content.get("arguments"), extra=_extra(content, **holes))
+            part = ToolCallPart(id=id_, name=content.get("name") or "", arguments=content.get("arguments"))
+            return kept(part, _KEY, content, **places)
         case "function_result" if isinstance(content.get("call_id"), str):
             return _result(content)
         case _:
             return UnknownPart(data=content)
 
 
-def _extra(content: JsonDict, /, **holes: Any) -> JsonDict | None:
-    plain: JsonDict = {"type": "text", "text": content.get("text"), "additional_properties": {}}
-    return None if content == plain else {_KEY: holding(content, **holes)}
-
-
-def _reasoning(content: JsonDict) -> Part:
-    text, hidden = content.get("text"), content.get("protected_data")
-    holes: Any = {}
-    if isinstance(text, str):
-        holes["text"] = ("text",)
-    if isinstance(hidden, str):
-        holes["encrypted"] = ("protected_data",)
-    return ReasoningPart(
-        text=text if isinstance(text, str) else "",
-        encrypted=hidden if isinstance(hidden, str) else None,
-        extra=_extra(content, **holes),
-    )
-
-
-def _file(content: JsonDict) -> FilePart | None:
-    uri, media = content.get("uri"), content.get("media_type")
-    if not isinstance(uri, str):
+def _file(content: Json) -> FilePart | None:
+    uri = text_at(content, "uri")
+    if uri is None:
         return None
-    name = value_at(content, ("additional_properties", "filename"))
-    name = name if isinstance(name, str) else None
-    media = media if isinstance(media, str) else "application/octet-stream"
+    media = text_at(content, "media_type") or "application/octet-stream"
+    name = text_at(content, "additional_properties", "filename")
     if not uri.startswith("data:"):
-        return FilePart(media_type=media, url=uri, name=name, extra=_extra(content, url=("uri",)))
-    head, _, body = uri.rpartition(",")
-    try:
-        data = base64.b64decode(body, validate=True)
-    except (binascii.Error, ValueError):
+        return kept(FilePart(media_type=media, url=uri, name=name), _KEY, content, url=("uri",))
+    data = decoded(uri)
+    if data is None:
         return None
-    if base64.b64encode(data).decode() != body:
-        return None
-    extra = holding(content, data=("uri",))
-    return FilePart(media_type=media, data=data, name=name, extra={_KEY: {**extra, "head": f"{head},"}})
+    return kept(FilePart(media_type=media, data=data, name=name), _KEY, content, data=("uri",))
 
 
-def _result(content: JsonDict) -> Part:
-    """Return a result. The data of a picture in it counts as a picture, and not as text that nobody can read."""
+def _result(content: Json) -> Part:
+    """Return a result. The data of a picture in it is kept as a file, so that it is not counted as text."""
     files: list[FilePart] = []
     items: list[Any] = []
-    for item in cast("list[JsonDict]", content.get("items") or []):
+    for item in cast("list[Json]", content.get("items") or []):
         file = _file(item) if item.get("type") == "data" else None
         items.append(item if file is None else {"file": len(files)})
         if file is not None:
             files.append(file)
-    holes: Any = {"call_id": ("call_id",)}
+    places: dict[str, Path] = {"call_id": ("call_id",)}
     if "result" in content:
-        holes["content"] = ("result",)
-    hollow = {**content, "items": items} if "items" in content else content
-    return ToolResultPart(
+        places["content"] = ("result",)
+    part = ToolResultPart(
         call_id=content["call_id"],
         content=content.get("result"),
         name=content.get("name"),
         is_error=content.get("exception") is not None,
         files=tuple(files),
-        extra=_extra(hollow, **holes),
     )
+    return kept(part, _KEY, {**content, "items": items} if "items" in content else content, **places)
 
 
 # ---------------------------------------------------------------- to Agent Framework
 
 
 def to_agent_framework(message: Said) -> Message:
-    """Return the message of Agent Framework that says what ours says."""
-    head = _head(message.parts)
+    """Return a Memolog message as a message of Agent Framework."""
+    head = message_note(message.parts, _KEY)
     whole = head.pop("whole", None)
     if whole is not None:
         return Message.from_dict(whole)
     is_silent = head.pop("silent", False)
     contents = [] if is_silent else [made for part in message.parts if (made := _content(part)) is not None]
-    dump: JsonDict = {"role": message.role, **head, "contents": contents}
+    dump: Json = {"role": message.role, **head, "contents": contents}
     if message.speaker is not None:
         dump["author_name"] = message.speaker
     return Message.from_dict(dump)
 
 
-def _head(parts: Sequence[Part]) -> JsonDict:
-    found = _carried(parts[0]).get("message") if parts else None
-    return dict(cast("JsonDict", found)) if isinstance(found, dict) else {}
-
-
-def _content(part: Part) -> JsonDict | None:
-    kept = _carried(part)
-    if "block" in kept:
-        made = filled(part, kept)
+def _content(part: Part) -> Json | None:
+    if "block" in notes(part, _KEY):
+        made = rebuilt(part, _KEY)
         if isinstance(part, ToolResultPart) and "items" in made:
             made["items"] = [_item(item, part.files) for item in made["items"]]
         return made
@@ -241,28 +201,28 @@ def _content(part: Part) -> JsonDict | None:
         case ToolResultPart():
             return _standard_result(part)
         case UnknownPart():
-            # Ours are objects with a kind that the library knows; another library's mean nothing to it.
+            # An unknown part of another library may have no form that this library reads.
             data: Any = part.data
-            return cast("JsonDict", data) if _KEY in (part.extra or {}) or _is_content(data) else None
+            return cast("Json", data) if note(part, _KEY) is not None or _is_content(data) else None
         case ReasoningPart():
-            # Thoughts are signed for the model that had them, and another library's are in no form that it takes back.
+            # Reasoning is signed for its model, and reasoning of another library has no form that this one takes.
             return None
 
 
 def _is_content(data: Any) -> bool:
-    return isinstance(data, dict) and isinstance(cast("JsonDict", data).get("type"), str)
+    return isinstance(data, dict) and isinstance(cast("Json", data).get("type"), str)
 
 
-def _standard_result(part: ToolResultPart) -> JsonDict:
+def _standard_result(part: ToolResultPart) -> Json:
     result = part.content if isinstance(part.content, str) else dumps(part.content)
-    made: JsonDict = {"type": "function_result", "call_id": part.call_id, "result": result}
+    made: Json = {"type": "function_result", "call_id": part.call_id, "result": result}
     if part.files:
         made["items"] = [{"type": "text", "text": result}, *filter(None, map(_content, part.files))]
-    # The library tells a failure by an exception's text.
+    # The library marks a failure by the text of an exception.
     return {**made, "exception": result or "failed"} if part.is_error else made
 
 
-def _item(item: JsonDict, files: Sequence[FilePart]) -> JsonDict | None:
+def _item(item: Json, files: Sequence[FilePart]) -> Json | None:
     number = item.get("file")
     return _content(files[number]) if isinstance(number, int) else item
 
@@ -271,15 +231,8 @@ def _item(item: JsonDict, files: Sequence[FilePart]) -> JsonDict | None:
 
 
 def usage_of(details: UsageDetails | None, model: str | None) -> Usage | None:
-    """Return what a request cost, as the library reports it: its input counts what the cache held, ours does not."""
+    """Return the usage that the library reports for a request; None if it reports none."""
     if not details:
         return None
-    read = details.get("cache_read_input_token_count") or 0
-    written = details.get("cache_creation_input_token_count") or 0
-    return Usage(
-        model=model or "unknown",
-        input_tokens=max((details.get("input_token_count") or 0) - read - written, 0),
-        output_tokens=details.get("output_token_count") or 0,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-    )
+    read, written = details.get("cache_read_input_token_count"), details.get("cache_creation_input_token_count")
+    return usage_of_total(model, details.get("input_token_count"), details.get("output_token_count"), read, written)

@@ -1,16 +1,17 @@
-"""The context provider: memory at every model request of an Agent Framework agent.
+"""Context provider and guard middleware of an Agent Framework agent.
 
-Knows the hooks: a run begins and ends with the provider's, and each request in between passes a chat middleware that the provider
-adds. So a loop of tools is saved step by step, and every request sees a fresh context. Translates and decides nothing.
+The provider adds a chat middleware that saves new messages, puts memory into each request and saves each answer.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 from weakref import WeakKeyDictionary
 
 from agent_framework import (
+    AgentContext,
+    AgentMiddleware,
     AgentResponse,
     AgentSession,
     ChatContext,
@@ -21,24 +22,184 @@ from agent_framework import (
     FunctionTool,
     HistoryProvider,
     Message,
+    MiddlewareException,
     ResponseStream,
     SessionContext,
     SupportsAgentRun,
 )
+from agent_framework.exceptions import AgentInvalidResponseException
 
-from memolog.adapters.agent_framework.messages import to_agent_framework
-from memolog.adapters.agent_framework.running import Run
-from memolog.adapters.checking import check_memory
-from memolog.adapters.sending import is_refusal
+from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
+from memolog.adapters.agent_turn import AgentTurn
+from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.provider_limits import is_refusal
+from memolog.adapters.roundtrip import value_at
 from memolog.context import Context
 from memolog.domain.codec import dumps
 from memolog.domain.errors import InputError
+from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
 from memolog.domain.own import OWN_TOOLS
 from memolog.runtime.memory import Memory
 from memolog.runtime.tools import Tools
 from memolog.tools import definition, guidance
 
-__all__ = ["MemoryProvider"]
+
+class Run(AgentTurn):
+    """One run: its turn, and which of its messages are saved."""
+
+    def __init__(
+        self, memory: Memory, resource: str, thread: str, *, zone: str | None, histories: frozenset[str]
+    ) -> None:
+        """Name the scope, and the providers whose history memory holds too."""
+        super().__init__(memory, resource, thread, zone=zone)
+        self._histories = histories
+        # The objects are kept, because the id of a deleted object may be used again.
+        self._seen: dict[int, Message] = {}
+        self._calls: set[str] = set()
+        self._results: set[str] = set()
+        self._answers: list[str] = []
+        self._said: list[NewMessage] = []
+        # Whether the last answer waits for tool results.
+        self._is_calling = True
+        self._model: str | None = None
+
+    @property
+    def is_begun(self) -> bool:
+        """Tell whether the turn was opened."""
+        return bool(self.id)
+
+    # ------------------------------------------------------------ steps
+
+    async def prepare(self, messages: Sequence[Message], *, model: str | None) -> Context:
+        """Save the new messages of a request and return the context for the model."""
+        turn = await self.open()
+        self._model = model
+        said, ephemeral = self._sorted(messages)
+        new = await self._first(said, messages) if not self._said else self._later(said)
+        self._see(messages)
+        self._keep(new)
+        return await turn.prepare(*new, ephemeral=ephemeral, model=model)
+
+    async def record(self, response: ChatResponse) -> None:
+        """Save an answer."""
+        new = [made for message in response.messages if (made := said_in(message)) is not None]
+        self._see(response.messages)
+        self._keep(new)
+        self._answers.extend(_texts(response.messages))
+        self._is_calling = any(isinstance(part, ToolCallPart) for message in new for part in message.parts)
+        turn = await self.open()
+        await turn.record(*new, usage=usage_of(response.usage_details, self._model or response.model))
+
+    async def discard(self) -> None:
+        """Withdraw everything that this run saved."""
+        turn = await self.open()
+        if not self._said:
+            # An empty row: a history of another provider holds what was stopped, and must not be taken for new later.
+            await turn.record(UserMessage(""))
+        await super().discard()
+        self._said.clear()
+
+    async def take_back(self) -> None:
+        """Withdraw what the provider rejected."""
+        await super().take_back()
+        self.id = ""
+
+    async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
+        """Save the rest and end the turn. Discard it if a guard replaced the answer; with `replaces` save the replacement."""
+        messages = response.messages if response is not None else []
+        if self._is_rewritten(messages):
+            said = [message for message in self._said if message.role == "user"]
+            await self.discard()
+            if not replaces:
+                return
+            rest = [*said, *(made for message in messages if (made := said_in(message)) is not None)]
+            self._answers = _texts(messages)
+        else:
+            rest = [made for message in messages if (made := self._unsaved(message)) is not None]
+        if rest:
+            self._keep(rest)
+            await (await self.open()).record(*rest)
+        await self.leave()
+
+    def _is_rewritten(self, messages: Iterable[Message]) -> bool:
+        """Tell whether an answer of the model was replaced."""
+        texts = _texts(messages)
+        if any(text not in texts for text in self._answers):
+            return True
+        return self._is_calling and any(text not in self._answers for text in texts)
+
+    def _unsaved(self, message: Message) -> NewMessage | None:
+        """Return what the run added after its last request: tool results, or a further answer."""
+        if message.role == "assistant":
+            return said_in(message) if message.text and message.text not in self._answers else None
+        return self._unsaved_results(message)
+
+    # ------------------------------------------------------------ inside
+
+    def _see(self, messages: Iterable[Message]) -> None:
+        self._seen.update({id(message): message for message in messages})
+
+    def _keep(self, new: Iterable[NewMessage]) -> None:
+        for message in new:
+            self._said.append(message)
+            self._calls.update(part.id for part in message.parts if isinstance(part, ToolCallPart))
+            self._results.update(part.call_id for part in message.parts if isinstance(part, ToolResultPart))
+
+    def _sorted(self, messages: Iterable[Message]) -> tuple[list[Message], list[NewMessage]]:
+        """Return the messages of this run, and those that other providers add to this request only."""
+        said: list[Message] = []
+        ephemeral: list[NewMessage] = []
+        for message in messages:
+            source = _source(message)
+            if message.role == "system" or source in self._histories:
+                continue
+            if source is None:
+                said.append(message)
+            else:
+                ephemeral.append(from_agent_framework(message))
+        return said, ephemeral
+
+    async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
+        """Return the new messages at the first request; in a known thread those after the last answer."""
+        if await self.is_new_thread():
+            # A conversation that began without memory.
+            before = [message for message in messages if _source(message) in self._histories]
+            said = [*before, *said]
+        else:
+            answers = [n for n, message in enumerate(said) if message.role == "assistant"]
+            said = said[answers[-1] + 1 :] if answers else said
+        new = [made for message in said if (made := said_in(message)) is not None]
+        return list(await self.new(new))
+
+    def _later(self, said: Iterable[Message]) -> list[NewMessage]:
+        """Return the new messages at a later request: tool results, and what was inserted."""
+        new: list[NewMessage] = []
+        for message in said:
+            if id(message) in self._seen or message.role == "assistant":
+                # Answers are saved by `record`.
+                continue
+            made = self._unsaved_results(message) if message.role == "tool" else said_in(message)
+            if made is not None:
+                new.append(made)
+        return new
+
+    def _unsaved_results(self, message: Message) -> NewMessage | None:
+        made = said_in(message) if message.role == "tool" else None
+        if made is None:
+            return None
+        ids = {part.call_id for part in made.parts if isinstance(part, ToolResultPart)}
+        return None if ids and ids <= self._results else made
+
+
+def _texts(messages: Iterable[Message]) -> list[str]:
+    return [message.text for message in messages if message.role == "assistant" and message.text]
+
+
+def _source(message: Message) -> str | None:
+    """Return the provider that added a message to the request; None for messages of the caller and the agent."""
+    source = value_at(message.additional_properties, ("_attribution", "source_id"))
+    return source if isinstance(source, str) else None
+
 
 _log = logging.getLogger("memolog")
 
@@ -61,11 +222,11 @@ class MemoryProvider(ContextProvider):
         zone: str | None = None,
         source_id: str = "memolog",
     ) -> None:
-        """Take a memory, and whose it is: a name, or a function of the session. The thread is the session's id unless named.
+        """Take a memory, and resource and thread as an id or a function of the session; the default thread is the session's id.
 
-        `tools` offers the three tools. `edge_after_results=False` leaves the edge out where the last message is a tool's, for
-        providers that take no words there. A middleware that puts other words in place of the model's has stopped the turn,
-        which is then discarded; with `keep_rewritten` those other words are saved instead.
+        `tools` offers the three tools. `edge_after_results=False` leaves out the edge after a tool result, for providers that
+        accept no text there. If a middleware replaces the answer of the model, the turn is discarded; with `keep_rewritten` the
+        replacement is saved instead.
         """
         check_memory(memory)
         super().__init__(source_id)
@@ -81,11 +242,11 @@ class MemoryProvider(ContextProvider):
     async def before_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
-        """Begin a run: offer the tools, and stand before each of its requests."""
+        """Begin a run: add the tools, and the middleware for its requests."""
         del state
         self._look_at(getattr(agent, "client", None))
         if (last := self._runs.get(session)) is not None:
-            # A run that failed where nobody told us: what it saved stays.
+            # The library reports no failure of a run: keep what the last one saved.
             await last.leave()
         run = self._runs[session] = self._begun(agent, session)
         if self._has_tools:
@@ -105,11 +266,11 @@ class MemoryProvider(ContextProvider):
             await run.finish(context.response, replaces=self._keeps_rewritten)
 
     def run_of(self, session: AgentSession) -> Run | None:
-        """Return the latest run of a session, under way or over; None before the first."""
+        """Return the latest run of a session; None before the first."""
         return self._runs.get(session)
 
     async def answered(self, run: Run, response: AgentResponse) -> None:
-        """Take note of what a run has answered in the end: what is not the model's is a guard's."""
+        """Compare the final answer of a run with those of the model, and end its turn."""
         if run.is_begun:
             await run.finish(response, replaces=self._keeps_rewritten)
 
@@ -125,7 +286,7 @@ class MemoryProvider(ContextProvider):
         )
 
     def _look_at(self, client: object) -> None:
-        """Warn once of a client that calls no chat middleware: memory would stand before none of its requests."""
+        """Warn once about a client that does not call chat middleware."""
         if client is None or hasattr(client, "chat_middleware") or self._has_warned:
             return
         self._has_warned = True
@@ -143,7 +304,7 @@ class MemoryProvider(ContextProvider):
         own = options.get("instructions")
         texts = [own if isinstance(own, str) else "\n".join(own or ()), *([guidance()] if self._has_tools else ())]
         options["instructions"] = "\n\n".join(filter(None, [*texts, context.system]))
-        # The context is the whole conversation: a service that remembers it too would be told everything twice.
+        # The context is the whole conversation, so the service must not add its own copy.
         options.pop("conversation_id", None)
         request.kwargs.pop("conversation_id", None)
         if getattr(request.client, "STORES_BY_DEFAULT", False) or options.get("store"):
@@ -158,13 +319,13 @@ class MemoryProvider(ContextProvider):
 
 
 class _EachRequest(ChatMiddleware):
-    """Saves what is new before a request, puts memory into it, and saves the answer."""
+    """Saves the new messages of a request, puts memory into it, and saves the answer."""
 
     def __init__(self, provider: MemoryProvider, run: Run) -> None:
         self._provider, self._run = provider, run
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Stand around one request."""
+        """Handle one request."""
         run = self._run
         made = await run.prepare(context.messages, model=_model_name(context))
         self._provider.ask(context, made)
@@ -180,12 +341,12 @@ class _EachRequest(ChatMiddleware):
 
 
 async def _failed(run: Run, error: BaseException | None) -> None:
-    """Keep what was said when a model fails or a run is cancelled; what a provider refuses is taken back."""
+    """Withdraw a rejected request; keep what is saved after any other failure."""
     await (run.take_back() if error is not None and is_refusal(error) else run.leave())
 
 
 def _listen(stream: Stream, run: Run) -> None:
-    """Save what a stream adds up to when it ends; one that breaks off or is closed half-way is saved as far as it came."""
+    """Save the answer of a stream when it ends, complete or not."""
     heard: list[ChatResponseUpdate] = []
     failed: list[BaseException] = []
 
@@ -231,9 +392,9 @@ def _named(what: str, given: Named | None, session: AgentSession, otherwise: str
     name = given(session) if callable(given) else given or otherwise
     if not isinstance(name, str) or not name:
         raise InputError(
-            f"The run does not say which {what} it is about.",
-            why="Every call of a memory names its resource and its thread.",
-            then=f"Pass {what}= to the provider: a name, or a function that returns it for a session.",
+            f"The run has no {what}.",
+            why="Memory is stored for a thread of a resource.",
+            then=f"Pass {what}= to the provider: an id, or a function of the session that returns it.",
         )
     return name
 
@@ -244,3 +405,77 @@ def _model_name(context: ChatContext) -> str | None:
         if isinstance(found, str) and found:
             return found
     return None
+
+
+class MemoryGuard(AgentMiddleware):
+    """Discards a turn that a guard stopped: `Agent(…, middleware=[MemoryGuard(memory), *your_guards])`.
+
+    Put it first in the list. It works for runs with a session.
+    """
+
+    def __init__(
+        self,
+        provider: MemoryProvider,
+        *,
+        guards: type[Exception] | tuple[type[Exception], ...] = (
+            GuardStopped,
+            MiddlewareException,
+            AgentInvalidResponseException,
+        ),
+    ) -> None:
+        """Take the provider and the exceptions that guards raise."""
+        check_errors("guards", guards)
+        self._provider, self._guards = provider, guards
+
+    async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
+        """Handle a run and its guards."""
+        before = self._run(context.session)
+
+        def run() -> Run | None:
+            # A guard may stop a run before it begins: then the last run of the session is an earlier one.
+            found = self._run(context.session)
+            return None if found is before else found
+
+        try:
+            await call_next()
+        except self._guards:
+            await _discard(run())
+            raise
+        if isinstance(context.result, AgentResponse):
+            await self._answered(run(), context.result)
+        elif isinstance(context.result, ResponseStream):
+            self._listen(cast("ResponseStream[Any, Any]", context.result), run)
+
+    def _run(self, session: AgentSession | None) -> Run | None:
+        return None if session is None else self._provider.run_of(session)
+
+    async def _answered(self, run: Run | None, response: AgentResponse) -> None:
+        if run is not None:
+            await self._provider.answered(run, response)
+
+    def _listen(self, stream: "ResponseStream[Any, Any]", run: Callable[[], Run | None]) -> None:
+        stopped: list[bool] = []
+
+        @contextmanager
+        def watch() -> Generator[None]:
+            try:
+                yield
+            except self._guards:
+                stopped.append(True)
+                raise
+
+        async def ended() -> None:
+            if stopped:
+                await _discard(run())
+
+        async def answered(response: AgentResponse) -> None:
+            await self._answered(run(), response)
+
+        stream.with_pull_context_manager(watch)
+        stream.with_cleanup_hook(ended)
+        stream.with_result_hook(answered)
+
+
+async def _discard(run: Run | None) -> None:
+    if run is not None:
+        await run.discard()

@@ -1,9 +1,37 @@
-"""Memory for plain Anthropic clients: `wrap`, and the translations beneath it, with marks for the cache.
+"""Memory for clients of Anthropic, streamed or not, with cache marks."""
 
-Knows its names only. The library itself is not needed to import this: who has a client has it.
-"""
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypeVar
 
-from memolog.adapters.anthropic.wrapping import wrap
-from memolog.adapters.exchange import at
+from memolog.adapters.anthropic.messages import MARK, messages_api
+from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
+from memolog.adapters.guards import SyncGuardedTurn
+from memolog.adapters.roundtrip import Json
+from memolog.runtime.memory import Memory
+from memolog.runtime.sync import SyncMemory, SyncTurn
 
 __all__ = ["at", "wrap"]
+
+C = TypeVar("C")
+
+
+def wrap(
+    client: C,
+    memory: Memory | SyncMemory,
+    *,
+    thread: str | None = None,
+    resource: str | None = None,
+    zone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
+    cache: Json | None = MARK,
+) -> C:
+    """Return a copy of a client, with the same connections, that uses memory.
+
+    `Anthropic` needs a `SyncMemory`, `AsyncAnthropic` a `Memory`. `**at(…)` in a call names another thread and resource. With
+    `turn` all calls belong to a turn that the caller opened. `cache` is the cache mark, such as
+    `{"type": "ephemeral", "ttl": "1h"}`; None for no marks.
+    """
+    bound = partial(Bound, apis=(messages_api(cache),), thread=thread, resource=resource, zone=zone, settings=settings)
+    return remembering(client, memory, turn, bound)

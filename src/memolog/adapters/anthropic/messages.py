@@ -1,15 +1,16 @@
-"""Messages of the Anthropic API in JSON, to ours and back, with marks for its cache.
+"""Messages of the Anthropic API as JSON, to and from Memolog messages, whole or streamed, with cache marks.
 
-Knows the blocks, the answer, the order of a request and where the cache is marked. Knows no client and no transport: what it
-takes and gives are dictionaries. Signed thinking is passed through as it came.
+Signed thinking is passed through unchanged. The library is not needed.
 """
 
 import base64
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from memolog.adapters.exact import (
+from memolog.adapters.exchange import Api
+from memolog.adapters.roundtrip import (
     Answer,
     Json,
     Said,
@@ -37,16 +38,14 @@ from memolog.domain.message import (
     UnknownPart,
 )
 from memolog.domain.run import Usage
-from memolog.transfer.anthropic import block_part, role_of
-from memolog.transfer.values import Data, as_data, as_list
-
-__all__ = ["KEY", "MARK", "from_messages", "from_response", "to_messages", "to_request"]
+from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.messages import anthropic_role, block_part
 
 KEY: Final = "anthropic"
 MARK: Final[Json] = {"type": "ephemeral"}
 _MOST_MARKS: Final = 4
 _UNMARKED: Final = ("thinking", "redacted_thinking")
-# The API wants a user to begin; an imported or trimmed conversation may not.
+# The API requires that a user begins; an imported or trimmed conversation may begin otherwise.
 _BEGINNING: Final = "(The conversation goes on.)"
 
 
@@ -54,12 +53,12 @@ _BEGINNING: Final = "(The conversation goes on.)"
 
 
 def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return our messages, one for each of theirs."""
+    """Return the Memolog messages, one for each."""
     return tuple(map(_message, messages))
 
 
 def from_response(data: Data) -> Answer:
-    """Return what a model answered, and what it cost."""
+    """Return an answer and its usage."""
     content = as_list(data.get("content"))
     told = {"id": data.get("id"), "model": data.get("model"), "stop_reason": data.get("stop_reason")}
     metadata = {"anthropic": {name: value for name, value in told.items() if value}}
@@ -88,7 +87,7 @@ def _message(data: Data) -> NewMessage:
     parts: list[Part] = [_part(block) for block in as_list(content)]
     if not parts:
         parts = [TextPart(text=content if isinstance(content, str) else "")]
-    role = role_of(str(data.get("role")), tuple(parts))
+    role = anthropic_role(str(data.get("role")), tuple(parts))
     if (is_list and len(parts) == 1 and isinstance(parts[0], TextPart)) or role == "system":
         parts[0] = noted(parts[0], KEY, list=is_list or None)
     change = difference(_plain(role, parts), dict(data))
@@ -98,7 +97,7 @@ def _message(data: Data) -> NewMessage:
 
 
 def _part(block: Any) -> Part:
-    """Return the part of one block, with what the block had beyond it."""
+    """Return the part for a block, with a note of what else the block holds."""
     data = as_data(block)
     part = _bare(data) if data else UnknownPart(data=block, extra={KEY: {}})
     change = difference(_block(part), block)
@@ -113,7 +112,7 @@ def _bare(block: Data) -> Part:
             part = replace(part, content=content, files=files)
             return part if shape is None else noted(part, KEY, shape=shape)
         case ReasoningPart() | UnknownPart():
-            # Only the provider that it came from may have it back.
+            # Marked, because only this provider may get it back.
             return noted(part, KEY)
         case _:
             return part
@@ -123,7 +122,7 @@ def _bare(block: Data) -> Part:
 
 
 def to_messages(messages: Iterable[Said]) -> list[Json]:
-    """Return their messages, exactly as they were where they came from this API."""
+    """Return the messages of the API; those that came from it are unchanged."""
     made: list[Json] = []
     for said in messages:
         change = (note(said.parts[0], KEY) or {}).get("message") if said.parts else None
@@ -138,10 +137,10 @@ def to_request(
     mark: Json | None = MARK,
     marks_elsewhere: int = 0,
 ) -> Json:
-    """Return system and messages of a request: the caller's own, the prefix, what was said, and the edge last.
+    """Return system and messages of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    The cache is marked after the log and at the last message, before the edge, as far as the four marks of a request allow:
-    `marks_elsewhere` counts those of the caller's tools. `mark=None` marks nothing.
+    Cache marks stand after the log and at the last message, before the edge. A request may have four; `marks_elsewhere` counts
+    those of the caller's tools. `mark=None` marks nothing.
     """
     own: list[Json] = [{"type": "text", "text": system}] if isinstance(system, str) and system else []
     own = own or [dict(block) for block in system or () if not isinstance(block, str)]
@@ -161,13 +160,13 @@ def to_request(
 
 
 def _said(context: Context) -> list[Json]:
-    """Return what was said, as this API takes it: results of one step together, no empty text, a user first."""
+    """Return the messages in the form of a request: results of one step together, no empty text, a user first."""
     messages: list[Json] = []
     last: Said | None = None
     for said in context.messages:
         role, parts = said.role, with_speaker(said).parts
         if role == "system" and (not parts or note(parts[0], KEY) is None):
-            # A model of this API may know no system message in the middle.
+            # Not all models accept a system message in the middle.
             role = "user"
         blocks = [block for part in parts if (block := _sendable(part)) is not None]
         if not blocks:
@@ -189,7 +188,7 @@ def _seq(said: Said) -> int | None:
 
 
 def _sendable(part: Part) -> Json | None:
-    """Return a block as a request may have it. Marks of the cache belong to the request that had them."""
+    """Return a block for a request, without the cache mark of an earlier request."""
     if isinstance(part, ReasoningPart) and note(part, KEY) is None:
         return None
     block = applied(_block(part), (note(part, KEY) or {}).get("change"))
@@ -212,7 +211,7 @@ def _without_mark(block: object) -> object:
 
 
 def _mark_last(messages: list[Json], mark: Json) -> bool:
-    """Mark the last block that may be marked; tells whether there is one."""
+    """Mark the last block that may have a mark, and tell whether there is one."""
     for message in reversed(messages):
         blocks: list[Json] = message["content"]
         for place in reversed(range(len(blocks))):
@@ -223,7 +222,7 @@ def _mark_last(messages: list[Json], mark: Json) -> bool:
 
 
 def _add_edge(messages: list[Json], edge: str) -> None:
-    """Put the edge after the last thing a user said: what the model is to go on from stays last."""
+    """Put the edge after the last message of the user; an answer that the model continues stays last."""
     if not edge:
         return
     block = {"type": "text", "text": edge}
@@ -235,7 +234,7 @@ def _add_edge(messages: list[Json], edge: str) -> None:
 
 
 def _plain(role: str, parts: Sequence[Part]) -> Json:
-    """Return a message without the note of what it had beyond its blocks."""
+    """Return a message without its note applied."""
     api_role = "user" if role == "tool" else role
     first = parts[0] if parts else TextPart(text="")
     if len(parts) <= 1 and isinstance(first, TextPart) and not (note(first, KEY) or {}).get("list"):
@@ -296,9 +295,93 @@ def _file(part: FilePart) -> Json:
 
 
 def _stand_in(part: FilePart | UnknownPart) -> Json:
-    """Return a short text in the place of a part that this API cannot take; the part itself stays in the store."""
+    """Return a short text in place of a part that the API does not accept."""
     if isinstance(part, FilePart):
         told = " ".join(filter(None, (part.media_type, part.name, part.url)))
     else:
         told = str(as_data(part.data).get("type", "part"))
     return {"type": "text", "text": f"[{told}]"}
+
+
+class MessageStream:
+    """Assembles a streamed message. If the stream ends early, only its text is returned."""
+
+    def __init__(self) -> None:
+        self._message: Json = {}
+        self._blocks: dict[int, Json] = {}
+        self._inputs: dict[int, str] = {}
+        self.is_whole = False
+
+    def add(self, event: Data) -> None:
+        """Add an event."""
+        place = event.get("index")
+        match event.get("type"):
+            case "message_start":
+                self._message = dict(as_data(event.get("message")))
+            case "content_block_start" if isinstance(place, int):
+                self._blocks[place] = dict(as_data(event.get("content_block")))
+            case "content_block_delta" if isinstance(place, int):
+                self._delta(place, as_data(event.get("delta")))
+            case "message_delta":
+                self._message.update(as_data(event.get("delta")))
+                told = {name: value for name, value in as_data(event.get("usage")).items() if value is not None}
+                self._message["usage"] = {**as_data(self._message.get("usage")), **told}
+            case "message_stop":
+                self.is_whole = True
+            case _:
+                pass
+
+    def _delta(self, place: int, delta: Data) -> None:
+        block = self._blocks.setdefault(place, {"type": "text", "text": ""})
+        for name, value in delta.items():
+            if name == "type":
+                continue
+            if name == "partial_json":
+                self._inputs[place] = self._inputs.get(place, "") + str(value)
+            elif name == "citation":
+                block["citations"] = [*(block.get("citations") or ()), value]
+            elif isinstance(value, str) and isinstance(block.get(name), str):
+                block[name] += value
+            else:
+                block[name] = value
+
+    def response(self) -> Json:
+        """Return the message so far."""
+        blocks = {place: {**block} for place, block in self._blocks.items()}
+        for place, text in self._inputs.items():
+            blocks[place]["input"] = _input_value(text, blocks[place].get("input"))
+        content = [blocks[place] for place in sorted(blocks)]
+        if not self.is_whole:
+            content = [block for block in content if block.get("type") == "text" and block.get("text")]
+        return {**self._message, "content": content}
+
+
+def _input_value(text: str, begun: object) -> Any:
+    """Return the input of a call from its pieces; text that is not JSON is returned unchanged."""
+    if not text.strip():
+        return begun
+    try:
+        return cast("object", json.loads(text))
+    except ValueError:
+        return text
+
+
+def messages_api(mark: Json | None = MARK) -> Api:
+    """Return the endpoint of messages, with this mark of the cache; None marks nothing."""
+
+    def with_context(body: Json, context: Context) -> Json:
+        marks = sum("cache_control" in as_data(tool) for tool in as_list(body.get("tools")))
+        # A mark for the whole request counts as one at its last block.
+        marks += "cache_control" in body
+        made = to_request(context, system=body.get("system"), mark=mark, marks_elsewhere=marks)
+        return {**body, **made}
+
+    return Api(
+        path="/v1/messages",
+        given=lambda body: from_messages(body.get("messages") or ()),
+        request=with_context,
+        own=lambda body: [body.get("system")],
+        answer=from_response,
+        stream=MessageStream,
+        goes_on=True,
+    )

@@ -1,11 +1,12 @@
-"""The middleware: memory at every model request of a LangChain agent.
+"""Middleware of a LangChain agent: saves new messages, puts memory into each model request and saves each answer."""
 
-Knows the hooks and what the graph's state carries between them. Translates and decides nothing: what is new is saved before the
-model is asked, what the model should see comes from the context, an answer is saved once no guard has stopped it.
-"""
-
-from collections.abc import Awaitable, Callable
-from typing import Annotated, Any, NotRequired, TypeAlias, cast
+import asyncio
+import copy
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextvars import ContextVar
+from typing import Annotated, Any, Final, NotRequired, TypeAlias, TypeVar, cast
 
 from langchain.agents.middleware.pii import PIIDetectionError
 from langchain.agents.middleware.types import (
@@ -16,27 +17,271 @@ from langchain.agents.middleware.types import (
     ModelResponse,
     PrivateStateAttr,
 )
-from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    AnyMessage,
+    BaseMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.channels.untracked_value import UntrackedValue
 from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
-from memolog.adapters.checking import check_errors, check_memory
-from memolog.adapters.guards import GuardStopped
-from memolog.adapters.langchain.driving import Driver
-from memolog.adapters.langchain.messages import to_langchain
-from memolog.adapters.langchain.running import Run
-from memolog.adapters.langchain.tools import tools_for
-from memolog.adapters.sending import is_refusal
+from memolog.adapters.agent_turn import AgentTurn
+from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
+from memolog.adapters.provider_limits import is_refusal
 from memolog.context import Context
+from memolog.domain.codec import dumps
 from memolog.domain.errors import InputError
+from memolog.domain.message import MessageState, NewMessage, Part, Role, TextPart
+from memolog.domain.own import OWN_TOOLS
 from memolog.runtime.memory import Memory
+from memolog.runtime.portal import Portal
 from memolog.runtime.sync import SyncMemory
-from memolog.tools import guidance
+from memolog.runtime.turn import Turn
+from memolog.tools import definition, guidance
 
-__all__ = ["MemoryMiddleware", "MemoryState"]
+T = TypeVar("T")
+
+
+class Driver:
+    """Runs coroutines of a memory for synchronous and asynchronous hooks."""
+
+    def __init__(self, memory: Memory | SyncMemory) -> None:
+        """Take a memory; only a `SyncMemory` serves synchronous hooks too."""
+        self.memory: Memory
+        self._portal: Portal | None = None
+        if isinstance(memory, SyncMemory):
+            self.memory, self._portal = memory._memory, memory._portal  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        else:
+            self.memory = memory
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and wait for it."""
+        if self._portal is None:
+            work.close()
+            raise InputError(
+                "A Memory cannot be used in a synchronous call of the agent.",
+                why="A Memory belongs to the event loop that opened it.",
+                then="Call the agent with ainvoke or astream, or pass a SyncMemory, which works for both.",
+            )
+        return self._portal.call(work)
+
+    async def acall(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await a coroutine on the event loop of the memory."""
+        if self._portal is None:
+            return await work
+        return await asyncio.wrap_future(self._portal.begin(work))
+
+
+Scope = Callable[[], tuple[str, str]]
+
+
+def tools_for(driver: Driver, scope: Scope) -> list[BaseTool]:
+    """Return the three tools; `scope` returns resource and thread of the current run."""
+    return [_tool(name, driver, scope) for name in OWN_TOOLS]
+
+
+def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
+    told = definition(name)["function"]
+
+    async def answer(resource: str, thread: str, arguments: dict[str, Any]) -> str:
+        tools = driver.memory.tools(resource, thread=thread, session=thread)
+        return dumps(await tools.call(name, arguments))
+
+    def call(**arguments: Any) -> str:
+        return driver.call(answer(*scope(), arguments))
+
+    async def acall(**arguments: Any) -> str:
+        return await driver.acall(answer(*scope(), arguments))
+
+    return StructuredTool(
+        name=name, description=told["description"], args_schema=told["parameters"], func=call, coroutine=acall
+    )
+
+
+_SUMMARY: Final = "summarization"
+# How many messages at the end are searched for a stored one: a caller's history may have new ids every time.
+_NEAR: Final = 12
+_ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
+
+
+class Run(AgentTurn):
+    """One run: its turn, the messages it has seen, and whether a guard let the last answer pass."""
+
+    def __init__(
+        self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
+    ) -> None:
+        """Name the scope; `mark` is what the state of the graph holds of earlier runs."""
+        super().__init__(memory, resource, thread, zone=zone)
+        self.mark = mark
+        self._seen: set[str] | None = None
+        self._saved: dict[str, tuple[Part, ...]] = {}
+        self.is_asked = False
+        """Whether the model is to be asked and has not answered yet, so that a guard may still stop the run."""
+        self._model: str | None = None
+
+    # ------------------------------------------------------------ steps
+
+    async def prepare(
+        self, messages: Sequence[BaseMessage], *, ephemeral: Sequence[BaseMessage] = (), model: str | None
+    ) -> Context:
+        """Save the new messages of the state and return the context for the model."""
+        is_first = self._seen is None
+        new = await self._new(messages, answered=False)
+        if is_first:
+            new = await self._said_first(messages, new)
+        turn = await self._open(new)
+        self._model = model
+        self._keep(new)
+        return await turn.prepare(*new, ephemeral=[from_langchain(one) for one in ephemeral], model=model)
+
+    async def record(self, messages: Sequence[BaseMessage], *, answered: bool = True) -> None:
+        """Save the new messages of the state: an answer that passed all guards, or tool results at the end."""
+        if not (new := await self._new(messages, answered=answered)):
+            return
+        turn = await self._open(new)
+        self._keep(new)
+        ids = {message.id for message in new}
+        told = [usage_of(one, self._model) for one in messages if isinstance(one, AIMessage) and one.id in ids]
+        await turn.record(*new, usage=next((usage for usage in reversed(told) if usage), None))
+
+    async def discard(self) -> None:
+        """Withdraw everything that this run saved."""
+        if self._saved:
+            await super().discard()
+        self.id, self._saved = "", {}
+
+    async def refuse(self, messages: Sequence[BaseMessage]) -> None:
+        """Withdraw what the provider rejected, and do not save it later from the state."""
+        await self._keep_places(messages)
+        await self.take_back()
+
+    async def stop(self, messages: Sequence[BaseMessage]) -> None:
+        """Withdraw everything that this run saved, and do not save the rest later from the state."""
+        await self._keep_places(messages)
+        await self.discard()
+
+    async def _keep_places(self, messages: Sequence[BaseMessage]) -> None:
+        """Save empty rows for the messages of the state that are not stored, to be withdrawn with the rest."""
+        said = [one for one in messages if _is_said(one)]
+        rest = [one for one in await self._unstored(said[_question(said) :]) if one.id]
+        if rest:
+            # A checkpoint keeps these messages; the withdrawn rows mark them as stopped.
+            places = [
+                NewMessage(role=_ROLE.get(one.type, "user"), parts=(TextPart(text=""),), id=one.id) for one in rest
+            ]
+            self._keep(places)
+            await (await self._open(places)).record(*places)
+
+    async def finish(self, messages: Sequence[BaseMessage]) -> None:
+        """End the turn; messages that a guard rewrote in the state replace the saved ones."""
+        again = [from_langchain(one) for one in messages if one.id in self._saved]
+        if any(self._saved[one.id or ""] != one.parts for one in again):
+            await self.discard()
+            self._keep(again)
+            await (await self._open(again)).record(*again)
+        await self.record(messages, answered=False)
+        await self.leave()
+
+    # ------------------------------------------------------------ inside
+
+    async def _open(self, new: Iterable[NewMessage]) -> Turn:
+        # An interrupted run continues its turn, unless the user has said something new.
+        return await self.open("" if any(one.role == "user" for one in new) else self.mark.get("turn") or "")
+
+    def _keep(self, new: Iterable[NewMessage]) -> None:
+        self._saved.update({message.id: message.parts for message in new if message.id})
+
+    async def _new(self, messages: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
+        """Return the messages that this run has not seen, and mark them as seen."""
+        said = [one for one in messages if _is_said(one)]
+        if self._seen is None:
+            self._seen = {one.id or "" for one in said}
+            return await self._unknown(said, answered=answered)
+        new = [one for one in said if one.id not in self._seen]
+        self._seen.update(one.id or "" for one in new)
+        return [from_langchain(one) for one in new]
+
+    async def _unknown(self, said: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
+        """Return the new messages at the first step; the state holds the whole conversation."""
+        until = self.mark.get("until")
+        place = next((n + 1 for n, one in enumerate(said) if until and one.id == until), None)
+        if place is None and await self.is_new_thread():
+            # A conversation that began without memory.
+            place = 0
+        if place is None:
+            place = await self._after_known(said)
+        if place is None:
+            answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
+            place = 0 if not answers else answers[-1] + (0 if answered else 1)
+        return [from_langchain(one) for one in await self._unstored(said[place:])]
+
+    async def _said_first(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
+        """Return the new messages at the first request, without those that a failed run saved already."""
+        if self.memory.config.read_only:
+            return list(new)
+        before, fresh = len(new), await self.new(new)
+        while 0 < len(fresh) < before:
+            # A checkpoint holds the messages of every attempt.
+            before, fresh = len(fresh), await self.new(fresh)
+        asked = [one for one in messages if _is_said(one)]
+        ids = {one.id for one in asked[_question(asked) :] if one.id}
+        known = [row.seq for id_ in ids for row in await self.rows(id_) if row.state == "live"]
+        self._repeated = tuple({*self._repeated, *known})
+        return list(fresh)
+
+    async def _after_known(self, said: Sequence[BaseMessage]) -> int | None:
+        """Return the index of the last stored message, if it is near the end."""
+        for place in range(len(said), max(len(said) - _NEAR, 0), -1):
+            if await self._state(said[place - 1]) is not None:
+                # Included, because `_unstored` needs its state.
+                return place - 1
+        return None
+
+    async def _unstored(self, candidates: Sequence[BaseMessage]) -> list[BaseMessage]:
+        """Return the messages that are not stored, without answers to a withdrawn message."""
+        new: list[BaseMessage] = []
+        is_stopped = False
+        for one in candidates:
+            if (state := await self._state(one)) is not None:
+                is_stopped = state == "withdrawn"
+                continue
+            is_stopped = is_stopped and not isinstance(one, HumanMessage)
+            if not is_stopped:
+                new.append(one)
+        return new
+
+    async def _state(self, message: BaseMessage) -> MessageState | None:
+        """Return the state of a stored message; None if it is not stored."""
+        if not message.id:
+            return None
+        rows = await self.rows(message.id)
+        return None if not rows else "live" if any(row.state == "live" for row in rows) else rows[-1].state
+
+
+def _question(said: Sequence[BaseMessage]) -> int:
+    """Return the index where the last question begins, which may have several messages."""
+    place = next((n for n in range(len(said) - 1, -1, -1) if isinstance(said[n], HumanMessage)), len(said))
+    while 0 < place < len(said) and isinstance(said[place - 1], HumanMessage):
+        place -= 1
+    return place
+
+
+def _is_said(message: BaseMessage) -> bool:
+    """Tell whether a message belongs to the conversation: instructions and summaries of other messages do not."""
+    is_summary = message.additional_kwargs.get("lc_source") == _SUMMARY
+    return not isinstance(message, SystemMessage | RemoveMessage) and not (
+        is_summary and isinstance(message, HumanMessage)
+    )
+
 
 Named: TypeAlias = str | Callable[[Runtime[Any]], str] | None
 Request: TypeAlias = ModelRequest[Any]
@@ -45,7 +290,7 @@ Extended: TypeAlias = ExtendedModelResponse[Any]
 
 
 class MemoryState(AgentState[Any]):
-    """What memory keeps in the graph's state: nothing of it is input or output, and the run itself is not checkpointed."""
+    """Private fields in the state of the graph; the run is not checkpointed."""
 
     memolog_run: NotRequired[Annotated[Run | None, UntrackedValue, PrivateStateAttr]]
     memolog: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
@@ -54,7 +299,7 @@ class MemoryState(AgentState[Any]):
 class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     """A long memory for an agent: `create_agent(…, middleware=[MemoryMiddleware(memory, resource="alice")])`.
 
-    Put it first, so that guards stand between memory and the model on both sides.
+    Put it first in the list, before all guards.
     """
 
     state_schema = MemoryState
@@ -71,13 +316,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         guards: type[Exception] | tuple[type[Exception], ...] = (GuardStopped, PIIDetectionError),
         zone: str | None = None,
     ) -> None:
-        """Take a memory, and whose it is: a name, a function of the runtime, or what the run's `configurable` says.
+        """Take a memory, and the resource and the thread as an id or a function of the runtime.
 
-        Without a name the resource is `configurable["resource"]` and the thread is `configurable["thread_id"]`.
-
-        `tools` offers the three tools. `edge_after_results=False` leaves the edge out where the last message is a tool's, for
-        providers that take no words there. A middleware behind this one that jumps to the end has stopped the turn, which is
-        then discarded unless `discard_on_jump` is False; so has one that raises one of `guards` while the model is called.
+        By default they are `configurable["resource"]` and `configurable["thread_id"]` of the run. `tools` offers the three tools.
+        `edge_after_results=False` leaves out the edge after a tool result, for providers that accept no text there. The turn is
+        discarded if a later middleware jumps to the end, unless `discard_on_jump` is False, or raises one of `guards` during the
+        model call.
         """
         super().__init__()
         check_memory(memory, sync_too=True)
@@ -91,7 +335,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------ whose memory
 
     def scope(self) -> tuple[str, str]:
-        """Return the resource and the thread of the run that is under way."""
+        """Return resource and thread of the current run."""
         settings: dict[str, Any] = get_config().get("configurable") or {}
         return (
             _named("resource", self._resource, settings.get("resource"), 'resource="…"'),
@@ -107,7 +351,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------ before the model
 
     def before_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Begin a step: a guard that ends the run from here on has stopped it."""
+        """Begin a step; a guard may stop the run from here on."""
         del runtime
         run = self._begun(state)
         run.is_asked = True
@@ -118,7 +362,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return self.before_model(state, runtime)
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response | Extended:
-        """Save what is new, and ask the model with memory in front of it."""
+        """Save the new messages and call the model with memory."""
         run = self._begun(cast("MemoryState", request.state))
         context = self._driver.call(self._prepare(run, request))
         try:
@@ -132,7 +376,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Response]]
     ) -> Response | Extended:
-        """Save what is new, and ask the model with memory in front of it."""
+        """Save the new messages and call the model with memory."""
         run = self._begun(cast("MemoryState", request.state))
         context = await self._driver.acall(self._prepare(run, request))
         try:
@@ -149,20 +393,17 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         lasting: list[BaseMessage] = []
         ephemeral: list[BaseMessage] = []
         for one in request.messages:
-            # What an outer middleware adds to one request is in no state, and is not stored.
+            # What an outer middleware adds to one request is not in the state and is not stored.
             is_lasting = one.id in known or isinstance(one, ToolMessage | SystemMessage)
             (lasting if is_lasting else ephemeral).append(one)
         return await run.prepare(lasting, ephemeral=ephemeral, model=_model_name(request))
 
     async def _failed(self, run: Run, request: Request, error: BaseException) -> None:
-        """Keep what was said when a model fails or a run is cancelled.
-
-        A guard that raises has stopped the turn, and what a provider refuses is taken back.
-        """
+        """Discard the turn if a guard raised, withdraw a rejected request, and keep what is saved otherwise."""
         if isinstance(error, self._guards):
             await run.stop(request.state["messages"])
         elif is_refusal(error):
-            await run.take_back(request.state["messages"])
+            await run.refuse(request.state["messages"])
         else:
             await run.leave()
 
@@ -180,14 +421,14 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------ after the model
 
     def after_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Save the answer: all guards behind this middleware have let it pass."""
+        """Save the answer, which has passed all guards."""
         del runtime
         run = self._begun(state)
         self._driver.call(run.record(state["messages"]))
         return self._answered(run)
 
     async def aafter_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Save the answer: all guards behind this middleware have let it pass."""
+        """Save the answer, which has passed all guards."""
         del runtime
         run = self._begun(state)
         await self._driver.acall(run.record(state["messages"]))
@@ -215,17 +456,17 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         run = state.get("memolog_run")
         is_stopped = run is None or run.is_asked
         if is_stopped and self._discards_on_jump:
-            # No step began, or the last one did and no answer came through it: a guard has jumped to the end.
+            # No step began, or the last one had no answer: a guard has jumped to the end.
             await self._begun(state).stop(state["messages"])
         elif run is not None:
             await run.finish(state["messages"])
 
     def stop(self, state: MemoryState) -> None:
-        """Discard the turn of the run with this state: a guard has stopped it."""
+        """Discard the turn of the run with this state."""
         self._driver.call(self._begun(state).stop(state["messages"]))
 
     async def astop(self, state: MemoryState) -> None:
-        """Discard the turn of the run with this state: a guard has stopped it."""
+        """Discard the turn of the run with this state."""
         await self._driver.acall(self._begun(state).stop(state["messages"]))
 
 
@@ -236,15 +477,15 @@ def _named(what: str, given: Named, configured: Any, how: str) -> str:
     name = given(get_runtime()) if callable(given) else given or configured
     if not isinstance(name, str) or not name:
         raise InputError(
-            f"The run does not say which {what} it is about.",
-            why="Every call of a memory names its resource and its thread.",
-            then=f"Name it when the agent is called or the middleware is made: {how}.",
+            f"The run has no {what}.",
+            why="Memory is stored for a thread of a resource.",
+            then=f"Pass it to the middleware or in the configuration of the call: {how}.",
         )
     return name
 
 
 def _with_run(response: Response, run: Run, request: Request) -> Response | Extended:
-    """Put the run into the state where it is not yet: a run that failed at the model goes on there."""
+    """Return the response with the run for the state, unless the state has it: a run that failed at the model continues there."""
     if cast("MemoryState", request.state).get("memolog_run") is run:
         return response
     run.is_asked = True
@@ -259,7 +500,7 @@ def _model_name(request: Request) -> str | None:
 
 
 def _name_results(messages: list[AnyMessage]) -> None:
-    """Give an id to the results that LangChain makes for calls it could not read: they are saved before it does so."""
+    """Give an id to results that LangChain makes for malformed calls, because they are saved before it does."""
     asked = ""
     for message in messages:
         if isinstance(message, ToolMessage):
@@ -269,7 +510,7 @@ def _name_results(messages: list[AnyMessage]) -> None:
 
 
 def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage | None:
-    """Return one system message: the caller's own instructions first, then memory's prefix."""
+    """Return one system message: the caller's instructions, then the prefix."""
     if not own and not texts:
         return None
     if all(isinstance(one.content, str) for one in own):
@@ -283,3 +524,68 @@ def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage |
 def _ended(messages: list[AnyMessage]) -> dict[str, Any]:
     last: BaseMessage | None = messages[-1] if messages else None
     return {"memolog_run": None, "memolog": {"until": last.id} if last is not None else {}}
+
+
+Guard = TypeVar("Guard", bound=AgentMiddleware[Any, Any, Any])
+
+_HOOKS: Final = tuple(
+    f"{colour}{name}"
+    for name in ("before_agent", "before_model", "wrap_model_call", "wrap_tool_call", "after_model", "after_agent")
+    for colour in ("", "a")
+)
+
+# An asynchronous hook may call its synchronous one; only the outer one discards the turn.
+_IS_WATCHED: ContextVar[bool] = ContextVar("memolog_guard_is_watched", default=False)
+
+
+def guarded(memory: MemoryMiddleware, guard: Guard) -> Guard:
+    """Return a copy of a guard that discards the turn when it raises.
+
+    Use it where the agent is created: `middleware=[memory, guarded(memory, PIIMiddleware("email", strategy="block"))]`.
+    """
+    kind = type(guard)
+    hooks = {
+        name: _watched(getattr(kind, name), memory)
+        for name in _HOOKS
+        if getattr(kind, name) is not getattr(AgentMiddleware, name)
+    }
+    watched = copy.copy(guard)
+    watched.__class__ = cast("type[Guard]", type(kind.__name__, (kind,), hooks))
+    return watched
+
+
+def _watched(hook: Callable[..., Any], memory: MemoryMiddleware) -> Callable[..., Any]:
+    if inspect.iscoroutinefunction(hook):
+
+        @functools.wraps(hook)
+        async def ahook(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+            mark = _IS_WATCHED.set(True)
+            try:
+                return await cast("Awaitable[Any]", hook(self, first, *rest, **named))
+            except GraphBubbleUp:
+                raise
+            except Exception:
+                await memory.astop(_state_of(first))
+                raise
+            finally:
+                _IS_WATCHED.reset(mark)
+
+        return ahook
+
+    @functools.wraps(hook)
+    def plain(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
+        try:
+            return hook(self, first, *rest, **named)
+        except GraphBubbleUp:
+            raise
+        except Exception:
+            if not _IS_WATCHED.get():
+                memory.stop(_state_of(first))
+            raise
+
+    return plain
+
+
+def _state_of(first: Any) -> MemoryState:
+    """Return the state of a hook, whose first argument is the state or a request with it."""
+    return cast("MemoryState", first if isinstance(first, dict) else first.state)

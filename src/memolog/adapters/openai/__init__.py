@@ -1,9 +1,37 @@
-"""Memory for plain OpenAI clients: `wrap` for Responses and Chat Completions, and the translations beneath it.
+"""Memory for clients of OpenAI: Responses and Chat Completions, streamed or not."""
 
-Knows its names only. The library itself is not needed to import this: who has a client has it.
-"""
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, TypeVar
 
-from memolog.adapters.exchange import at
-from memolog.adapters.openai.wrapping import wrap
+from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
+from memolog.adapters.guards import SyncGuardedTurn
+from memolog.adapters.openai.chat import CHAT_API
+from memolog.adapters.openai.responses import RESPONSES_API
+from memolog.runtime.memory import Memory
+from memolog.runtime.sync import SyncMemory, SyncTurn
 
 __all__ = ["at", "wrap"]
+
+C = TypeVar("C")
+
+
+def wrap(
+    client: C,
+    memory: Memory | SyncMemory,
+    *,
+    thread: str | None = None,
+    resource: str | None = None,
+    zone: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+    turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
+) -> C:
+    """Return a copy of a client, with the same connections, that uses memory.
+
+    `OpenAI` needs a `SyncMemory`, `AsyncOpenAI` a `Memory`. `**at(…)` in a call names another thread and resource. With `turn`
+    all calls belong to a turn that the caller opened.
+    """
+    bound = partial(
+        Bound, apis=(CHAT_API, RESPONSES_API), thread=thread, resource=resource, zone=zone, settings=settings
+    )
+    return remembering(client, memory, turn, bound)

@@ -1,14 +1,16 @@
-"""Chat Completions in JSON, to our messages and back.
+"""Chat Completions as JSON, to and from Memolog messages, whole or streamed.
 
-Knows the messages, the answer and the chunks of this API, and the order of a request. Knows no client and no transport: what it
-takes and gives are dictionaries. What our parts cannot say is kept beside them, so that a message comes back as it was.
+The library is not needed.
 """
 
+import base64
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
-from memolog.adapters.exact import (
+from memolog.adapters.exchange import Api
+from memolog.adapters.roundtrip import (
     Answer,
     Json,
     Said,
@@ -19,15 +21,8 @@ from memolog.adapters.exact import (
     note,
     noted,
     read_result,
+    usage_of_total,
     write_result,
-)
-from memolog.adapters.openai.blocks import (
-    edge_message,
-    file_block,
-    name_of,
-    stand_in,
-    usage_counts,
-    without_nothing,
 )
 from memolog.context import Context
 from memolog.domain.codec import JsonValue
@@ -42,10 +37,71 @@ from memolog.domain.message import (
     UnknownPart,
 )
 from memolog.domain.run import Usage
-from memolog.transfer.openai import call_part, content_part, content_parts, role_of
-from memolog.transfer.values import Data, as_data, as_list
+from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
 
-__all__ = ["KEY", "from_messages", "from_response", "split", "to_messages", "to_request"]
+_NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
+_MOST_NAME: Final = 64
+
+
+def data_url(file: FilePart) -> str | None:
+    """Return the data address of a file, or its address; None if it has neither."""
+    if file.data is None:
+        return file.url
+    return f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
+
+
+def file_block(file: FilePart, *, is_chat: bool) -> Json:
+    """Return the block of a file: an image, audio, or a document."""
+    kind, address = file.media_type.split("/")[0], data_url(file)
+    detail = {"detail": file.detail} if file.detail else {}
+    if address is None or (is_chat and kind != "image" and file.data is None):
+        return stand_in(file, is_chat=is_chat)
+    if kind == "image":
+        if is_chat:
+            return {"type": "image_url", "image_url": {"url": address, **detail}}
+        return {"type": "input_image", "image_url": address, **detail}
+    if kind == "audio" and file.data is not None:
+        sound = {"data": base64.b64encode(file.data).decode(), "format": file.media_type.partition("/")[2]}
+        return {"type": "input_audio", "input_audio": sound}
+    name = {"filename": file.name} if file.name else {}
+    if is_chat:
+        return {"type": "file", "file": {**name, "file_data": address}}
+    return {"type": "input_file", **name, ("file_url" if file.data is None else "file_data"): address}
+
+
+def stand_in(part: FilePart | UnknownPart, *, is_chat: bool, is_output: bool = False) -> Json:
+    """Return a short text in place of a part that the API does not accept."""
+    if isinstance(part, FilePart):
+        told = " ".join(filter(None, (part.media_type, part.name, part.url)))
+    else:
+        told = str(part.data.get("type", "part")) if isinstance(part.data, dict) else "part"  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+    kind = "text" if is_chat else "output_text" if is_output else "input_text"
+    return {"type": kind, "text": f"[{told}]"}
+
+
+def name_of(said: Said) -> str | None:
+    """Return the name of the speaker in the form that the API accepts; None without a speaker."""
+    return _NOT_IN_NAMES.sub("_", said.speaker)[:_MOST_NAME] if said.speaker else None
+
+
+def edge_message(edge: str) -> list[Json]:
+    """Return the edge as the last message. It may quote others, so it has the role of a user."""
+    return [{"role": "user", "content": edge}] if edge else []
+
+
+def without_nothing(data: Json) -> Json:
+    """Return a message without null fields, which answers have and requests may not have."""
+    return {name: value for name, value in data.items() if value is not None or name == "content"}
+
+
+def usage_from(data: Data, incoming: str, outgoing: str) -> Usage | None:
+    """Return the usage of an answer; None if it reports none. `incoming` and `outgoing` name its counts."""
+    told = as_data(data.get("usage"))
+    details = as_data(told.get(f"{incoming}_details"))
+    read, written = details.get("cached_tokens"), details.get("cache_write_tokens")
+    return usage_of_total(data.get("model"), told.get(incoming), told.get(outgoing), read, written) if told else None
+
 
 KEY: Final = "openai-chat"
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
@@ -55,34 +111,30 @@ _THOUGHTS: Final = ("reasoning_content", "reasoning")
 
 
 def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return our messages, one for each of theirs."""
+    """Return the Memolog messages, one for each."""
     return tuple(map(_message, messages))
 
 
 def split(messages: Sequence[Data]) -> tuple[tuple[Data, ...], tuple[Data, ...]]:
-    """Return the instructions that a request opens with, and what is said after them."""
+    """Return the instructions at the beginning of a request, and the messages after them."""
     count = next((n for n, one in enumerate(messages) if one.get("role") not in {"system", "developer"}), len(messages))
     return tuple(messages[:count]), tuple(messages[count:])
 
 
 def from_response(data: Data) -> Answer:
-    """Return what a model answered: its first choice, and what it cost."""
+    """Return the first choice of an answer, and its usage."""
     choice = as_data(next(iter(as_list(data.get("choices"))), None))
     said = as_data(choice.get("message"))
     told = {"id": data.get("id"), "model": data.get("model"), "finish_reason": choice.get("finish_reason")}
     metadata = {"openai": {name: value for name, value in told.items() if value}}
     return Answer(
         message=replace(_message({"role": "assistant", **said}), metadata=metadata) if said else None,
-        usage=_usage(str(data.get("model") or "unknown"), as_data(data.get("usage"))),
+        usage=usage_from(data, "prompt_tokens", "completion_tokens"),
     )
 
 
-def _usage(model: str, told: Data) -> Usage | None:
-    return Usage(model=model, **usage_counts(dict(told), "prompt_tokens", "completion_tokens")) if told else None
-
-
 def _message(data: Data) -> NewMessage:
-    role = role_of(data.get("role"))
+    role = openai_role(data.get("role"))
     if role is None:
         return NewMessage(role="user", parts=(UnknownPart(data=dict(data), extra={KEY: {"whole": True}}),))
     parts = _result_parts(data) if role == "tool" else _parts(data)
@@ -111,7 +163,7 @@ def _parts(data: Data) -> tuple[Part, ...]:
     content = data.get("content")
     said = [noted(part, KEY) if isinstance(part, UnknownPart) else part for part in content_parts(content)]
     if isinstance(content, list) and said:
-        # The list itself is a part of what was written: a text alone would come back as a text.
+        # A single text block must come back as a list, not as a text.
         said[0] = noted(said[0], KEY, list=True)
     parts += said
     for name in ("refusal", "audio"):
@@ -131,12 +183,12 @@ def _parts(data: Data) -> tuple[Part, ...]:
 
 
 def to_messages(messages: Iterable[Said]) -> list[Json]:
-    """Return their messages, exactly as they were where they came from this API."""
+    """Return the messages of the API; those that came from it are unchanged."""
     return [one for said in messages for one in _write(said)]
 
 
 def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
-    """Return the messages of a request: the caller's instructions, the prefix, what was said, and the edge last."""
+    """Return the messages of a request: the caller's instructions, the prefix, the messages, and the edge."""
     said = [sent for message in context.messages for one in _write(message) if (sent := _sendable(one))]
     return {"messages": [*_opening(instructions, context.system), *said, *edge_message(edge_of(context, KEY))]}
 
@@ -147,7 +199,7 @@ def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
     if not system:
         return [dict(one) for one in instructions]
     if len(roles) == 1 and all(isinstance(text, str) for text in texts):
-        # Many servers take one system message, the first.
+        # Many servers accept one system message only, at the beginning.
         return [{"role": roles.pop(), "content": "\n\n".join([*cast("list[str]", texts), system])}]
     return [*(dict(one) for one in instructions), {"role": "system", "content": system}]
 
@@ -166,7 +218,7 @@ def _write(said: Said) -> list[Json]:
 
 
 def _plain(said: Said) -> Json:
-    """Return a message without the notes of what it had beyond our parts."""
+    """Return a message without its notes applied."""
     if said.parts and isinstance(said.parts[0], ToolResultPart):
         return _result(said.parts[0])
     message: Json = {"role": said.role}
@@ -191,7 +243,7 @@ def _field(part: Part) -> str | None:
 
 
 def _add_field(message: Json, part: Part) -> None:
-    """Add what stands in a field of its own: thoughts, a refusal, the words of a sound, the call of old."""
+    """Add a part that has a field of its own: reasoning, a refusal, the transcript of audio, a function call."""
     match _field(part), part:
         case "audio", TextPart():
             message["audio"] = {"transcript": part.text}
@@ -243,12 +295,12 @@ def _result(part: ToolResultPart) -> Json:
 
 
 def _sendable(message: Json) -> Json | None:
-    """Return a message as a request may have it: answers have fields that only answers have."""
+    """Return a message for a request, without the fields that only answers have."""
     sent = without_nothing(message)
     sent.pop("annotations", None)
     sound = as_data(sent.pop("audio", None))
     if sound and not sent.get("content"):
-        # The sound itself ends with its id's time; its words do not.
+        # The id of audio expires; its transcript does not.
         sent["content"] = str(sound.get("transcript", ""))
     if sent.get("role") == "tool":
         sent["content"] = _tool_text(sent.get("content"))
@@ -258,7 +310,7 @@ def _sendable(message: Json) -> Json | None:
 
 
 def _tool_text(content: JsonValue) -> JsonValue:
-    """Return what a tool message may hold: a text, or blocks of text."""
+    """Return the content of a tool message: a text, or text blocks."""
     if isinstance(content, list):
         blocks = [as_data(block) for block in cast("list[Any]", content)]
         return [
@@ -266,3 +318,90 @@ def _tool_text(content: JsonValue) -> JsonValue:
             for block in blocks
         ]
     return json_text("" if content is None else content)
+
+
+# Fields that are sent complete; the pieces of other texts are joined.
+_WHOLE: Final = ("id", "type", "role", "index", "name", "format", "status")
+
+
+class ChatStream:
+    """Assembles a streamed chat completion. If the stream ends early, tool calls are left out."""
+
+    def __init__(self) -> None:
+        self._about: Json = {}
+        self._message: Json = {}
+        self.is_whole = False
+
+    def add(self, chunk: Data) -> None:
+        """Add a chunk; of several choices the first counts."""
+        for name, value in chunk.items():
+            if name != "choices" and value is not None:
+                self._about[name] = value
+        for choice in map(as_data, as_list(chunk.get("choices"))):
+            if choice.get("index") in (0, None):
+                _merge(self._message, as_data(choice.get("delta")))
+                if choice.get("finish_reason"):
+                    self._about["finish_reason"] = choice["finish_reason"]
+                    self.is_whole = True
+
+    def response(self) -> Json:
+        """Return the completion so far."""
+        message = {"role": "assistant", "content": None, **self._message}
+        calls = [
+            {name: value for name, value in as_data(call).items() if name != "index"}
+            for call in as_list(message.pop("tool_calls", None))
+        ]
+        if not self.is_whole:
+            message.pop("function_call", None)
+        elif calls:
+            message["tool_calls"] = calls
+        finish = {"finish_reason": self._about.get("finish_reason")}
+        has_said = any(value for name, value in message.items() if name != "role")
+        about = {name: value for name, value in self._about.items() if name != "finish_reason"}
+        choices = [{"index": 0, "message": message, **finish}] if has_said else []
+        return {**about, "object": "chat.completion", "choices": choices}
+
+
+def _merge(whole: Json, piece: Data) -> None:
+    for name, value in piece.items():
+        known = whole.get(name)
+        if isinstance(value, str) and isinstance(known, str) and name not in _WHOLE:
+            whole[name] = known + value
+        elif isinstance(value, list):
+            if name not in whole or not isinstance(known, list):
+                whole[name] = []
+            _merge_list(whole[name], cast("list[Any]", value))
+        elif isinstance(value, dict) and isinstance(known, dict):
+            _merge(cast("Json", known), as_data(cast("object", value)))
+        elif isinstance(value, dict):
+            whole[name] = {}
+            _merge(whole[name], as_data(cast("object", value)))
+        elif value is not None and (value != "" or name not in whole):
+            whole[name] = value
+
+
+def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
+    for piece in pieces:
+        index = as_data(piece).get("index")
+        found = next((one for one in whole if index is not None and as_data(one).get("index") == index), None)
+        if found is not None:
+            _merge(found, piece)
+        elif isinstance(piece, dict):
+            whole.append({})
+            _merge(whole[-1], as_data(cast("object", piece)))
+        else:
+            whole.append(piece)
+
+
+def _with_context(body: Json, context: Context) -> Json:
+    return {**body, **to_request(context, instructions=split(body.get("messages") or ())[0])}
+
+
+CHAT_API: Final = Api(
+    path="/chat/completions",
+    given=lambda body: from_messages(split(body.get("messages") or ())[1]),
+    request=_with_context,
+    own=lambda body: list(split(body.get("messages") or ())[0]),
+    answer=from_response,
+    stream=ChatStream,
+)

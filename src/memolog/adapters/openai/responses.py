@@ -1,8 +1,7 @@
-"""Items of the Responses API in JSON, to our messages and back.
+"""Items of the Responses API as JSON, to and from Memolog messages, whole or streamed.
 
-Knows the items, the answer and the order of a request. Knows no client and no transport: what it takes and gives are
-dictionaries. Items that follow each other from the model are one message of ours, so that its calls stay together; encrypted
-reasoning is passed through as it came.
+Consecutive items of the model become one message, so that its calls stay together. Encrypted reasoning is passed through
+unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,7 +9,10 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, cast
 
-from memolog.adapters.exact import (
+from memolog.adapters.exchange import Api
+from memolog.adapters.openai.chat import edge_message, file_block, stand_in, usage_from, without_nothing
+from memolog.adapters.openai.chat import split as split_messages
+from memolog.adapters.roundtrip import (
     Answer,
     Json,
     Said,
@@ -24,7 +26,6 @@ from memolog.adapters.exact import (
     with_speaker,
     write_result,
 )
-from memolog.adapters.openai.blocks import edge_message, file_block, stand_in, usage_counts, without_nothing
 from memolog.context import Context
 from memolog.domain.codec import JsonValue
 from memolog.domain.message import (
@@ -38,14 +39,11 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.run import Usage
-from memolog.transfer.openai import CALLS, content_part, content_parts, item_parts, role_of
-from memolog.transfer.values import Data, as_data, as_list
-
-__all__ = ["KEY", "from_items", "from_response", "split", "to_items", "to_request"]
+from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
 KEY: Final = "openai-responses"
-# What only the caller can say, though it is no message.
+# Items of the caller that are no messages.
 _USERS: Final = ("mcp_approval_response",)
 
 
@@ -53,7 +51,7 @@ _USERS: Final = ("mcp_approval_response",)
 
 
 def from_items(items: str | Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return our messages: one for each item of the caller, one for all items in a row of the model."""
+    """Return the Memolog messages: one for each item of the caller, one for consecutive items of the model."""
     if isinstance(items, str):
         return (NewMessage(role="user", parts=(TextPart(text=items),)),)
     read = [_item(item) for item in items]
@@ -68,30 +66,25 @@ def from_items(items: str | Iterable[Data]) -> tuple[NewMessage, ...]:
 
 
 def split(items: str | Sequence[Data]) -> tuple[tuple[Data, ...], str | tuple[Data, ...]]:
-    """Return the instructions that an input opens with, and what is said after them."""
+    """Return the instructions at the beginning of an input, and the items after them."""
     if isinstance(items, str):
         return (), items
-    count = next((n for n, one in enumerate(items) if one.get("role") not in {"system", "developer"}), len(items))
-    return tuple(items[:count]), tuple(items[count:])
+    return split_messages(items)
 
 
 def from_response(data: Data) -> Answer:
-    """Return what a model answered, all its items in one message, and what it cost."""
+    """Return an answer, all its items in one message, and its usage."""
     groups = [_item(as_data(item))[1] for item in as_list(data.get("output"))]
     told = {"id": data.get("id"), "model": data.get("model"), "status": data.get("status")}
     metadata = {"openai": {name: value for name, value in told.items() if value}}
     return Answer(
         message=replace(_joined(groups), metadata=metadata) if groups else None,
-        usage=_usage(str(data.get("model") or "unknown"), as_data(data.get("usage"))),
+        usage=usage_from(data, "input_tokens", "output_tokens"),
     )
 
 
-def _usage(model: str, told: Data) -> Usage | None:
-    return Usage(model=model, **usage_counts(dict(told), "input_tokens", "output_tokens")) if told else None
-
-
 def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
-    """Return the items as one message; each but the first says that it begins anew."""
+    """Return the items as one message; a note marks where each item begins."""
     parts = [
         part if number == 0 or place else noted(part, KEY)
         for number, group in enumerate(groups)
@@ -101,7 +94,7 @@ def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
 
 
 def _item(item: Data) -> tuple[Role, tuple[Part, ...]]:
-    """Return who an item is from, and its parts."""
+    """Return role and parts of an item."""
     role, parts = _read(item)
     if isinstance(parts[0], UnknownPart) and (note(parts[0], KEY) or {}).get("whole"):
         return role, parts
@@ -114,13 +107,13 @@ def _read(item: Data) -> tuple[Role, tuple[Part, ...]]:
     kind = item.get("type")
     if kind == "reasoning":
         return "assistant", (_reasoning(item),)
-    if kind in {"message", None} and role_of(item.get("role")):
+    if kind in {"message", None} and openai_role(item.get("role")):
         content = item.get("content")
         found = [noted(part, KEY) if isinstance(part, UnknownPart) else part for part in content_parts(content)]
         parts: list[Part] = [*found] or [TextPart(text="")]
         if isinstance(content, list):
             parts[0] = noted(parts[0], KEY, list=True)
-        return role_of(item.get("role")) or "user", tuple(parts)
+        return openai_role(item.get("role")) or "user", tuple(parts)
     part = next(iter((item_parts(item) or ("user", ()))[1]), None)
     if isinstance(part, ToolCallPart):
         return "assistant", (part if kind == "function_call" else noted(part, KEY, type=kind),)
@@ -134,7 +127,7 @@ def _read(item: Data) -> tuple[Role, tuple[Part, ...]]:
 
 
 def _reasoning(item: Data) -> Part:
-    """Return what was thought; what is encrypted is not looked at."""
+    """Return the reasoning of an item."""
     summary, content = as_list(item.get("summary")), as_list(item.get("content"))
     found, _, shape = read_result([*summary, *content], _thought, _thought_block)
     text = found if shape is not None else ""
@@ -155,17 +148,17 @@ def _thought_block(part: Part) -> JsonValue:
 
 
 def to_items(messages: Iterable[Said]) -> list[Json]:
-    """Return their items, exactly as they were where they came from this API."""
+    """Return the items of the API; those that came from it are unchanged."""
     return [item for said in messages for item in _write(said)]
 
 
 def to_request(
     context: Context, *, instructions: str | None = None, opening: Sequence[Data] = (), is_stored: bool = True
 ) -> Json:
-    """Return instructions and input of a request: the caller's own, the prefix, what was said, and the edge last.
+    """Return instructions and input of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    `opening` is what `split` found; the prefix follows it. With `is_stored=False` (`store` in the request) reasoning that the
-    provider would have to look up is left out.
+    `opening` are the instructions that `split` found; the prefix follows them. With `is_stored=False` (`store` in the request)
+    reasoning without encrypted content is left out.
     """
     said = [
         without_nothing(item)
@@ -197,13 +190,13 @@ def _write(said: Said) -> Iterator[Json]:
         if isinstance(first, UnknownPart) and (kept or {}).get("whole"):
             yield dict(first.data)
         elif not isinstance(first, ReasoningPart) or kept is not None:
-            # What another provider's model thought, this one's cannot be told.
+            # Reasoning of another provider cannot be sent.
             role: Role = "user" if said.role == "tool" and not isinstance(first, ToolResultPart) else said.role
             yield applied(_plain(role, group), (kept or {}).get("change"))
 
 
 def _groups(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
-    """Return the parts of each item: those of one message together, every other by itself."""
+    """Return the parts of each item."""
     groups: list[tuple[Part, ...]] = []
     for part in parts:
         kept = note(part, KEY)
@@ -222,7 +215,7 @@ def _is_said(part: Part) -> bool:
 
 
 def _plain(role: Role, parts: tuple[Part, ...]) -> Json:
-    """Return an item without the notes of what it had beyond our parts."""
+    """Return an item without its notes applied."""
     first = parts[0]
     kept = note(first, KEY) or {}
     match first:
@@ -287,3 +280,76 @@ def _input_block(part: Part) -> JsonValue:
 
 
 _output_block = _input_block
+
+
+class ResponseStream:
+    """Assembles a streamed response. If the stream ends early, tool calls are left out."""
+
+    def __init__(self) -> None:
+        self._response: Json = {}
+        self._items: dict[int, Json] = {}
+        self._texts: dict[tuple[int, int], str] = {}
+        self.is_whole = False
+
+    def add(self, event: Data) -> None:
+        """Add an event."""
+        kind = str(event.get("type", ""))
+        if response := as_data(event.get("response")):
+            self._response = dict(response)
+            self.is_whole = kind in {"response.completed", "response.incomplete", "response.failed"}
+        place = event.get("output_index")
+        if not isinstance(place, int):
+            return
+        if kind == "response.output_item.done":
+            self._items[place] = dict(as_data(event.get("item")))
+        elif kind in {"response.output_text.delta", "response.refusal.delta"}:
+            key = (place, int(event.get("content_index") or 0))
+            self._texts[key] = self._texts.get(key, "") + str(event.get("delta", ""))
+
+    def response(self) -> Json:
+        """Return the response so far: complete items, and the text of the others."""
+        if self.is_whole and self._response.get("output"):
+            return self._response
+        items = dict(self._items)
+        for (place, _), text in sorted(self._texts.items()):
+            if place not in self._items and text:
+                said = items.setdefault(place, {"type": "message", "role": "assistant", "content": []})
+                said["content"].append({"type": "output_text", "text": text, "annotations": []})
+        ordered = [items[place] for place in sorted(items)]
+        # The API rejects reasoning without the item that follows it.
+        while ordered and not self.is_whole and ordered[-1].get("type") == "reasoning":
+            ordered.pop()
+        return {**self._response, "output": [item for item in ordered if self.is_whole or not _is_call(item)]}
+
+
+def _is_call(item: Data) -> bool:
+    return "call_id" in item
+
+
+def _is_continued(body: Json) -> bool:
+    """Tell whether the provider stores the conversation, so that only the log is added."""
+    return bool(body.get("previous_response_id") or body.get("conversation"))
+
+
+def _with_context(body: Json, context: Context) -> Json:
+    if _is_continued(body):
+        texts = [text for text in (body.get("instructions"), context.system) if text]
+        return {**body, "instructions": "\n\n".join(texts)} if texts else body
+    opening, _ = split(body.get("input") or ())
+    is_stored = body.get("store") is not False
+    made = to_request(context, instructions=body.get("instructions"), opening=opening, is_stored=is_stored)
+    return {**body, **made}
+
+
+def _instructions(body: Json) -> list[Any] | None:
+    return None if _is_continued(body) else [body.get("instructions"), *split(body.get("input") or ())[0]]
+
+
+RESPONSES_API: Final = Api(
+    path="/responses",
+    given=lambda body: from_items(split(body.get("input") or ())[1]),
+    request=_with_context,
+    own=_instructions,
+    answer=from_response,
+    stream=ResponseStream,
+)

@@ -1,18 +1,27 @@
-"""The session of the Agents SDK, kept by a memory, and the two ways to run an agent with it.
+"""Session of the OpenAI Agents SDK that a memory keeps, with its tools and two ways to run an agent.
 
-Knows the SDK's session protocol, and that a guardrail that stops a run takes back what the run saved. Knows not how one run goes:
-that is in `run`.
+Each run has its own object, so that concurrent runs of a session do not mix.
 """
 
 import asyncio
+import inspect
+import logging
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, cast
 
 from agents import (
     Agent,
+    AgentHookContext,
+    FunctionTool,
     InputGuardrailTripwireTriggered,
+    ModelResponse,
     OutputGuardrailTripwireTriggered,
+    RunConfig,
+    RunContextWrapper,
+    RunHooks,
     Runner,
     RunResult,
     RunResultStreaming,
@@ -23,15 +32,22 @@ from agents import (
 )
 from agents.items import TResponseInputItem
 from agents.memory import SessionSettings
+from agents.run import CallModelData, ModelInputData
+from agents.tool_context import ToolContext
+from agents.usage import Usage as AgentsUsage
 
-from memolog import InputError, Memory, NotFound
-from memolog.adapters.checking import check_memory
-from memolog.adapters.openai_agents.items import Item, to_items, to_messages
-from memolog.adapters.openai_agents.run import AgentRun
-from memolog.adapters.openai_agents.tools import function_tools
+from memolog import InputError, Memory, NewMessage, NotFound, StoreError, Usage
+from memolog.adapters.agent_turn import AgentTurn
+from memolog.adapters.guards import check_memory
+from memolog.adapters.new_messages import unsaved
+from memolog.adapters.openai import responses
+from memolog.adapters.provider_limits import is_refusal
+from memolog.adapters.roundtrip import usage_of_total
+from memolog.domain.codec import dumps
 from memolog.domain.message import Message
-
-__all__ = ["TRIPWIRES", "MemologSession"]
+from memolog.domain.own import own_tool
+from memolog.runtime.tools import Tools
+from memolog.tools import guidance
 
 TRIPWIRES: Final = (
     InputGuardrailTripwireTriggered,
@@ -40,14 +56,14 @@ TRIPWIRES: Final = (
     ToolOutputGuardrailTripwireTriggered,
 )
 _PAGE: Final = 200
-_END: Final = 2**62
+_LAST: Final = 2**62
 
 
 class MemologSession:
-    """One conversation of the Agents SDK with a long memory behind it.
+    """One conversation of the Agents SDK with a long memory.
 
     `await session.run(agent, "…")` and `async with session.stream(agent, "…") as result` are `Runner.run` and
-    `Runner.run_streamed` with the memory in place. It is a `Session` by itself too: its items are the thread's messages.
+    `Runner.run_streamed` with memory. The object is also a `Session`: its items are the messages of the thread.
     """
 
     def __init__(
@@ -59,10 +75,10 @@ class MemologSession:
         history: int = 20,
         zone: str | None = None,
     ) -> None:
-        """Name the conversation and whose it is.
+        """Name the conversation and its owner.
 
-        The SDK is handed the latest `history` items at the start of a run, for guardrails and `to_input_list`; what the model
-        sees is the memory's.
+        The SDK gets the latest `history` items at the start of a run, for guardrails and `to_input_list`. The model gets the
+        context of the memory.
         """
         check_memory(memory)
         _check_history(history)
@@ -75,7 +91,7 @@ class MemologSession:
     async def run(
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> RunResult:
-        """Run an agent as `Runner.run` does, as one turn of the memory. A guardrail that stops it takes the turn back."""
+        """Run an agent like `Runner.run`, as one turn; the turn is discarded if a guardrail stops the run."""
         async with self._running(options) as (wiring, _):
             return await Runner.run(agent, said, **wiring)
 
@@ -83,7 +99,7 @@ class MemologSession:
     async def stream(
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> AsyncGenerator[RunResultStreaming]:
-        """Run an agent as `Runner.run_streamed` does, as one turn; leaving the block ends a stream that was left half-way."""
+        """Run an agent like `Runner.run_streamed`, as one turn; leaving the block ends the stream."""
         async with self._running(options) as (wiring, run):
             result = Runner.run_streamed(agent, said, **wiring)
             try:
@@ -91,11 +107,11 @@ class MemologSession:
             finally:
                 await _end(result)
             if isinstance(error := result.run_loop_exception, TRIPWIRES) or (error and run.is_refused(error)):
-                # Whoever did not read the stream to its end has not heard of it yet.
+                # A caller that did not read the stream to its end has not seen the error.
                 raise error
 
     @asynccontextmanager
-    async def _running(self, options: Mapping[str, Any]) -> AsyncGenerator[tuple[dict[str, Any], AgentRun]]:
+    async def _running(self, options: Mapping[str, Any]) -> AsyncGenerator[tuple[dict[str, Any], "AgentRun"]]:
         run = AgentRun(self, is_one_turn=True)
         try:
             yield {**options, **run.wiring(options.get("run_config"), options.get("hooks"))}, run
@@ -110,28 +126,28 @@ class MemologSession:
             await run.leave()
 
     def wiring(self, *, run_config: Any = None, hooks: Any = None) -> dict[str, Any]:
-        """Return the arguments for one call of `Runner.run` by hand: `Runner.run(agent, "…", **session.wiring())`.
+        """Return the arguments for one call of the runner: `Runner.run(agent, "…", **session.wiring())`.
 
-        Nobody tells a session that a guardrail has stopped a run: only `run` and `stream` can take the turn back.
+        The SDK does not report to a session that a guardrail stopped a run: only `run` and `stream` discard such a turn.
         """
         return AgentRun(self, is_one_turn=False).wiring(run_config, hooks)
 
     def tools(self) -> list[Tool]:
-        """Return the three tools of the memory for an agent; whose memory they open is fixed here, not by the model."""
+        """Return the three tools of the memory, for this thread and resource."""
         return function_tools(self.memory.tools(self.resource, thread=self.thread))
 
     # ------------------------------------------------------------ the session protocol
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the conversation, oldest first: the latest ones if there is a limit."""
+        """Return the items of the conversation, oldest first; with a limit the latest ones."""
         items: list[Item] = []
-        before = _END
+        before = _LAST
         while limit is None or len(items) < limit:
             page = await self._page(before)
             if not page:
                 break
             before = page[0].seq
-            items = to_items([message for message in page if message.state == "live"]) + items
+            items = responses.to_items([message for message in page if message.state == "live"]) + items
         shown = items if limit is None else items[max(0, len(items) - limit) :]
         return cast("list[TResponseInputItem]", shown)
 
@@ -142,21 +158,21 @@ class MemologSession:
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Forget the newest item and return it; None if there is none."""
-        before = _END
+        before = _LAST
         while page := await self._page(before):
             before = page[0].seq
             for message in reversed(page):
-                items = to_items([message]) if message.state == "live" else []
+                items = responses.to_items([message]) if message.state == "live" else []
                 if items:
                     await self.memory.forget(self.resource, thread=self.thread, message=message.id)
                     if items[:-1]:
-                        # What a model said at once is one message; what stays of it is said anew.
+                        # Consecutive items of the model are one message; those that stay are saved again.
                         await self.add_items(cast("list[TResponseInputItem]", items[:-1]))
                     return cast("TResponseInputItem", items[-1])
         return None
 
     async def clear_session(self) -> None:
-        """Forget the whole conversation, with all that was made of it."""
+        """Forget the whole conversation and its observations."""
         try:
             await self.memory.forget(self.resource, thread=self.thread)
         except NotFound:
@@ -174,14 +190,304 @@ class MemologSession:
 def _check_history(history: object) -> None:
     if not isinstance(history, int) or history < 0:
         raise InputError(
-            f"The SDK cannot be handed {history!r} items.", then="Pass a whole number as history=, 0 for none."
+            f"`history` must be a whole number of 0 or more, got {history!r}.", then="Pass history=0 for no items."
         )
 
 
 async def _end(result: RunResultStreaming) -> None:
-    """End a stream, wherever it is, and wait until nothing of it is running."""
+    """End a stream and wait for its task."""
     if not result.is_complete:
         result.cancel()
     task = result.run_loop_task
     if task is not None:
         await asyncio.wait([task])
+
+
+def function_tools(toolset: Tools) -> list[Tool]:
+    """Return the tools of one resource for an agent."""
+    return [_tool(toolset, made) for made in toolset.definitions("openai-responses")]
+
+
+def _tool(toolset: Tools, made: dict[str, Any]) -> FunctionTool:
+    name: str = made["name"]
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> str:
+        del context
+        return dumps(await toolset.call(name, arguments))
+
+    return FunctionTool(
+        name=name,
+        description=made["description"],
+        params_json_schema=made["parameters"],
+        on_invoke_tool=invoke,
+        strict_json_schema=False,
+    )
+
+
+Item: TypeAlias = dict[str, Any]
+
+# Fields that a provider sets and that do not change the meaning of an item.
+_PASSING: Final = frozenset({"id", "status"})
+
+
+def plain(item: object) -> Item:
+    """Return an item, which is a dict or a model of the SDK, as JSON."""
+    if isinstance(item, Mapping):
+        return dict(cast("Mapping[str, Any]", item))
+    return cast("Any", item).model_dump(exclude_unset=True, mode="json")
+
+
+def key(item: Item) -> str:
+    """Return a key that is the same for all copies of an item, with or without an id."""
+    kind = item.get("type") or "message"
+    if call := item.get("call_id"):
+        return f"{kind}:{call}"
+    said = {name: value for name, value in item.items() if name not in _PASSING and value is not None}
+    return dumps({**said, "type": kind})
+
+
+def to_messages(items: Sequence[object]) -> list[NewMessage]:
+    """Return items as messages."""
+    return list(responses.from_items([plain(item) for item in items]))
+
+
+def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
+    """Return the new items at the end of a list, which may begin with the stored conversation."""
+    count = len(unsaved(to_messages(said), to_messages(stored)))
+    # Consecutive items of the model are one message and are not separated.
+    start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
+    return list(said[start:])
+
+
+def since_last_input(items: Sequence[object]) -> list[Item]:
+    """Return the items from the last one of the user on."""
+    told = [plain(item) for item in items]
+    places = [place for place, item in enumerate(told) if item.get("role") == "user"]
+    return told[places[-1] :] if places else told
+
+
+def model_of(agent: Agent[Any], config: RunConfig) -> str | None:
+    """Return the name of the model, if the SDK has it."""
+    model = config.model or agent.model
+    return model if isinstance(model, str) else getattr(model, "model", None)
+
+
+def usage_of(usage: AgentsUsage, model: str | None) -> Usage | None:
+    """Return the usage of a request; None if none was reported."""
+    if not usage.input_tokens and not usage.output_tokens:
+        return None
+    details = usage.input_tokens_details
+    return usage_of_total(
+        model, usage.input_tokens, usage.output_tokens, details.cached_tokens, details.cache_write_tokens
+    )
+
+
+class RunWatch(RunHooks[Any]):
+    """Hooks that inform the run about answers and running tools, and then call the caller's hooks."""
+
+    def __init__(self, run: "AgentRun", own: RunHooks[Any] | None) -> None:
+        self._run, self._own = run, own or RunHooks[Any]()
+
+    async def on_llm_start(
+        self,
+        context: RunContextWrapper[Any],
+        agent: Agent[Any],
+        system_prompt: str | None,
+        input_items: list[TResponseInputItem],
+    ) -> None:
+        """Note that the model is called."""
+        self._run.is_asking = not self._run.tools_at_work
+        await self._own.on_llm_start(context, agent, system_prompt, input_items)
+
+    async def on_llm_end(self, context: RunContextWrapper[Any], agent: Agent[Any], response: ModelResponse) -> None:
+        """Save the answer."""
+        await self._run.answered(agent, response)
+        await self._own.on_llm_end(context, agent, response)
+
+    async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
+        """Pass it on."""
+        await self._own.on_agent_start(context, agent)
+
+    async def on_agent_end(self, context: AgentHookContext[Any], agent: Agent[Any], output: Any) -> None:
+        """Pass it on."""
+        await self._own.on_agent_end(context, agent, output)
+
+    async def on_handoff(self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]) -> None:
+        """Pass it on."""
+        await self._own.on_handoff(context=context, from_agent=from_agent, to_agent=to_agent)
+
+    async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
+        """Count a running tool."""
+        self._run.tools_at_work += 1
+        await self._own.on_tool_start(context, agent, tool)
+
+    async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
+        """Count a tool that has ended."""
+        self._run.tools_at_work = max(0, self._run.tools_at_work - 1)
+        await self._own.on_tool_end(context, agent, tool, result)
+
+
+_log = logging.getLogger("memolog")
+
+# More items than one answer of a model has.
+_LATEST: Final = 200
+
+
+class AgentRun(AgentTurn):
+    """The session that the SDK gets for one run, with the turn of the run."""
+
+    def __init__(self, session: MemologSession, *, is_one_turn: bool) -> None:
+        super().__init__(session.memory, session.resource, session.thread, zone=session.zone)
+        self._session, self._is_one_turn = session, is_one_turn
+        self.session_id = session.session_id
+        self.session_settings: SessionSettings | None = session.session_settings
+        self._config = RunConfig()
+        # Input that is not saved yet; saved items that the SDK will still add.
+        self._fresh: list[Item] = []
+        self._announced: Counter[str] = Counter()
+        self._is_resumed = True
+        self.tools_at_work = 0
+        self.is_asking = False
+        """Whether the model is being called: then an error comes from the provider, not from a tool."""
+        self._is_first = True
+        self._said: Sequence[Item] = ()
+
+    def wiring(self, run_config: RunConfig | dict[str, Any] | None, hooks: RunHooks[Any] | None) -> dict[str, Any]:
+        """Return the arguments for the runner: the caller's own, with the memory added."""
+        own = RunConfig(**run_config) if isinstance(run_config, dict) else run_config or RunConfig()
+        self._config = own
+        config = replace(own, call_model_input_filter=self.filter_input, session_input_callback=self.take_input)
+        return {"session": self, "run_config": config, "hooks": RunWatch(self, hooks)}
+
+    # ------------------------------------------------------------ the turn
+
+    async def leave(self) -> None:
+        """End the turn. Input that is not saved yet is saved first, even if the run failed."""
+        try:
+            if self._fresh:
+                turn = await self.open()
+                await turn.record(*to_messages(self._fresh))
+                self._fresh = []
+        finally:
+            await super().leave()
+
+    async def discard(self) -> None:
+        """Withdraw everything that this run saved."""
+        self._fresh = []
+        await super().discard()
+
+    def is_refused(self, error: BaseException | None) -> bool:
+        """Tell whether a run ended because the provider rejected the request."""
+        return error is not None and self.is_asking and is_refusal(error)
+
+    async def take_back(self) -> None:
+        """Withdraw what the provider rejected."""
+        self._fresh = []
+        if self.id:
+            await self.new(to_messages(self._said))
+            await super().take_back()
+
+    # ------------------------------------------------------------ what the SDK asks for
+
+    async def take_input(
+        self, history: list[TResponseInputItem], new: list[TResponseInputItem]
+    ) -> list[TResponseInputItem]:
+        """Find the new items at the start of a run, and return history and input as the caller's callback joins them."""
+        known = {id(item) for item in history}
+        own = self._config.session_input_callback
+        merged = [*history, *new]
+        if own is not None:
+            made = own(history, new)
+            merged = list(await made if inspect.isawaitable(made) else made)
+        if not self.tools_at_work:
+            self._is_resumed = False
+            said = [plain(item) for item in merged if id(item) not in known]
+            self._said = said
+            self._fresh = new_items(said, [plain(item) for item in history])
+            self._announced.update(map(key, said[: len(said) - len(self._fresh)]))
+        return merged
+
+    async def filter_input(self, data: CallModelData[Any]) -> ModelInputData:
+        """Save the new items and return the context of the memory in place of the history."""
+        # An agent that runs as a tool inherits the filter, but its messages are another conversation.
+        sent = data.model_data if self.tools_at_work else await self._context(data)
+        own = self._config.call_model_input_filter
+        if own is None:
+            return sent
+        made = own(CallModelData(model_data=sent, agent=data.agent, context=data.context))
+        return await made if inspect.isawaitable(made) else made
+
+    async def _context(self, data: CallModelData[Any]) -> ModelInputData:
+        turn = await self.open()
+        self._is_resumed = False
+        fresh, self._fresh = self._fresh, []
+        self._announced.update(key(item) for item in fresh)
+        context = await turn.prepare(*await self._new(to_messages(fresh)), model=model_of(data.agent, self._config))
+        has_tools = any(own_tool(tool.name) for tool in data.agent.tools)
+        own = [text for text in (data.model_data.instructions, guidance() if has_tools else None) if text]
+        is_stored = data.agent.model_settings.store is not False
+        request = responses.to_request(context, instructions="\n\n".join(own) or None, is_stored=is_stored)
+        return ModelInputData(input=request["input"], instructions=request.get("instructions"))
+
+    async def _new(self, said: Sequence[NewMessage]) -> Sequence[NewMessage]:
+        """Return the new messages; a failed run may have saved some of them already."""
+        is_first, self._is_first = self._is_first, False
+        return await self.new(said) if is_first else said
+
+    async def answered(self, agent: Agent[Any], response: ModelResponse) -> None:
+        """Save an answer and its usage."""
+        self.is_asking = False
+        turn = await self.open()
+        usage = usage_of(response.usage, model_of(agent, self._config))
+        if not self._is_one_turn:
+            # An output guardrail may still reject it; the SDK adds it to the session once it is accepted.
+            await turn.record(usage=usage)
+            return
+        items = [plain(item) for item in response.to_input_items()]
+        self._announced.update(map(key, items))
+        await turn.record(*to_messages(items), usage=usage)
+
+    # ------------------------------------------------------------ the session protocol
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items of the conversation; none if the database cannot be read."""
+        try:
+            return await self._session.get_items(limit)
+        except StoreError as error:
+            if self.memory.config.strict:
+                raise
+            _log.warning("the history cannot be read, and the run begins without it: %s", error)
+            return []
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Save the items that the SDK adds, unless they are saved already."""
+        self.tools_at_work = 0
+        new = await self._unsaved([plain(item) for item in items])
+        if new:
+            turn = await self.open()
+            await turn.record(*to_messages(new))
+
+    async def _unsaved(self, items: Sequence[Item]) -> list[Item]:
+        if self._is_resumed:
+            # A run that continues after a pause: the items before the pause are saved.
+            self._is_resumed = False
+            self._announced.update(map(key, since_last_input(await self.get_items(_LATEST))))
+        waiting = Counter(map(key, self._fresh))
+        new: list[Item] = []
+        for item in items:
+            name = key(item)
+            if self._announced[name]:
+                self._announced[name] -= 1
+            else:
+                new.append(item)
+                waiting[name] -= 1
+        self._fresh = [item for item in self._fresh if waiting[key(item)] > 0]
+        return new
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Forget the newest item and return it."""
+        return await self._session.pop_item()
+
+    async def clear_session(self) -> None:
+        """Forget the conversation."""
+        await self._session.clear_session()

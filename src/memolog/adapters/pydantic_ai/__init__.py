@@ -1,18 +1,9 @@
-"""A long memory for Pydantic AI agents: `Agent(…, capabilities=[MemoryCapability(memory, "alice")])`.
+"""Memory for Pydantic AI agents: a capability, and a store for conversations. Needs the extra `pydantic-ai`."""
 
-Knows its public names. Everything else is in the modules beside it, and needs the extra `pydantic-ai`.
-"""
+from memolog.adapters import missing
 
-from importlib.util import find_spec
-
-from memolog.domain.errors import ConfigError
-
-if find_spec("pydantic_ai") is None:
-    raise ConfigError(
-        "Pydantic AI is not installed.",
-        why="Libraries that are adapted to are extras.",
-        then='Run: pip install "memolog[pydantic-ai]".',
-    )
+if (error := missing("pydantic_ai", "Pydantic AI", "pydantic-ai")) is not None:
+    raise error
 
 from memolog.adapters.pydantic_ai.capability import Child, MemoryCapability, child_memory, discard_turn
 from memolog.adapters.pydantic_ai.conversations import MemoryConversations

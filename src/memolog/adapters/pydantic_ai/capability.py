@@ -1,86 +1,180 @@
-"""Memory as a capability of a Pydantic AI agent.
-
-Knows the moments of a run: what is new is saved before the model is asked and each answer as soon as it is in the history, the
-request is made of the context, and a run that ends, fails or is left half-way saves what it still holds. What is to be kept,
-shown or observed is decided below, by the turn.
-"""
+"""Capability of a Pydantic AI agent: its instructions and tools, and memory at each step of a run."""
 
 import contextlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
+from datetime import UTC, datetime
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 import anyio
-from pydantic_ai import AgentRunResult, RunContext
+from pydantic_ai import AgentRunResult, FunctionToolset, RunContext, Tool
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.capabilities.abstract import AgentNode, NodeResult, WrapRunHandler, WrapToolExecuteHandler
-from pydantic_ai.messages import ToolCallPart
+from pydantic_ai.messages import (
+    CachePoint,
+    InstructionPart,
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    SystemPromptPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
 from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
-from memolog.adapters.checking import check_errors, check_memory
-from memolog.adapters.guards import GuardStopped
-from memolog.adapters.pydantic_ai.request import is_resuming, with_context
-from memolog.adapters.pydantic_ai.run import MemoryRun, Place
-from memolog.adapters.pydantic_ai.tools import READING, WRITING, make_toolset
+from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.pydantic_ai.messages import to_model_messages
+from memolog.adapters.pydantic_ai.run import MemoryRun, Place, is_passing, leading_prompts
+from memolog.context import Context
 from memolog.domain.errors import InputError
+from memolog.domain.message import FilePart
 from memolog.runtime.memory import Memory
 from memolog.runtime.tools import Tools
-from memolog.tools.definitions import guidance
+from memolog.tools.definitions import definition, guidance
 
-__all__ = ["Child", "MemoryCapability", "child_memory", "discard_turn"]
+READING: Final = ("task-query", "memory-search")
+WRITING: Final = ("task-query", "task-mutate", "memory-search")
+
+
+def make_toolset(find: Callable[[], Tools], names: tuple[str, ...], id_: str | None) -> FunctionToolset[Any]:
+    """Return a toolset that calls the tools returned by `find`, which is called at each use."""
+    return FunctionToolset([_tool(find, name) for name in names], id=id_)
+
+
+def _tool(find: Callable[[], Tools], name: str) -> Tool[Any]:
+    async def call(**arguments: Any) -> dict[str, Any]:
+        return await find().call(name, arguments)
+
+    told = definition(name, "mcp")
+    return Tool.from_schema(call, name=name, description=told["description"], json_schema=told["inputSchema"])
+
+
+# A required field that is not sent.
+_NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_resuming(request: ModelRequestContext) -> bool:
+    """Tell whether the provider continues a paused answer; it needs the request unchanged."""
+    last = request.messages[-1] if request.messages else None
+    return isinstance(last, ModelResponse) and last.state == "suspended"
+
+
+def with_context(request: ModelRequestContext, context: Context) -> ModelRequestContext:
+    """Return the request with memory, for this attempt only."""
+    messages = _messages(request, context)
+    parameters = request.model_request_parameters
+    if context.system:
+        # The log is stable and stands before instructions that change with each request, so that it can be cached.
+        parts = [*(parameters.instruction_parts or ()), InstructionPart(content=context.system, name="log")]
+        parameters = replace(parameters, instruction_parts=InstructionPart.sorted(parts))
+    return replace(request, messages=messages, model_request_parameters=parameters)
+
+
+def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessage]:
+    given = request.messages
+    prompts = leading_prompts(given[0]) if given else []
+    opening = [ModelRequest(parts=prompts)] if prompts else []
+    # The note before the tail changes with each request; the tail only grows.
+    note = len(context.messages) - len(context.tail) - len(context.ephemeral)
+    said = [*to_model_messages(context.messages[:note]), *to_model_messages(context.messages[note:])]
+    if not said or not isinstance(said[-1], ModelRequest):
+        # A concurrent turn has answered meanwhile: the current request must still come last.
+        said += given[-1:]
+    closing: list[SystemPromptPart | UserPromptPart] = [
+        part
+        for message in given[-1:]
+        for part in message.parts
+        if isinstance(part, SystemPromptPart) and is_passing(part)
+    ]
+    if context.edge and not _is_thinking(said):
+        closing.append(_edge(request, context))
+    return [*opening, *said, *([ModelRequest(parts=closing)] if closing else [])]
+
+
+def _edge(request: ModelRequestContext, context: Context) -> UserPromptPart:
+    text = context.edge_text
+    content: list[UserContent] = [CachePoint(), text]
+    return UserPromptPart(content=content if _takes_mark(request, context) else text, timestamp=_NO_TIME)
+
+
+def _takes_mark(request: ModelRequestContext, context: Context) -> bool:
+    """Tell whether a cache mark may stand before the edge."""
+    settings = request.model_settings or {}
+    # Some providers cannot mark a message that ends in a file.
+    files = context.tail and any(isinstance(part, FilePart) for part in context.tail[-1].parts)
+    return settings.get("cache") is not False and not files
+
+
+def _is_thinking(messages: Sequence[ModelMessage]) -> bool:
+    """Tell whether a reasoning model is between two tool calls, where a user's text would end its reasoning."""
+    last = messages[-1]
+    if not any(isinstance(part, ToolReturnPart) for part in last.parts):
+        return False
+    for message in reversed(messages):
+        if isinstance(message, ModelResponse):
+            if any(isinstance(part, ThinkingPart) for part in message.parts):
+                return True
+        elif any(isinstance(part, UserPromptPart) for part in message.parts):
+            return False
+    return False
+
 
 Child: TypeAlias = Literal["own", "shared", "read_only"]
-"""What a run inside another run does: have a thread of its own, share the thread of the outer one, or only read that."""
+"""The memory of a run inside another run: its own thread, the thread of the outer run, or that thread without writing."""
 
 Chosen: TypeAlias = str | Callable[[RunContext[Any]], str]
 """A text, or a function of the run's context that returns it, such as `lambda ctx: ctx.deps.user_id`."""
 
 _ID: Final = "memolog"
-# The run whose tool is being called: a run that begins in there is its child.
+# The run that is calling a tool: a run that the tool starts is its child.
 _OUTER: ContextVar[MemoryRun | None] = ContextVar("memolog_outer_run", default=None)
 
 
 @dataclass
 class MemoryCapability(AbstractCapability[Any]):
-    """Gives an agent a long memory: `Agent(…, capabilities=[MemoryCapability(memory, "alice")])`.
+    """A long memory for an agent: `Agent(…, capabilities=[MemoryCapability(memory, "alice")])`.
 
     The conversation id of a run is the thread: `agent.run("…", conversation_id="t1")`.
     """
 
     memory: Memory
     resource: Chosen
-    """Whose memory it is."""
+    """The owner of the memory."""
 
     _: KW_ONLY
 
     thread: Chosen | None = None
-    """Which thread; the run's conversation id if it is not given."""
+    """The thread; by default the conversation id of the run."""
     child: Child = "own"
-    """What a run does that another run's tool has started."""
+    """The memory of runs that a tool of another run starts."""
     mode: str | None = None
-    """What to look for when observing: `explore`, `bug_fixing`, `research` and so on."""
+    """What the observer looks for: `explore`, `bug_fixing`, `research` and so on."""
     settings: Mapping[str, Any] | None = None
-    """Settings that differ from the memory's configuration in these runs."""
+    """Settings of these runs that differ from the configuration of the memory."""
     zone: Chosen | None = None
-    """Where the user is, such as `Europe/Lisbon`."""
+    """The time zone of the user, such as `Europe/Lisbon`."""
     tools: bool = True
-    """Whether the model is offered the three tools, with guidance on how to use them."""
+    """Whether to offer the three tools, with instructions for them."""
     discard_on: type[BaseException] | tuple[type[BaseException], ...] = (GuardStopped,)
-    """The errors by which guards stop a run: nothing of such a run stays."""
+    """Exceptions by which guards stop a run; such a run is discarded."""
     id: str | None = _ID
     outer: MemoryRun | None = field(default=None, repr=False, compare=False)
-    """The run that spawned a child: it fixes where the child's memory is."""
+    """The outer run of a child, which determines the memory of the child."""
     run: MemoryRun | None = field(default=None, init=False, repr=False, compare=False)
-    """What is known of the run at hand; each run has a copy of its own."""
+    """The current run; each run has its own copy of the capability."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be: memory that a model loads half-way has missed what was said before."""
+        """Check the arguments."""
         if self.defer_loading:
             raise InputError(
-                "Memory cannot be loaded later.", then="Leave out `defer_loading`; `tools=False` hides the tools."
+                "`defer_loading` is not supported: memory that is loaded later misses earlier messages.",
+                then="Leave it out; `tools=False` hides the tools.",
             )
         check_memory(self.memory)
         check_errors("discard_on", self.discard_on)
@@ -92,17 +186,17 @@ class MemoryCapability(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """Return None: an open memory cannot be written into a file."""
+        """Return None: an open memory cannot be serialized."""
         return None
 
     # ------------------------------------------------------------ what the agent gets
 
     def get_instructions(self) -> str | None:
-        """Return how to use the tools."""
+        """Return the instructions for the tools."""
         return guidance() if self.tools else None
 
     def get_toolset(self) -> AbstractToolset[Any] | None:
-        """Return the tools; a run that may only read gets none that writes."""
+        """Return the tools; a read-only run gets none that write."""
         if not self.tools:
             return None
         is_reading = self.run is not None and self.run.place.read_only
@@ -115,13 +209,13 @@ class MemoryCapability(AbstractCapability[Any]):
     @property
     def _run(self) -> MemoryRun:
         if self.run is None:
-            raise InputError("This memory has no run.", then="Give it to an agent, and run the agent.")
+            raise InputError("The capability has no run.", then="Pass it to an agent and run the agent.")
         return self.run
 
     # ------------------------------------------------------------ a run
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
-        """Return the copy that one run has to itself."""
+        """Return the copy of the capability for one run."""
         settings: dict[str, Any] = {**(self.settings or {})}
         if self.mode is not None:
             settings["mode"] = self.mode
@@ -136,7 +230,7 @@ class MemoryCapability(AbstractCapability[Any]):
         return copy
 
     def _place(self, ctx: RunContext[Any]) -> tuple[MemoryRun | None, Place]:
-        """Return where the run's memory is, and the run that it is inside of, if any."""
+        """Return the outer run, if there is one, and the place of the run's memory."""
         if self.outer is not None:
             return self.outer, _inside(self.outer.place, self.child, ctx)
         resource, outer = _chosen(self.resource, ctx), _OUTER.get()
@@ -147,14 +241,14 @@ class MemoryCapability(AbstractCapability[Any]):
         return None, Place(memory=self.memory, resource=resource, thread=thread, read_only=is_reading)
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Hold the turn open as long as the run goes on, and save what it leaves, however it ends."""
+        """Open the turn for the run, and save what is left when it ends or fails."""
         del ctx
         run = self._run
         await run.begin()
         try:
             result = await handler()
         except BaseException as error:
-            # A run that is cancelled is given no more time, but a word that was said is kept.
+            # Messages of a cancelled run are saved too.
             with anyio.CancelScope(shield=True):
                 await run.end(error, is_guarded=isinstance(error, self.discard_on))
             raise
@@ -166,14 +260,14 @@ class MemoryCapability(AbstractCapability[Any]):
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Look at the history as it grows: if a later hook fails, the end of the run saves what is in it."""
+        """Note the history, so that it is saved at the end even if a later hook fails."""
         self._run.look(ctx.messages)
         return request_context
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Save what is new and make the request of the context, for the model that is about to answer."""
+        """Save the new messages and return the request with the context."""
         if is_resuming(request_context):
             return request_context
         model = request_context.model_id or request_context.model.model_name
@@ -189,7 +283,7 @@ class MemoryCapability(AbstractCapability[Any]):
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"
     ) -> "NodeResult[Any]":
-        """Save an answer as soon as it is in the history."""
+        """Save an answer when it is in the history."""
         del node
         self._run.look(ctx.messages)
         await self._run.keep()
@@ -204,7 +298,7 @@ class MemoryCapability(AbstractCapability[Any]):
         args: dict[str, Any],
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        """Let runs that a tool starts know whose children they are."""
+        """Call a tool; runs that it starts are children of this run."""
         del ctx, call, tool_def
         with _outer(self._run):
             return await handler(args)
@@ -223,15 +317,14 @@ def _check_child(child: object) -> None:
     known = get_args(Child)
     if child not in known:
         raise InputError(
-            f"{child!r} is not what a run inside another one can do.",
-            then=f"Choose `child` among {', '.join(map(repr, known))}.",
+            f"`child` must be one of {', '.join(map(repr, known))}, got {child!r}.", then="Use one of these."
         )
 
 
 def _check_chosen(name: str, value: object) -> None:
     if not isinstance(value, str) and not callable(value):
         raise InputError(
-            f"The {name} is {value!r}, which is no text.",
+            f"`{name}` must be a text or a function, got {value!r}.",
             then=f"Pass a text, or a function that returns it: {name}=lambda ctx: ctx.deps.{name}.",
         )
 
@@ -241,14 +334,14 @@ def _chosen(value: Chosen, ctx: RunContext[Any]) -> str:
 
 
 def _inside(outer: Place, child: Child, ctx: RunContext[Any]) -> Place:
-    """Return the place of a run inside another one."""
+    """Return the place of a child's memory."""
     match child:
         case "shared":
             return outer
         case "read_only":
             return replace(outer, read_only=True)
         case "own":
-            # A conversation of its own for each spawn, unless the caller names one; the outer one's is not meant.
+            # The library passes on the outer conversation id, which is not a name that the caller chose for the child.
             name = ctx.conversation_id if ctx.conversation_id not in {None, outer.thread} else _name(ctx)
             return replace(outer, thread=f"{outer.thread}/{name}")
 
@@ -263,10 +356,10 @@ def _name(ctx: RunContext[Any]) -> str:
 def child_memory(
     ctx: RunContext[Any], child: Child = "own", *, mode: str | None = None, tools: bool = True, **options: Any
 ) -> MemoryCapability:
-    """Return the memory to give to an agent that this run spawns: `helper.run(…, capabilities=[child_memory(ctx)])`.
+    """Return the memory for an agent that this run starts: `other.run(…, capabilities=[child_memory(ctx)])`.
 
-    It works for the same resource, in a thread of its own, in this one, or in this one without writing. `mode` is what to look
-    for when observing it; further options are those of the capability.
+    It has the same resource, and its own thread, this one, or this one without writing. The further options are those of
+    `MemoryCapability`.
     """
     outer = _running(ctx)
     place = outer.place
@@ -274,7 +367,7 @@ def child_memory(
 
 
 def discard_turn(ctx: RunContext[Any]) -> None:
-    """Let nothing of this run stay in memory: for a guard that stops a run without an error."""
+    """Discard this run when it ends: for a guard that stops a run without raising."""
     _running(ctx).is_stopped = True
 
 
@@ -283,5 +376,5 @@ def _running(ctx: RunContext[Any]) -> MemoryRun:
         if isinstance(capability, MemoryCapability) and capability.run is not None:
             return capability.run
     raise InputError(
-        "This run has no memory.", then="Give its agent a MemoryCapability, or pass one to `run(capabilities=[…])`."
+        "The run has no memory.", then="Give its agent a MemoryCapability, or pass one to `run(capabilities=[…])`."
     )

@@ -1,8 +1,6 @@
-"""Conversations of Pydantic AI, kept whole in the memory's own database.
+"""A `ConversationStore` of Pydantic AI in the database of a memory.
 
-Knows the library's five primitives: a record a conversation, and entries that each hold one message and name the one before it.
-This is where a program gets its own messages back exactly as they were; remembering is what the capability does. So entries are
-kept beside the memory, not in it: nothing here is searched, observed or shown.
+It returns the messages of a program unchanged. They are stored apart from the memory: they are not searched, observed or shown.
 """
 
 import contextlib
@@ -19,8 +17,8 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from memolog.adapters.pydantic_ai.messages import dumped
-from memolog.adapters.pydantic_ai.parts import KEY, Json
+from memolog.adapters.pydantic_ai.messages import KEY, dumped
+from memolog.adapters.roundtrip import Json
 from memolog.domain.codec import JsonObject
 from memolog.domain.errors import NotFound, ThreadExists
 from memolog.domain.message import Message, NewMessage, UnknownPart
@@ -31,7 +29,7 @@ __all__ = ["MemoryConversations"]
 
 _BESIDE: Final = "#conversations"
 _PAGE: Final = 200
-# Entries are nobody's words, and cost nothing but their place.
+# Entries are not observed.
 _QUIET: Final = {"observe": False}
 _PLAIN: Final = ("head_id", "scope", "forked_from", "forked_at", "branches", "revision")
 
@@ -43,7 +41,7 @@ class MemoryConversations(ConversationStore):
     """
 
     def __init__(self, memory: Memory, resource: str) -> None:
-        """Name the memory, and whose conversations they are."""
+        """Name the memory, and the owner of the conversations."""
         self._memory, self._resource = memory, f"{resource}{_BESIDE}"
 
     async def _store(self) -> Store:
@@ -61,7 +59,7 @@ class MemoryConversations(ConversationStore):
         return _record(conversation_id, thread.metadata)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """Return the records, those saved last first."""
+        """Return the records, the latest first."""
         store = await self._store()
         found: list[ConversationRecord] = []
         page = None
@@ -78,9 +76,9 @@ class MemoryConversations(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store new entries, then the record if it still is at the revision that the caller knows.
+        """Store new entries, then the record if its revision is still `expected_revision`.
 
-        Entries of a save that lost a race are left behind: no record leads to them.
+        Entries of a save that lost a race stay, but no record leads to them.
         """
         name = record.conversation_id
         store = await self._store()
@@ -127,7 +125,7 @@ class MemoryConversations(ConversationStore):
         return _entry(await self._row(entry_id))
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """Return the entries that lead to this one, the oldest first."""
+        """Return the entries up to this one, the oldest first."""
         return [_entry(row) for row in await self._line(head_id, limit)]
 
     async def _row(self, entry_id: str) -> Message:
@@ -138,7 +136,7 @@ class MemoryConversations(ConversationStore):
             raise LookupError(entry_id) from error
 
     async def _line(self, head_id: str | None, limit: int | None = None) -> list[Message]:
-        """Follow the entries back to the first, reading a conversation at a time: a fork continues in another."""
+        """Follow the parents of an entry, reading one conversation at a time: a fork continues in another."""
         known: dict[str, Message] = {}
         line: list[Message] = []
         at = head_id
@@ -162,14 +160,14 @@ def _row_of(entry: ConversationEntry) -> NewMessage:
 
 
 def _entry(row: Message) -> ConversationEntry:
-    # One that was pruned or forgotten has no parts any more: the error is a LookupError, as the library expects.
+    # A forgotten entry has no parts; the IndexError is a LookupError, as the library expects.
     part = cast("UnknownPart", row.parts[0])
     message = ModelMessagesTypeAdapter.validate_python([part.data])[0]
     return ConversationEntry(id=row.id, parent_id=cast("str | None", row.metadata.get("parent")), message=message)
 
 
 def _change(name: str, expected: str | None, record: ConversationRecord | None) -> Any:
-    """Return the change of a thread's metadata from one revision to the next; it refuses any other."""
+    """Return the change of a thread's metadata; it raises ConversationConflict for another revision."""
 
     def change(old: JsonObject) -> JsonObject:
         stored = cast("Json | None", old.get(KEY))

@@ -1,7 +1,6 @@
-"""What memory knows of one run of an agent: its turn, and what of the run's history is saved already.
+"""One run of a Pydantic AI agent: its turn, and which messages of its history are saved.
 
-Knows how a history grows and is rewritten while a run goes on. It decides nothing: what is new is handed to the turn, and what
-the turn answers becomes the request.
+A history may be rewritten while the run goes on; each message is saved once.
 """
 
 import contextlib
@@ -12,11 +11,11 @@ from typing import Final
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart
 
-from memolog.adapters.news import news_of
+from memolog.adapters.agent_turn import AgentTurn
+from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
-from memolog.adapters.sending import is_refusal, take_back
 from memolog.context import Context
-from memolog.domain.errors import MemologError, NotFound
+from memolog.domain.errors import NotFound
 from memolog.domain.message import NewMessage
 from memolog.domain.run import Usage
 from memolog.runtime.memory import Memory
@@ -30,7 +29,7 @@ _AT_ONCE: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Whose memory a run has, and which thread of it."""
+    """The memory, resource and thread of a run."""
 
     memory: Memory
     resource: str
@@ -38,7 +37,7 @@ class Place:
     read_only: bool = False
 
     def is_of(self, memory: Memory, resource: str) -> bool:
-        """Tell whether it is in this resource's memory."""
+        """Tell whether it belongs to this resource of this memory."""
         return self.memory is memory and self.resource == resource
 
 
@@ -48,25 +47,25 @@ class _New:
     usage: Usage | None = None
 
 
-class MemoryRun:
-    """The memory of one run: what is new is saved once, in order, however the history is handed on."""
+class MemoryRun(AgentTurn):
+    """The memory of one run: saves each message of its history once, in order."""
 
     def __init__(self, place: Place, turn: Turn, run_id: str | None, outer: "MemoryRun | None" = None) -> None:
+        super().__init__(place.memory, place.resource, place.thread)
         self.place, self.turn, self._outer = place, turn, outer
+        self._turn = turn
         self.is_stopped = False
         self.children: list[MemoryRun] = []
         self._run_id = run_id
         self._history: Sequence[ModelMessage] = ()
-        # The parts of each message of this run that are saved, in the order of the history.
+        # The saved parts of each message of this run, in the order of the history.
         self._done: list[Sequence[object]] = []
         self._saved: Counter[str] = Counter()
         self._resumed: ModelMessage | None = None
         self._model: str | None = None
         self._has_begun = self._is_rewritten = False
-        # Whether the model is being asked: an error is its provider's then, and not a tool's.
+        # Whether the model is being called: then an error comes from the provider, not from a tool.
         self._is_asking = False
-        # The numbers of what an earlier run said, that nobody has answered, and that this one says again.
-        self._again: tuple[int, ...] = ()
 
     # ------------------------------------------------------------ moments of a run
 
@@ -77,23 +76,23 @@ class MemoryRun:
             self._outer.children.append(self)
 
     async def end(self, error: BaseException | None, *, is_guarded: bool) -> None:
-        """Save what is left, or withdraw all of it if a guard has stopped the run; then close the turn."""
+        """Save what is left, or discard the run if a guard stopped it; then close the turn."""
         try:
             if self.is_stopped or is_guarded:
                 await self.discard()
             elif error is not None and self._is_asking and is_refusal(error):
-                await take_back(self.turn, self._again, strict=self.place.memory.config.strict)
+                await self.take_back()
             else:
                 await self.keep()
         finally:
             await self.turn.__aexit__(type(error) if error else None, error, None)
 
     def look(self, history: Sequence[ModelMessage]) -> None:
-        """Keep the list that the run adds to, so that what a failing run leaves in it can be saved."""
+        """Note the history, so that it can be saved if the run fails."""
         self._history = history
 
     async def prepare(self, history: Sequence[ModelMessage], model: str) -> Context:
-        """Save what is new and return what the model should see."""
+        """Save the new messages and return the context for the model."""
         self.look(history)
         self._model = model
         is_first = not self._has_begun
@@ -103,13 +102,12 @@ class MemoryRun:
         asked = new.pop().messages if new and new[-1].usage is None else ()
         await self._record(new)
         if is_first and asked and not new and not self.place.read_only:
-            asked, again = await news_of(self.place.memory, self.place.resource, self.place.thread, asked)
-            self._again += tuple(row.seq for row in again)
+            asked = await self.new(asked)
         self._is_asking = True
         return await self.turn.prepare(*asked, model=model)
 
     async def keep(self) -> None:
-        """Save what is new, without asking for a context; of a run that a guard has stopped nothing more is saved."""
+        """Save the new messages, unless a guard stopped the run."""
         self._is_asking = False
         if self.is_stopped:
             return
@@ -118,13 +116,13 @@ class MemoryRun:
         await self._record(list(self._new()))
 
     async def discard(self) -> None:
-        """Withdraw what this run saved, and what the runs that it spawned saved, though those have ended."""
+        """Withdraw what this run and its children saved."""
         await self.turn.discard()
         for child in self.children:
             await child.withdraw()
 
     async def withdraw(self) -> None:
-        """Withdraw what a run saved that has ended."""
+        """Withdraw what this run saved, after it has ended."""
         place = self.place
         if not place.read_only:
             kit = await place.memory.open()
@@ -142,46 +140,28 @@ class MemoryRun:
     # ------------------------------------------------------------ what a caller supplied
 
     async def _begin(self) -> None:
-        """Look at what the caller supplied before this run: it is saved only if the thread has nothing yet."""
+        """Save the history that the caller supplied, if the thread is empty."""
         self._has_begun = True
         first = self._first()
         before = list(self._history[:first])
         request = self._history[-1] if self._history else None
         if first == len(self._history) and isinstance(request, ModelRequest):
-            # The run goes on with a request that the caller supplied: an earlier run, if any, has saved it.
+            # The run continues with a request of the caller, which an earlier run may have saved.
             before.pop()
             self._resumed = request
             if await self._is_known(to_messages(self._bare(request))):
                 self._done.append(tuple(self._bare(request).parts))
-        if before and not self.place.read_only and await self._is_empty():
+        if before and not self.place.read_only and await self.is_new_thread():
             await self._adopt(before)
 
     async def _is_known(self, messages: Sequence[NewMessage]) -> bool:
-        with contextlib.suppress(MemologError):
-            kit = await self.place.memory.open()
-            rows = [
-                row
-                for message in messages
-                for row in await kit.store.messages.get(self.place.resource, message.id or "", thread=self.place.thread)
-            ]
-            self._again += tuple(row.seq for row in rows)
-            # What was taken back may be said again.
-            return any(row.state != "withdrawn" for row in rows)
-        return False
-
-    async def _is_empty(self) -> bool:
-        place = self.place
-        try:
-            kit = await place.memory.open()
-            return (await kit.store.threads.get(place.resource, place.thread)).last_seq == 0
-        except NotFound:
-            return True
-        except MemologError:
-            # Without its database the turn goes on, and holds what is said; this can wait.
-            return False
+        rows = [row for message in messages for row in await self.rows(message.id or "")]
+        self._repeated += tuple(row.seq for row in rows)
+        # A message that was withdrawn may be said again.
+        return any(row.state != "withdrawn" for row in rows)
 
     async def _adopt(self, history: Sequence[ModelMessage]) -> None:
-        """Let a thread begin with a history that nobody has saved, in a turn of its own: a guard may discard ours."""
+        """Save a history in a turn of its own, because a guard may discard the turn of the run."""
         seen: Counter[str] = Counter()
         ours: list[NewMessage] = []
         for number, message in enumerate(history):
@@ -201,20 +181,20 @@ class MemoryRun:
         return next((n for n, message in enumerate(history) if message.run_id == run_id), len(history))
 
     def _own(self) -> list[ModelMessage]:
-        """Return the messages of this run: what the caller supplied comes before them."""
+        """Return the messages of this run, without the history that the caller supplied."""
         first = self._first()
         resumed = [m for m in self._history[:first] if m is self._resumed or _is_copy(m, self._resumed)]
         return [*resumed, *self._history[first:]]
 
     def _new(self) -> Iterator[_New]:
-        """Yield what is not saved yet, and take it for saved: an answer by itself, what is asked in one piece."""
+        """Yield the messages that are not saved, and mark them as saved: each answer alone, requests together."""
         own, asked = self._own(), list[NewMessage]()
         if len(own) < len(self._done):
             self._is_rewritten = True
             del self._done[len(own) :]
         for number, message in enumerate(own):
             if isinstance(message, ModelResponse) and message.state == _UNFINISHED:
-                # It comes again as a whole once its provider has finished it.
+                # The complete answer follows when the provider has finished it.
                 break
             is_new = number >= len(self._done)
             messages = self._unsaved(number, message)
@@ -224,7 +204,7 @@ class MemoryRun:
                 if asked:
                     yield _New(tuple(asked))
                     asked = []
-                # Also an empty answer has its price.
+                # An empty answer has a usage too.
                 yield _New(messages, usage_of(message, self._model or message.model_name or "unknown"))
         if asked:
             yield _New(tuple(asked))
@@ -242,11 +222,11 @@ class MemoryRun:
             return ()
         name = to_messages(bare, after=after)[0].id or ""
         if self._is_rewritten and self._saved[name]:
-            # Places say nothing any more; the id says that it is saved.
+            # Positions have changed, so compare ids.
             return ()
         self._saved[name] += 1
         ours = to_messages(bare, after=after, again=self._saved[name] - 1)
-        # Said now, by the memory's own clock.
+        # The memory sets the time.
         return tuple(replace(one, created_at=None) for one in ours)
 
     def _bare(self, message: ModelMessage) -> ModelMessage:
@@ -262,7 +242,7 @@ def _is_copy(message: ModelMessage, original: ModelMessage | None) -> bool:
 
 
 def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
-    """Return the message without what belongs to the request and not to the conversation."""
+    """Return the message without the parts that belong to one request only."""
     if isinstance(message, ModelResponse):
         return message
     said = message.parts[len(leading_prompts(message)) if opens else 0 :]
@@ -270,7 +250,7 @@ def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
 
 
 def leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
-    """Return the system prompts that open a request: the agent's own, which it gives anew each time."""
+    """Return the system prompts at the beginning of a request, which the agent adds each time."""
     found: list[SystemPromptPart] = []
     for part in message.parts:
         if not isinstance(part, SystemPromptPart):
@@ -280,5 +260,5 @@ def leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
 
 
 def is_passing(part: object) -> bool:
-    """Tell whether a part is for one request only."""
+    """Tell whether a part belongs to one request only."""
     return isinstance(part, SystemPromptPart) and part.scope == "request"

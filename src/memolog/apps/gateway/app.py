@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from memolog import InputError, MemologError, Memory
-from memolog.adapters.checking import check_memory
+from memolog.adapters.guards import check_memory
 from memolog.apps.gateway.exchange import (
     Exchange,
     Passed,

@@ -14,16 +14,17 @@ from starlette import types as asgi
 from starlette.responses import Response, StreamingResponse
 
 from memolog import MemologError, Memory, Turn
-from memolog.adapters.anthropic.wrapping import MessagesApi
+from memolog.adapters.anthropic.messages import messages_api
 from memolog.adapters.exchange import Api, Bound
 from memolog.adapters.exchange import Exchange as Remembered
-from memolog.adapters.openai.wrapping import ChatApi, ResponsesApi
-from memolog.adapters.sending import is_refused, take_back
+from memolog.adapters.openai.chat import CHAT_API
+from memolog.adapters.openai.responses import RESPONSES_API
+from memolog.adapters.provider_limits import is_refused, take_back
 from memolog.apps.gateway.headers import Pairs, Scope, passed_back
 from memolog.domain.codec import dumps
 from memolog.domain.errors import InputError
 
-_APIS: Final[tuple[Api, ...]] = (ChatApi(), ResponsesApi(), MessagesApi())
+_APIS: Final[tuple[Api, ...]] = (CHAT_API, RESPONSES_API, messages_api())
 
 
 def api_of(method: str, path: str) -> Api | None:
@@ -36,7 +37,7 @@ def check_body(api: Api, body: object) -> dict[str, Any] | None:
     if not isinstance(body, dict):
         return None
     request = cast("dict[str, Any]", body)
-    is_responses = isinstance(api, ResponsesApi)
+    is_responses = api is RESPONSES_API
     if is_responses and request.get("background"):
         raise InputError(
             "A request with background cannot have memory.",
@@ -157,7 +158,7 @@ class Exchange:
             remembered.feed(body)
             await self._record(turn, remembered)
         elif is_refused(response.status_code):
-            await take_back(turn, remembered.said_again, strict=self._memory.config.strict)
+            await take_back(turn, remembered.repeated, strict=self._memory.config.strict)
         self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
 
     async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
@@ -178,7 +179,7 @@ class Exchange:
         self._is_recorded = True
         try:
             if remembered.is_refused:
-                await take_back(turn, remembered.said_again, strict=self._memory.config.strict)
+                await take_back(turn, remembered.repeated, strict=self._memory.config.strict)
             await remembered.end()
         except MemologError:
             raise

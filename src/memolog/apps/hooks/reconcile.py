@@ -22,7 +22,7 @@ from memolog.domain.message import (
 )
 from memolog.domain.own import own_tool, with_own_apart
 from memolog.transfer import Conversation, read_source
-from memolog.transfer.values import stable_id
+from memolog.transfer.conversation import stable_id
 
 Record = dict[str, Any]
 SOURCE: Final = "hook"

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote
 
 import mcp_types as types
 
-from memolog.adapters.checking import check_memory
+from memolog.adapters.guards import check_memory
 from memolog.context.working_memory import working_memory_text
 from memolog.domain.errors import InputError, NotFound, ThreadNotFound
 from memolog.domain.task import Task

@@ -1,34 +1,17 @@
-"""Conversations as they come from elsewhere, and the small things that every format needs.
-
-Knows our messages, and how moments and ids are told. Knows no format.
-"""
+"""Conversations read from other systems, and the JSON helpers that every format uses."""
 
 import base64
 import binascii
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
 from memolog.domain.codec import JsonObject, dumps, nothing
 from memolog.domain.message import FilePart, NewMessage, Part, Role, TextPart, UnknownPart
 from memolog.domain.transfer import Skipped
-
-__all__ = [
-    "Conversation",
-    "Data",
-    "as_data",
-    "as_list",
-    "data_file",
-    "dated",
-    "message",
-    "moment",
-    "plain_text",
-    "stable_id",
-    "text_parts",
-]
 
 Data = Mapping[str, Any]
 
@@ -38,12 +21,12 @@ _MICROS = 10**14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One conversation: a thread and what was said in it, oldest first."""
+    """One conversation: a thread with its messages, oldest first."""
 
     thread: str
     messages: tuple[NewMessage, ...]
     resource: str | None = None
-    """Whose it is, where the source says so."""
+    """The owner, if the source names one."""
     title: str | None = None
     metadata: JsonObject = field(default_factory=nothing)
     working_memory: str | None = None
@@ -62,7 +45,7 @@ def as_list(value: object) -> list[Any]:
 
 
 def moment(value: object) -> datetime | None:
-    """Return a moment from ISO text or from seconds, milliseconds or microseconds since 1970; None for anything else."""
+    """Return a time from ISO text, or from seconds, milliseconds or microseconds since 1970; None for anything else."""
     try:
         if isinstance(value, str) and value:
             if value.replace(".", "", 1).isdigit():
@@ -78,7 +61,7 @@ def moment(value: object) -> datetime | None:
 
 
 def stable_id(*names: object) -> str:
-    """Return the same id for the same names, every time."""
+    """Return an id that depends on nothing but the names."""
     return hashlib.sha256(dumps([str(name) for name in names]).encode()).hexdigest()[:32]
 
 
@@ -98,23 +81,17 @@ def message(
 
 
 def dated(messages: Iterable[NewMessage], start: datetime | None) -> tuple[NewMessage, ...]:
-    """Let messages without a time have that of the one before them, or of the conversation."""
+    """Give messages without a time that of the message before them, or of the conversation."""
     made: list[NewMessage] = []
     last = start
     for one in messages:
         last = one.created_at or last
-        made.append(
-            one
-            if one.created_at or last is None
-            else NewMessage(
-                role=one.role, parts=one.parts, id=one.id, created_at=last, speaker=one.speaker, metadata=one.metadata
-            )
-        )
+        made.append(replace(one, created_at=last))
     return tuple(made)
 
 
 def plain_text(value: Any) -> str:
-    """Return the text of a content that is a string or a list of text parts; anything else as JSON."""
+    """Return the text of a content that is a text or a list of text blocks; anything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -125,7 +102,7 @@ def plain_text(value: Any) -> str:
 
 
 def data_file(media_type: str, data: object, name: str | None = None, detail: object = None) -> Part:
-    """Return a file from base64, a data address or an address; as an unknown part if it is none of them."""
+    """Return a file from base64, a data address or an address; an unknown part for anything else."""
     fine = detail if isinstance(detail, str) else None
     if isinstance(data, str) and data.startswith("data:"):
         head, _, data = data.partition(",")
@@ -142,5 +119,5 @@ def data_file(media_type: str, data: object, name: str | None = None, detail: ob
 
 
 def text_parts(text: str) -> tuple[Part, ...]:
-    """Return one text part, none for an empty text."""
+    """Return one text part; none for an empty text."""
     return (TextPart(text=text),) if text else ()

@@ -1,45 +1,38 @@
-"""What a provider can be sent at all, and what it will never take.
-
-Knows UTF-8, the statuses of HTTP, where errors of clients and libraries carry them, the words for the same in a stream that
-began well, and what a request weighs beside what is said.
-"""
+"""Limits of model providers: which errors reject a request for good, which text can be encoded, and what a request weighs."""
 
 import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from memolog.adapters.exact import Json
+from memolog.adapters.roundtrip import Json
 from memolog.domain.errors import MemologError
 from memolog.runtime.turn import Turn
 from memolog.tokens import TokenCounter, count_tool_schemas
-from memolog.transfer.values import as_data, as_list
-
-__all__ = ["encodable", "is_refusal", "is_refused", "take_back", "tells_refusal", "weight"]
+from memolog.transfer.conversation import as_data, as_list
 
 _log = logging.getLogger("memolog")
 
 _REFUSED: Final = frozenset({400, 413, 415, 422})
 _LEAST_STATUS: Final = 100
 _MOST_STATUS: Final = 600
-# What a message costs beside its words.
+# Tokens of a message beside its text.
 _PER_TEXT: Final = 4
 _REFUSALS: Final = ("invalid_", "request_too_large", "image_", "unsupported_image", "empty_image")
 
 
 def is_refused(status: object) -> bool:
-    """Tell whether a provider will never take what it was sent.
+    """Tell whether a status means that the provider rejects the request however often it is sent.
 
-    That stays out of the conversation: with it, every request after this one would be refused too.
+    Such a request is withdrawn: with it in the conversation, every later request would be rejected too.
     """
     return status in _REFUSED
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether an error of a model request says that a provider will never take what it was sent.
+    """Tell whether an error means that the provider rejects the request however often it is sent.
 
-    The status may stand in the error itself or in one that it was raised from. Of several models that were tried, all must
-    have refused.
+    The status is read from the error or from its cause. In a group of errors, all must be rejections.
     """
     seen: set[int] = set()
     while id(error) not in seen:
@@ -55,7 +48,7 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the status of HTTP that an error carries, under the names that clients give it."""
+    """Return the HTTP status of an error, under the names that clients use."""
     response: object = getattr(error, "response", None)
     told: object = getattr(response, "status_code", None)
     if isinstance(response, Mapping):
@@ -72,21 +65,20 @@ def _status(error: BaseException) -> int | None:
 
 
 async def take_back(turn: Turn, also: Sequence[int] = (), *, strict: bool) -> None:
-    """Withdraw what a provider refused, `also` what was said before and asked again with it, and end the turn.
+    """Withdraw what a provider rejected, and the earlier messages in `also`, and end the turn.
 
-    What an answer of the turn has followed stays. The provider's error is what the caller must see: that this failed is told
-    as an event.
+    Messages of the turn that were answered stay. A failure is logged: the caller must see the error of the provider.
     """
     try:
         await turn.discard(also=also, keep_answered=True)
     except MemologError:
         if strict:
             raise
-        _log.exception("what the provider refused cannot be taken back")
+        _log.exception("a rejected request cannot be withdrawn")
 
 
 def tells_refusal(event: Mapping[str, Any]) -> bool:
-    """Tell whether an event of a stream says what such a status would have said, had it been known at the beginning."""
+    """Tell whether an event of a stream rejects the request, as `is_refused` does for a status."""
     error = as_data(event.get("error")) or as_data(as_data(event.get("response")).get("error"))
     if not error and event.get("type") == "error":
         error = {"code": event.get("code")}
@@ -94,7 +86,7 @@ def tells_refusal(event: Mapping[str, Any]) -> bool:
 
 
 def weight(instructions: Sequence[Any], tools: object, counter: TokenCounter) -> int:
-    """Return about how many tokens instructions and tools take, in whatever form an API has them."""
+    """Return the estimated number of tokens of instructions and tools, in the form of any API."""
     texts = [text for one in instructions for text in _texts(one)]
     schemas = [dict(as_data(schema)) for schema in as_list(tools)]
     return sum(_PER_TEXT + counter.count(text) for text in texts) + count_tool_schemas(schemas, counter)
@@ -115,13 +107,13 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def encodable(body: Json) -> Json:
-    """Return a request that UTF-8 can hold: halves of surrogate pairs are joined, lone ones become U+FFFD."""
+    """Return a request that UTF-8 can encode: surrogate pairs are joined, lone surrogates become U+FFFD."""
     try:
         json.dumps(body, ensure_ascii=False, default=repr).encode()
     except UnicodeEncodeError:
         return cast("Json", _mended(body))
     except (TypeError, ValueError, RecursionError):
-        # What is no JSON is for the client to tell.
+        # The client reports what is not JSON.
         return body
     return body
 

@@ -1,15 +1,11 @@
-"""What is new in a list of messages that a caller hands in, when the store has some of them already.
+"""Find the new messages in a list of which some are stored already.
 
-Knows what makes two messages the same for this purpose, and one rule. Knows no library.
+A caller may pass the whole conversation, its end, or only what is new:
 
-The rule. A caller may hand in the whole conversation, its end, or only what is new:
+1. Everything up to the last stored assistant message in the list is history. A list without one continues the last stored answer.
+2. After that, a beginning that equals the end of the stored messages is a repeated request. The rest is new.
 
-1. All up to the last answer in the list that is stored is history. A list without such an answer is read as what follows the
-   last stored answer.
-2. Of what comes after it, the beginning that equals the end of what is stored was said before: a request that failed is made
-   again. The rest is new.
-
-Answers are recognised by their calls and words; what a model thought, and how a library spells a message, plays no part.
+Assistant messages are compared by tool calls and text. Reasoning and the spelling of a library are ignored.
 """
 
 import logging
@@ -18,7 +14,7 @@ from dataclasses import replace
 from hashlib import sha256
 from typing import Final, TypeAlias, TypeVar
 
-from memolog.adapters.exact import Said, json_text
+from memolog.adapters.roundtrip import Said, json_text
 from memolog.domain.errors import InputError, MemologError, ThreadNotFound
 from memolog.domain.message import (
     FilePart,
@@ -32,14 +28,12 @@ from memolog.domain.message import (
 )
 from memolog.runtime.memory import Memory
 
-__all__ = ["after_last_answer", "has_answer", "is_known", "news_of", "said_again", "unsaved", "with_names"]
-
 _log = logging.getLogger("memolog")
 
-# How far back an answer that the caller quotes is looked for.
+# How many stored messages are searched for an answer of the list.
 _PAGE: Final = 200
 _PAGES: Final = 5
-# Without one, all that counts is what came after the last answer.
+# How many are read if the list has no answer: only the end of the thread matters then.
 _END: Final = 50
 _LAST: Final = 2**62
 
@@ -48,30 +42,30 @@ _NOTHING: Final[tuple[Mark, ...]] = ()
 S = TypeVar("S", bound=Said)
 
 
-async def news_of(
+async def find_new(
     memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
-    """Return what of a list the thread does not have yet, and what it has and the list says again.
+    """Return the new messages of a list, and the unanswered stored messages that it repeats.
 
-    Without a database to ask, what follows the last answer is new.
+    If the database cannot be read, everything after the last answer is new.
     """
     try:
         stored = await _stored(memory, resource, thread, given)
         new = await _not_forgotten(memory, resource, thread, unsaved(given, stored))
-        return with_names(new, (*stored, *given)), said_again(given, stored)
+        return with_names(new, (*stored, *given)), repeated(given, stored)
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
             raise
-        _log.warning("what is new cannot be told from what is stored: %s", error)
+        _log.warning("stored messages cannot be read; everything after the last answer is taken for new: %s", error)
         return with_names(after_last_answer(given), given), ()
 
 
 async def _not_forgotten(
     memory: Memory, resource: str, thread: str, new: tuple[NewMessage, ...]
 ) -> tuple[NewMessage, ...]:
-    """Return messages without those that were forgotten, and that a client sends again with its history.
+    """Return messages without those that were forgotten and that a client sends again as history.
 
-    What a list ends with is said now, whatever was said before.
+    The last message, and tool results after it, are never history.
     """
     last = len(new) - 1
     while last > 0 and new[last].role == "tool":
@@ -84,7 +78,7 @@ async def _not_forgotten(
 
 
 async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:
-    """Return the end of what is stored, as far back as the caller's list may go."""
+    """Return the last stored messages, as far back as the list may reach."""
     kit = await memory.open()
     rows: list[Message] = []
     before: int | None = _LAST
@@ -102,19 +96,19 @@ async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[Ne
 
 
 def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMessage, ...]:
-    """Return the messages that the store does not have yet; `stored` is the end of what it has, or all of it."""
+    """Return the messages that are not in `stored`, which holds the end of the thread or all of it."""
     start, count = _said_before(given, stored)
     return tuple(given[start + count :])
 
 
-def said_again(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[S, ...]:
-    """Return the end of what is stored that the list says once more, since nobody has answered it."""
+def repeated(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[S, ...]:
+    """Return the unanswered messages at the end of `stored` that the list repeats."""
     _, count = _said_before(given, stored)
     return tuple(stored[len(stored) - count :])
 
 
 def _said_before(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[int, int]:
-    """Return where history ends in the list, and how much of what follows is stored."""
+    """Return the index where history ends in the list, and how many messages after it are stored."""
     known = [_marks(said) for said in stored]
     start, since = _history(given, stored, known)
     rest = [_marks(message) for message in given[start:]]
@@ -125,20 +119,20 @@ def _said_before(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[i
 
 
 def has_answer(given: Sequence[Said]) -> bool:
-    """Tell whether a list has an answer of a model: if not, only what is new since the last one need be looked at."""
+    """Tell whether a list has a message of the assistant."""
     return any(said.role == "assistant" for said in given)
 
 
 def is_known(given: Sequence[NewMessage], stored: Sequence[Said]) -> bool:
-    """Tell whether some answer of the list is among what is stored."""
+    """Tell whether an assistant message of the list is stored."""
     known = {marks[-1] for said in stored if said.role == "assistant" and (marks := _marks(said))}
     return any(marks[-1] in known for said in given if said.role == "assistant" and (marks := _marks(said)))
 
 
 def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
-    """Return the messages with their results named after the calls in what was said: most APIs leave the name out.
+    """Return the messages with the names of their calls added to the results, which most APIs leave out.
 
-    Memory knows the results of its own tools by it.
+    The results of Memolog's own tools are recognised by this name.
     """
     parts = [part for one in said for part in one.parts]
     names = {part.id: part.name for part in parts if isinstance(part, ToolCallPart)}
@@ -152,7 +146,7 @@ def _named(part: Part, names: Mapping[str, str]) -> Part:
 
 
 def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-    """Return what follows the last answer: what is new at the least, when the store cannot be asked."""
+    """Return the messages after the last one of the assistant."""
     places = [place for place, said in enumerate(given) if said.role == "assistant"]
     return tuple(given[places[-1] + 1 :]) if places else tuple(given)
 
@@ -160,9 +154,9 @@ def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
 def _history(
     given: Sequence[NewMessage], stored: Sequence[Said], known: Sequence[tuple[Mark, ...]]
 ) -> tuple[int, Sequence[tuple[Mark, ...]]]:
-    """Return where history ends in the list, and what is stored after that."""
+    """Return the index where history ends in the list, and the marks of the messages stored after that."""
     answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
-    # Where answers are alike, the latest is meant.
+    # Of equal answers the latest counts.
     last_place = {known[place][-1]: place for place in answers if known[place]}
     for place in range(len(given) - 1, -1, -1):
         marks = _marks(given[place]) if given[place].role == "assistant" else _NOTHING
@@ -172,7 +166,7 @@ def _history(
 
 
 def _marks(said: Said) -> tuple[Mark, ...]:
-    """Return what a message is recognised by, a mark a part."""
+    """Return the marks by which messages are compared, one for each part."""
     marks: list[Mark] = []
     for part in said.parts:
         match part:

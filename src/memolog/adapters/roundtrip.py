@@ -1,0 +1,304 @@
+"""Keep a foreign message exactly: store what its JSON holds beyond our parts, and rebuild the JSON from both.
+
+Each adapter has one key in the `extra` of a part. Its notes stand there: a `change` (see `difference`), or a `block` with the
+places of the part's own fields (see `kept`), and what the adapter itself needs.
+"""
+
+import base64
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias, TypeVar, cast
+
+from memolog.context import Context, ContextMessage
+from memolog.domain.codec import JsonValue, check_json, dumps
+from memolog.domain.errors import NotJson
+from memolog.domain.lookalikes import quoted_label
+from memolog.domain.message import FilePart, Message, NewMessage, Part, ReasoningPart, TextPart, ToolResultPart
+from memolog.domain.run import Usage
+
+Json: TypeAlias = dict[str, Any]
+Path: TypeAlias = tuple[str | int, ...]
+Said: TypeAlias = NewMessage | Message | ContextMessage
+P = TypeVar("P", bound=Part)
+S = TypeVar("S", bound=Said)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a model: the message to record, if there is one, and its usage, if it was reported."""
+
+    message: NewMessage | None
+    usage: Usage | None = None
+
+
+def usage_of_total(
+    model: object, total: int | None, output: int | None, read: int | None, written: int | None, cost: float = 0.0
+) -> Usage:
+    """Return the usage of a request whose provider counts cached tokens as input too; Memolog counts them apart."""
+    read, written = read or 0, written or 0
+    return Usage(
+        model=str(model or "unknown"),
+        input_tokens=max((total or 0) - read - written, 0),
+        output_tokens=output or 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cost=cost,
+    )
+
+
+# ---------------------------------------------------------------- differences
+
+
+def difference(plain: JsonValue, actual: JsonValue) -> Json | None:
+    """Return the change that makes `plain` into `actual`, without what both have in common; None if they are the same JSON."""
+    if isinstance(plain, Mapping) and isinstance(actual, Mapping):
+        old, new = cast("Mapping[str, Any]", plain), cast("Mapping[str, Any]", actual)
+        inside = {name: change for name in old if name in new and (change := difference(old[name], new[name]))}
+        found: Json = {
+            "drop": [name for name in old if name not in new],
+            "put": {name: value for name, value in new.items() if name not in old},
+            "in": inside,
+        }
+        return {name: value for name, value in found.items() if value} or None
+    if isinstance(plain, list) and isinstance(actual, list):
+        before, after = cast("list[Any]", plain), cast("list[Any]", actual)
+        if len(before) == len(after):
+            changes = [difference(old, new) for old, new in zip(before, after, strict=True)]
+            at = {str(index): change for index, change in enumerate(changes) if change}
+            return {"at": at} if at else None
+    return None if _is_same(plain, actual) else {"is": actual}
+
+
+def applied(plain: JsonValue, change: Mapping[str, Any] | None) -> JsonValue:
+    """Return `plain` with a change of `difference`. Ignore the parts of the change for fields that `plain` no longer has."""
+    if not change:
+        return plain
+    if "is" in change:
+        return change["is"]
+    if "at" in change and isinstance(plain, list):
+        items = cast("list[Any]", plain)
+        return [applied(item, change["at"].get(str(index))) for index, item in enumerate(items)]
+    if not isinstance(plain, Mapping):
+        return plain
+    old, dropped, inside = cast("Mapping[str, Any]", plain), change.get("drop", ()), change.get("in", {})
+    same = {name: applied(value, inside.get(name)) for name, value in old.items() if name not in dropped}
+    return {**same, **change.get("put", {})}
+
+
+def _is_same(one: JsonValue, other: JsonValue) -> bool:
+    # True equals 1 in Python, and 1 equals 1.0; in JSON they differ.
+    return type(one) is type(other) and one == other and json.dumps(one) == json.dumps(other)
+
+
+# ---------------------------------------------------------------- notes
+
+
+def note(part: Part, key: str) -> Json | None:
+    """Return what an adapter stored with a part; None if the part did not come from that adapter."""
+    found: object = (part.extra or {}).get(key)
+    return cast("Json", found) if isinstance(found, dict) else None
+
+
+def notes(part: Part, key: str) -> Json:
+    """Return what an adapter stored with a part; empty if the part did not come from that adapter."""
+    return note(part, key) or {}
+
+
+def noted(part: P, key: str, **values: Any) -> P:
+    """Return the part with more notes, without those that are None. Without any note, mark the part as one of this adapter."""
+    kept = {**notes(part, key), **{name: value for name, value in values.items() if value is not None}}
+    return replace(part, extra={**(part.extra or {}), key: kept})
+
+
+def kept(part: P, key: str, block: Json, *, plain: JsonValue = None, **fields: Path) -> P:
+    """Return the part with its block as a note, unless the block equals `plain`, which is written without a note.
+
+    `fields` are the places in the block where fields of the part stand: these are left empty, so that nothing is stored twice.
+    """
+    if block == plain:
+        return part
+    hollow, head = _copied(block), None
+    for name, path in fields.items():
+        value: object = getattr(part, name)
+        if isinstance(value, bytes):
+            # Before the base64 of a data address stands its media type.
+            head = str(value_at(block, path)).removesuffix(base64.b64encode(value).decode()) or None
+        _put(hollow, path, None)
+    return noted(part, key, block=hollow, at={name: list(path) for name, path in fields.items()}, head=head)
+
+
+def rebuilt(part: Part, key: str) -> Json:
+    """Return the block that `kept` stored, with the fields of the part in their places."""
+    stored = notes(part, key)
+    block: Json = _copied(stored["block"])
+    places: Mapping[str, Any] = stored.get("at") or {}
+    for name, path in places.items():
+        value: Any = getattr(part, name)
+        if isinstance(value, bytes):
+            value = stored.get("head", "") + base64.b64encode(value).decode()
+        _put(block, tuple(path), value)
+    return block
+
+
+def value_at(block: Any, path: Path) -> Any:
+    """Return the value at a path of an object; None if the object ends before."""
+    for key in path:
+        if not isinstance(block, Mapping):
+            return None
+        block = cast("Mapping[str | int, Any]", block).get(key)
+    return block
+
+
+def text_at(block: Any, *path: str) -> str | None:
+    """Return the text at a path of an object; None for anything else."""
+    value = value_at(block, path)
+    return value if isinstance(value, str) else None
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_copied(one) for one in cast("list[Any]", value)]
+    return value
+
+
+def _put(block: Any, path: Path, value: Any) -> None:
+    for key in path[:-1]:
+        block = block[key]
+    block[path[-1]] = value
+
+
+# ---------------------------------------------------------------- whole messages
+
+
+def with_message_note(parts: Sequence[Part], key: str, /, **values: Any) -> tuple[Part, ...]:
+    """Return the parts with notes about the message as a whole, which stand at the first part."""
+    return (noted(parts[0], key, message={**message_note(parts, key), **values}), *parts[1:])
+
+
+def message_note(parts: Sequence[Part], key: str) -> Json:
+    """Return a copy of what an adapter stored about a message as a whole."""
+    found = notes(parts[0], key).get("message") if parts else None
+    return dict(cast("Json", found)) if isinstance(found, dict) else {}
+
+
+def json_fields(fields: Json, *always: str) -> Json:
+    """Return the fields that are JSON, and those named in `always`."""
+    return {name: value for name, value in fields.items() if name in always or _is_json(value)}
+
+
+def _is_json(value: object) -> bool:
+    try:
+        dumps(value)
+        check_json("A field", value)
+    except (NotJson, TypeError, ValueError, RecursionError):
+        return False
+    return True
+
+
+def decoded(text: str) -> bytes | None:
+    """Return the bytes of base64 or of a data address; None if encoding them again would give another text."""
+    body = text.rpartition(",")[2] if text.startswith("data:") else text
+    with suppress(ValueError):
+        data = base64.b64decode(body, validate=True)
+        return data if base64.b64encode(data).decode() == body else None
+    return None
+
+
+def with_speaker(said: S) -> S:
+    """Return a user's message that begins with the name of its speaker, for an API that has no field for it."""
+    place = next((n for n, part in enumerate(said.parts) if isinstance(part, TextPart)), None)
+    if not said.speaker or said.role != "user" or place is None:
+        return said
+    part = cast("TextPart", said.parts[place])
+    # In quotation marks, so that a user called "System" is not taken for the system.
+    named = replace(part, text=f"{quoted_label(said.speaker)}: {part.text}")
+    return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
+
+
+def edge_of(context: Context, key: str) -> str:
+    """Return the edge; empty between two calls of a reasoning model, because a user's text there would end its reasoning."""
+    if not context.messages or context.messages[-1].role != "tool":
+        return context.edge_text
+    for said in reversed(context.messages):
+        if said.role == "assistant" and any(
+            isinstance(part, ReasoningPart) and note(part, key) is not None for part in said.parts
+        ):
+            return ""
+        if said.role not in {"assistant", "tool"}:
+            break
+    return context.edge_text
+
+
+# ---------------------------------------------------------------- arguments of calls
+
+
+def json_text(value: JsonValue) -> str:
+    """Return a call's arguments or a result as text; malformed arguments are returned unchanged."""
+    return value if isinstance(value, str) else json.dumps({} if value is None else value, ensure_ascii=False)
+
+
+def arguments_object(arguments: JsonValue, name: str = "arguments") -> Json:
+    """Return a call's arguments as an object; what is no object stands in it under `name`."""
+    value: object = arguments
+    if isinstance(arguments, str):
+        with suppress(ValueError):
+            value = json.loads(arguments) if arguments.strip() else None
+    if isinstance(value, Mapping):
+        return dict(cast("Mapping[str, Any]", value))
+    return {} if value is None else {name: value}
+
+
+# ---------------------------------------------------------------- results of tools
+
+
+def read_result(
+    content: JsonValue, read: Callable[[Json], Part], write: Callable[[Part], JsonValue]
+) -> tuple[JsonValue, tuple[FilePart, ...], list[Json] | None]:
+    """Return the text and the files of a result, and the shape of their list; content that is no list is returned as it is."""
+    if not isinstance(content, list):
+        return content, (), None
+    given = cast("list[Any]", content)
+    texts: list[str] = []
+    files: list[FilePart] = []
+    shape: list[Json] = []
+    for block in given:
+        part = read(cast("Json", block)) if isinstance(block, dict) else None
+        change = None if part is None else difference(write(part), block)
+        changed = {"change": change} if change else {}
+        if isinstance(part, TextPart):
+            texts.append(part.text)
+            shape.append({"text": len(part.text), **changed})
+        elif isinstance(part, FilePart):
+            files.append(part)
+            shape.append({"file": len(files) - 1, **changed})
+        else:
+            shape.append({"block": block})
+    if not texts and not files:
+        return given, (), None
+    return "\n".join(texts), tuple(files), shape
+
+
+def write_result(part: ToolResultPart, shape: list[Json] | None, write: Callable[[Part], JsonValue]) -> JsonValue:
+    """Return the content of a result in its stored shape; without a shape a text, or a list if there are files."""
+    text: Any = part.content
+    if shape is None:
+        if not part.files:
+            return text
+        said: list[Part] = [] if text in (None, "") else [TextPart(text=json_text(text))]
+        return [write(one) for one in [*said, *part.files]]
+    blocks: list[JsonValue] = []
+    place = 0
+    for entry in shape:
+        if "block" in entry:
+            blocks.append(entry["block"])
+        elif "file" in entry:
+            blocks.append(applied(write(part.files[int(entry["file"])]), entry.get("change")))
+        else:
+            end = place + entry["text"]
+            blocks.append(applied(write(TextPart(text=str(text)[place:end])), entry.get("change")))
+            place = end + 1
+    return blocks

@@ -1,0 +1,316 @@
+"""Parse messages of the OpenAI and Anthropic APIs, Pydantic AI and LangChain from JSON.
+
+The adapters use the same functions. None of the libraries has to be installed.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, cast
+
+from memolog.domain.message import (
+    FilePart,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.transfer.conversation import Data, as_data, as_list, data_file, message, moment, plain_text, stable_id
+
+_OPENAI_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+# Types of calls that the caller answers, and the field that holds their arguments.
+CALLS: Final[dict[str, str]] = {
+    "function_call": "arguments",
+    "custom_tool_call": "input",
+    "local_shell_call": "action",
+    "shell_call": "action",
+    "computer_call": "action",
+    "apply_patch_call": "operation",
+}
+
+
+def openai_role(role: object) -> Role | None:
+    """Return the role of a Memolog message; None if the API has no such role."""
+    return _OPENAI_ROLES.get(str(role))
+
+
+def chat_parts(data: Data) -> tuple[Part, ...]:
+    """Return the parts of a chat message."""
+    role = data.get("role")
+    if role in {"tool", "function"}:
+        call = str(data.get("tool_call_id") or data.get("name") or "")
+        return (ToolResultPart(call_id=call, content=_joined_text(data.get("content")), name=data.get("name")),)
+    parts = list(content_parts(data.get("content")))
+    if data.get("refusal"):
+        parts.append(TextPart(text=str(data["refusal"])))
+    calls = as_list(data.get("tool_calls"))
+    if data.get("function_call"):
+        calls = [{"id": as_data(data["function_call"]).get("name"), "function": data["function_call"]}, *calls]
+    parts += [call_part(as_data(call)) for call in calls]
+    return tuple(parts)
+
+
+def item_parts(item: Data) -> tuple[Role, tuple[Part, ...]] | None:
+    """Return role and parts of an item of the Responses API; None for an item that is no message, call, result or reasoning."""
+    kind = item.get("type")
+    call = str(item.get("call_id") or item.get("id") or "")
+    if kind in CALLS:
+        name = str(item.get("name") or str(kind).removesuffix("_call"))
+        return "assistant", (ToolCallPart(id=call, name=name, arguments=item.get(CALLS[kind])),)
+    if str(kind).removesuffix("_output") in CALLS:
+        return "tool", (ToolResultPart(call_id=call, content=_joined_text(item.get("output"))),)
+    match kind:
+        case "message" | None:
+            role = openai_role(item.get("role"))
+            return (role, tuple(content_parts(item.get("content")))) if role else None
+        case "reasoning":
+            texts = [*as_list(item.get("summary")), *as_list(item.get("content"))]
+            text = plain_text(texts)
+            encrypted = item.get("encrypted_content")
+            return ("assistant", (ReasoningPart(text=text, encrypted=encrypted),)) if text or encrypted else None
+        case _:
+            return "assistant", (UnknownPart(data=dict(item)),)
+
+
+def _joined_text(content: Any) -> Any:
+    return plain_text(content) if isinstance(content, list) else content
+
+
+def call_part(call: Data) -> ToolCallPart:
+    """Return a call of a chat message."""
+    function = as_data(call.get("function") or call.get("custom"))
+    arguments = function.get("arguments", function.get("input"))
+    return ToolCallPart(id=str(call.get("id") or ""), name=str(function.get("name", "")), arguments=arguments)
+
+
+def content_parts(content: Any) -> list[Part]:
+    """Return the parts of a content, which is a text or a list of blocks."""
+    if content is None or content == "":
+        return []
+    if not isinstance(content, list):
+        return [TextPart(text=plain_text(content))]
+    return [
+        TextPart(text=item) if isinstance(item, str) else content_part(as_data(item))
+        for item in as_list(cast("object", content))
+    ]
+
+
+def content_part(part: Data) -> Part:
+    """Return the part for a block; an unknown block is kept unchanged."""
+    match part.get("type"):
+        case "text" | "input_text" | "output_text" | "refusal":
+            return TextPart(text=str(part.get("text") or part.get("refusal") or ""))
+        case "image_url":
+            image = as_data(part.get("image_url"))
+            found = data_file("image/png", image.get("url"), detail=image.get("detail"))
+        case "input_image":
+            found = data_file("image/png", part.get("image_url"), detail=part.get("detail"))
+        case "input_audio":
+            audio = as_data(part.get("input_audio"))
+            found = data_file(f"audio/{audio.get('format', 'wav')}", audio.get("data"))
+        case "file" | "input_file":
+            file = as_data(part.get("file")) or part
+            found = data_file("application/pdf", file.get("file_data") or file.get("file_url"), file.get("filename"))
+        case _:
+            found = None
+    return found if isinstance(found, FilePart) else UnknownPart(data=dict(part))
+
+
+def is_anthropic(messages: Iterable[Any]) -> bool:
+    """Tell whether a message has a block that only the Anthropic API has."""
+    ours = {"tool_use", "tool_result", "thinking", "redacted_thinking"}
+    return any(as_data(block).get("type") in ours for one in messages for block in as_list(as_data(one).get("content")))
+
+
+def anthropic_role(role: str, parts: tuple[Part, ...]) -> Role:
+    """Return the role of a Memolog message; a user message of nothing but tool results has the role of a tool."""
+    if role == "user" and parts and all(isinstance(part, ToolResultPart) for part in parts):
+        return "tool"
+    return cast("Role", role if role in {"user", "assistant", "system"} else "user")
+
+
+def blocks(content: object) -> tuple[Part, ...]:
+    """Return the parts of a message's content."""
+    if isinstance(content, str):
+        return (TextPart(text=content),) if content else ()
+    return tuple(
+        TextPart(text=block) if isinstance(block, str) else block_part(as_data(block)) for block in as_list(content)
+    )
+
+
+def block_part(block: Data) -> Part:
+    """Return the part for a block of the Anthropic API; an unknown block is kept unchanged."""
+    match block.get("type"):
+        case "text":
+            return TextPart(text=str(block.get("text", "")))
+        case "thinking":
+            return ReasoningPart(text=str(block.get("thinking", "")), signature=block.get("signature"))
+        case "redacted_thinking":
+            return ReasoningPart(encrypted=str(block.get("data", "")))
+        # Calls that the provider runs itself have blocks of other types, which are kept unchanged.
+        case "tool_use":
+            return ToolCallPart(
+                id=str(block.get("id", "")), name=str(block.get("name", "")), arguments=block.get("input")
+            )
+        case "tool_result":
+            return _block_result(block)
+        case "image" | "document":
+            return _block_file(block)
+        case _:
+            return UnknownPart(data=dict(block))
+
+
+def _block_file(block: Data) -> Part:
+    source = as_data(block.get("source"))
+    name = block.get("title")
+    usual = "image/png" if block.get("type") == "image" else "application/pdf"
+    if source.get("type") == "text":
+        content = str(source.get("data", "")).encode("utf-8", "surrogatepass")
+        return FilePart(media_type=str(source.get("media_type", "text/plain")), data=content, name=name)
+    found = data_file(str(source.get("media_type", usual)), source.get("data") or source.get("url"), name)
+    return found if isinstance(found, FilePart) else UnknownPart(data=dict(block))
+
+
+def _block_result(block: Data) -> Part:
+    content = block.get("content")
+    inner = [block_part(as_data(item)) for item in as_list(content)]
+    files = tuple(part for part in inner if isinstance(part, FilePart))
+    texts = [item for item in as_list(content) if as_data(item).get("type") not in {"image", "document"}]
+    return ToolResultPart(
+        call_id=str(block.get("tool_use_id", "")),
+        content=plain_text(texts) if isinstance(content, list) else content,
+        is_error=bool(block.get("is_error")),
+        files=files,
+    )
+
+
+_LANGCHAIN: dict[str, Role] = {
+    "human": "user",
+    "user": "user",
+    "ai": "assistant",
+    "assistant": "assistant",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+
+
+def is_pydantic_ai(messages: list[Any]) -> bool:
+    """Tell whether these are messages of Pydantic AI."""
+    return all(as_data(one).get("kind") in {"request", "response"} and "parts" in as_data(one) for one in messages)
+
+
+def pydantic_ai_messages(messages: list[Any], name: str) -> Iterator[NewMessage]:
+    """Yield the messages; a request with parts of several speakers becomes one message for each."""
+    for number, data in enumerate(map(as_data, messages)):
+        key = stable_id("pydantic-ai", name, number)
+        at = moment(data.get("timestamp"))
+        runs: list[tuple[Role, list[Part], Any]] = []
+        for item in map(as_data, as_list(data.get("parts"))):
+            role, parts = _pydantic_part(item, is_response=data.get("kind") == "response")
+            if runs and runs[-1][0] == role:
+                runs[-1][1].extend(parts)
+            elif parts:
+                runs.append((role, parts, moment(item.get("timestamp")) or at))
+        metadata = {"model": data["model_name"]} if data.get("model_name") else {}
+        for place, (role, parts, when) in enumerate(runs):
+            yield message(role, parts, id=key if not place else f"{key}-{place}", at=when, metadata=metadata)
+
+
+def _pydantic_part(item: Data, *, is_response: bool) -> tuple[Role, list[Part]]:
+    content, call = item.get("content"), str(item.get("tool_call_id") or "")
+    match item.get("part_kind"):
+        case "system-prompt":
+            return "system", [TextPart(text=plain_text(content))]
+        case "user-prompt":
+            return "user", _user_content(content)
+        case "text":
+            return "assistant", [TextPart(text=plain_text(content))] if content else []
+        case "thinking":
+            return "assistant", [ReasoningPart(text=str(content or ""), signature=item.get("signature"))]
+        case "tool-call" | "builtin-tool-call":
+            return "assistant", [ToolCallPart(id=call, name=str(item.get("tool_name", "")), arguments=item.get("args"))]
+        case "tool-return" | "builtin-tool-return":
+            return "tool", [ToolResultPart(call_id=call, name=item.get("tool_name"), content=content)]
+        case "retry-prompt":
+            if item.get("tool_name") is None:
+                return "user", [TextPart(text=plain_text(content))]
+            return "tool", [ToolResultPart(call_id=call, name=item.get("tool_name"), content=content, is_error=True)]
+        case _:
+            return "assistant" if is_response else "user", [UnknownPart(data=dict(item))]
+
+
+def _user_content(content: object) -> list[Part]:
+    if isinstance(content, str):
+        return [TextPart(text=content)]
+    made: list[Part] = []
+    for item in as_list(content):
+        part = as_data(item)
+        if isinstance(item, str):
+            made.append(TextPart(text=item))
+        elif part.get("kind") == "binary":
+            made.append(data_file(str(part.get("media_type")), str(part.get("data", "")).translate({45: 43, 95: 47})))
+        elif "url" in part:
+            made.append(data_file(str(part.get("media_type") or "application/octet-stream"), part["url"]))
+        else:
+            made.append(UnknownPart(data=item))
+    return made
+
+
+def is_langchain(messages: list[Any]) -> bool:
+    """Tell whether these are messages of LangChain."""
+    return all(_langchain_role(as_data(one)) is not None and "role" not in as_data(one) for one in messages)
+
+
+def langchain_messages(messages: list[Any], name: str) -> Iterator[NewMessage]:
+    """Yield the messages."""
+    for number, data in enumerate(map(as_data, messages)):
+        inner = as_data(data.get("kwargs")) or as_data(data.get("data")) or data
+        role = _langchain_role(data) or "user"
+        own = inner.get("id")
+        key = str(own) if own and not isinstance(own, list) else stable_id("langchain", name, number)
+        yield message(
+            role,
+            tuple(_langchain_parts(role, inner)),
+            id=key,
+            speaker=inner.get("name") if role != "tool" else None,
+            at=moment(as_data(inner.get("additional_kwargs")).get("timestamp")),
+        )
+
+
+def _langchain_role(data: Data) -> Role | None:
+    kind = str(data.get("type", ""))
+    if data.get("lc") and isinstance(data.get("id"), list):
+        kind = str(data["id"][-1]).removesuffix("Chunk").removesuffix("Message").lower()
+    return _LANGCHAIN.get(kind.removesuffix("Chunk").removesuffix("Message").lower())
+
+
+def _langchain_parts(role: Role, data: Data) -> Iterator[Part]:
+    content = data.get("content")
+    if role == "tool":
+        yield ToolResultPart(
+            call_id=str(data.get("tool_call_id") or ""),
+            name=data.get("name"),
+            content=plain_text(content) if isinstance(content, list) else content,
+            is_error=data.get("status") == "error",
+        )
+        return
+    has_openai_parts = any(as_data(item).get("type") == "image_url" for item in as_list(content))
+    said = chat_parts({"role": role, "content": content}) if has_openai_parts else blocks(content)
+    calls = [as_data(call) for call in as_list(data.get("tool_calls"))]
+    known = {call.get("id") for call in calls}
+    yield from (part for part in said if not (isinstance(part, ToolCallPart) and part.id in known))
+    for call in calls:
+        yield ToolCallPart(id=str(call.get("id") or ""), name=str(call.get("name", "")), arguments=call.get("args"))

@@ -1,0 +1,258 @@
+"""Session files of Claude Code and Codex, and the data exports of ChatGPT and Claude."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from memolog.domain.message import NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
+from memolog.domain.transfer import Skipped
+from memolog.transfer.conversation import (
+    Conversation,
+    Data,
+    as_data,
+    as_list,
+    data_file,
+    dated,
+    message,
+    moment,
+    stable_id,
+    text_parts,
+)
+from memolog.transfer.messages import anthropic_role, blocks, item_parts
+
+
+@dataclass(slots=True, kw_only=True)
+class _Session:
+    metadata: dict[str, Any] = field(default_factory=dict[str, Any])
+    title: str | None = None
+    messages: list[NewMessage] = field(default_factory=list[NewMessage])
+
+
+def is_claude_code(lines: Iterable[Data]) -> bool:
+    """Tell whether these are lines of a session file of Claude Code."""
+    return any("sessionId" in line and ("uuid" in line or "leafUuid" in line) for line in lines)
+
+
+def read_claude_code(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[Conversation]:
+    """Yield the sessions of a file; a side chain (a sub-agent) becomes a thread of its own."""
+    sessions: dict[str, _Session] = {}
+    skipped: list[Skipped] = []
+    title: str | None = None
+    for number, line in lines:
+        if line.get("type") == "summary":
+            title = str(line.get("summary", "")) or title
+            continue
+        why = _skip_reason(line)
+        if why:
+            skipped.append(Skipped(where=f"{name}, line {number}", why=why))
+            continue
+        one = _claude_code_message(line)
+        thread = str(line.get("sessionId") or name)
+        if line.get("isSidechain"):
+            thread = f"{thread}-{line.get('agentId') or 'side'}"
+        session = sessions.setdefault(thread, _Session())
+        session.messages.append(one)
+        for key in ("cwd", "gitBranch", "version"):
+            if line.get(key):
+                session.metadata.setdefault(key, line[key])
+    for thread, session in sessions.items():
+        yield Conversation(
+            thread=thread,
+            title=title,
+            messages=tuple(session.messages),
+            metadata={"source": "claude-code", **session.metadata},
+            skipped=tuple(skipped),
+        )
+        skipped = []
+    if skipped and not sessions:
+        yield Conversation(thread=name, messages=(), skipped=tuple(skipped))
+
+
+def _skip_reason(line: Mapping[str, Any]) -> str | None:
+    if line.get("type") not in {"user", "assistant"}:
+        return f"a line of type {line.get('type')!s:.40} is not a message"
+    if line.get("isMeta"):
+        return "it was written by the host, not by a person or a model"
+    if line.get("isCompactSummary"):
+        return "it is a summary by the host of messages that are in the file"
+    if not blocks(as_data(line.get("message")).get("content")):
+        return "it is empty"
+    return None
+
+
+def _claude_code_message(line: Data) -> NewMessage:
+    inner = as_data(line.get("message"))
+    parts = blocks(inner.get("content"))
+    metadata = {"model": inner["model"]} if inner.get("model") else {}
+    role = anthropic_role(str(inner.get("role") or line.get("type")), parts)
+    at = moment(line.get("timestamp"))
+    return message(role, parts, id=str(line.get("uuid") or stable_id(line)), at=at, metadata=metadata)
+
+
+_CODEX_KINDS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
+# Texts that the host puts before the user's messages.
+_INJECTED = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>")
+
+
+def is_codex(lines: Iterable[Data]) -> bool:
+    """Tell whether these are lines of a session file of Codex."""
+    first: Data = next(iter(lines), dict[str, Any]())
+    return first.get("type") in _CODEX_KINDS or ("id" in first and "instructions" in first and "timestamp" in first)
+
+
+def read_codex(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[Conversation]:
+    """Yield the session of a file. Events are left out: they repeat the items."""
+    thread, metadata = name, {"source": "codex"}
+    messages: list[NewMessage] = []
+    skipped: list[Skipped] = []
+    for number, line in lines:
+        head = _codex_head(line)
+        if head:
+            thread = str(head.get("id") or thread)
+            git = as_data(head.get("git"))
+            metadata |= {key: str(head[key]) for key in ("cwd", "cli_version") if head.get(key)}
+            metadata |= {"branch": str(git["branch"])} if git.get("branch") else {}
+            continue
+        one, why = _codex_message(line, thread, number)
+        if one is not None:
+            messages.append(one)
+        else:
+            skipped.append(Skipped(where=f"{name}, line {number}", why=why))
+    yield Conversation(thread=thread, messages=tuple(messages), metadata=metadata, skipped=tuple(skipped))
+
+
+def _codex_head(line: Data) -> Data | None:
+    if line.get("type") == "session_meta":
+        return as_data(line.get("payload"))
+    return line if "type" not in line and "instructions" in line else None
+
+
+def _codex_message(line: Data, thread: str, number: int) -> tuple[NewMessage | None, str]:
+    item: Any = as_data(line.get("payload")) if line.get("type") == "response_item" else line
+    if line.get("type") in _CODEX_KINDS - {"response_item"} or "record_type" in line:
+        return None, f"a line of type {line.get('type', line.get('record_type'))!s:.40} is not a message"
+    found = item_parts(item)
+    if found is None or not found[1]:
+        return None, "it is empty, or not a message"
+    role, parts = found
+    first = parts[0]
+    if role == "user" and isinstance(first, TextPart) and first.text.lstrip().startswith(_INJECTED):
+        return None, "it was written by the host, not by the user"
+    name = str(item.get("id") or stable_id("codex", thread, number))
+    # A call and its result may have the same id.
+    return message(role, parts, id=stable_id(name, number), at=moment(line.get("timestamp"))), ""
+
+
+def read_chatgpt(conversations: list[Any]) -> Iterator[Conversation]:
+    """Yield the conversations of a ChatGPT export: of each the branch shown last; messages of other branches are reported."""
+    for item in conversations:
+        data = as_data(item)
+        mapping = as_data(data.get("mapping"))
+        shown = _branch(mapping, str(data.get("current_node", "")))
+        is_shown = frozenset(shown)
+        said: list[NewMessage] = []
+        skipped: list[Skipped] = []
+        thread = str(data.get("conversation_id") or data.get("id"))
+        for node in (*shown, *(name for name in mapping if name not in is_shown)):
+            inner = as_data(as_data(mapping.get(node)).get("message"))
+            if not inner:
+                continue
+            one = _chatgpt_message(inner, node)
+            why = "it is on a branch that is not shown" if node not in is_shown else "it is empty or hidden"
+            if one is None or node not in is_shown:
+                skipped.append(Skipped(where=f"{thread}, {node}", why=why))
+            else:
+                said.append(one)
+        start = moment(data.get("create_time"))
+        yield Conversation(
+            thread=thread,
+            title=data.get("title") or None,
+            messages=dated(said, start),
+            created_at=start,
+            metadata={"source": "chatgpt"},
+            skipped=tuple(skipped),
+        )
+
+
+def _branch(mapping: Data, node: str) -> list[str]:
+    found: dict[str, None] = {}
+    while node and node in mapping and node not in found:
+        found[node] = None
+        node = str(as_data(mapping[node]).get("parent") or "")
+    return list(found)[::-1]
+
+
+def _chatgpt_message(data: Data, node: str) -> NewMessage | None:
+    author, content = as_data(data.get("author")), as_data(data.get("content"))
+    role = str(author.get("role", "user"))
+    if as_data(data.get("metadata")).get("is_visually_hidden_from_conversation"):
+        return None
+    parts = tuple(_chatgpt_parts(content))
+    if not parts:
+        return None
+    name = str(data.get("id") or node)
+    at, recipient = moment(data.get("create_time")), str(data.get("recipient") or "all")
+    if role == "tool":
+        text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+        # An export has no ids of calls.
+        return message("tool", (ToolResultPart(call_id=name, name=author.get("name"), content=text),), id=name, at=at)
+    if role == "assistant" and recipient != "all":
+        text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
+        return message("assistant", (ToolCallPart(id=name, name=recipient, arguments=text),), id=name, at=at)
+    return message(
+        "assistant" if role == "assistant" else "system" if role == "system" else "user", parts, id=name, at=at
+    )
+
+
+def _chatgpt_parts(content: Data) -> Iterator[Part]:
+    match content.get("content_type"):
+        case "thoughts":
+            for thought in as_list(content.get("thoughts")):
+                yield ReasoningPart(text=str(as_data(thought).get("content", "")))
+        case "reasoning_recap" | "user_editable_context" | "model_editable_context":
+            return
+        case "code" | "execution_output" | "tether_quote" | "tether_browsing_display":
+            yield from text_parts(str(content.get("text") or content.get("result") or ""))
+        case _:
+            for item in as_list(content.get("parts")):
+                if isinstance(item, str):
+                    yield from text_parts(item)
+                elif "asset_pointer" in as_data(item):
+                    yield data_file("image/png", as_data(item)["asset_pointer"])
+                else:
+                    yield UnknownPart(data=item)
+
+
+def read_claude(conversations: list[Any]) -> Iterator[Conversation]:
+    """Yield the conversations of a Claude export."""
+    for item in conversations:
+        data = as_data(item)
+        thread = str(data.get("uuid"))
+        said: list[NewMessage] = []
+        skipped: list[Skipped] = []
+        for inner in map(as_data, as_list(data.get("chat_messages"))):
+            parts = _claude_parts(inner)
+            if not parts:
+                skipped.append(Skipped(where=f"{thread}, {inner.get('uuid')}", why="it is empty"))
+                continue
+            role = "user" if inner.get("sender") == "human" else "assistant"
+            said.append(message(role, parts, id=str(inner.get("uuid")), at=moment(inner.get("created_at"))))
+        start = moment(data.get("created_at"))
+        yield Conversation(
+            thread=thread,
+            title=data.get("name") or None,
+            messages=dated(said, start),
+            created_at=start,
+            metadata={"source": "claude"},
+            skipped=tuple(skipped),
+        )
+
+
+def _claude_parts(data: Data) -> tuple[Part, ...]:
+    parts = [part for part in blocks(data.get("content")) if not (isinstance(part, TextPart) and not part.text)]
+    if not parts:
+        parts = list(text_parts(str(data.get("text") or "")))
+    for file in map(as_data, as_list(data.get("attachments"))):
+        text = f"{file.get('file_name', '')}\n{file.get('extracted_content', '')}".strip()
+        parts += text_parts(text)
+    return tuple(parts)
