@@ -41,7 +41,12 @@ _FOR_READING = 0.2
 
 
 class Turn:
-    """One turn of a thread. Use it as `async with memory.turn(…) as turn`."""
+    """One turn of a thread. Use it as `async with thread.turn() as turn`."""
+
+    resource: str
+    thread: str
+    step: int
+    """How many requests of the model this turn has had."""
 
     def __init__(
         self,
