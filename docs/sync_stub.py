@@ -20,7 +20,7 @@ __all__ = ["STUB", "sync_stub"]
 STUB = Path(inspect.getfile(sync)).with_suffix(".pyi")
 HEAD = '''"""The types of the synchronous face. Made by `make docs`; do not edit."""
 
-# ruff: noqa: A002, D209, E501, PYI021 - as in the classes that it is made from; the docstrings are what an editor shows
+# ruff: noqa: A002, PYI021 - the names are those of the asynchronous face; the docstrings are what an editor shows
 '''
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -154,7 +154,9 @@ def _origin(name: str, module: str) -> str:
 
 
 def _quoted(doc: str | None) -> str:
-    return f'"""{inspect.cleandoc(doc or "")}"""'.replace("\n", "\n        ").replace("        \n", "\n")
+    lines = inspect.cleandoc(doc or "").splitlines()
+    end = "" if len(lines) == 1 else "\n        "
+    return '"""' + "\n".join([lines[0], *(f"        {line}" if line else "" for line in lines[1:])]) + f'{end}"""'
 
 
 @cache

@@ -13,14 +13,23 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from memolog.domain.errors import NotSaved, StoreClosed
-from memolog.runtime.memory import Memory
+from memolog.runtime.memory import Memory, Resource, Thread
 from memolog.runtime.portal import Portal
 from memolog.runtime.tasks import Tasks
 from memolog.runtime.tools import Tools
 from memolog.runtime.turn import Turn
 from memolog.runtime.working_memory import WorkingMemory
 
-__all__ = ["TWINS", "SyncMemory", "SyncTasks", "SyncTools", "SyncTurn", "SyncWorkingMemory"]
+__all__ = [
+    "TWINS",
+    "SyncMemory",
+    "SyncResource",
+    "SyncTasks",
+    "SyncThread",
+    "SyncTools",
+    "SyncTurn",
+    "SyncWorkingMemory",
+]
 
 TWINS: Final[dict[type, type]] = {}
 """The synchronous class of each asynchronous one."""
@@ -102,6 +111,14 @@ class SyncTurn(_Driven, source=Turn):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._portal.call(self._turn.__aexit__(kind, error, trace))
+
+
+class SyncThread(_Driven, source=Thread):
+    """One conversation of a resource, without `await`."""
+
+
+class SyncResource(_Driven, source=Resource):
+    """The memory of one user, project or team, without `await`."""
 
 
 class SyncMemory(_Driven, source=Memory):

@@ -333,13 +333,13 @@ class Runs:
 
         return await self._engine.read(script)
 
-    async def list(self, resource: str, *, limit: int = 100) -> tuple[Run, ...]:
-        """Return the newest runs first."""
+    async def list(self, resource: str, *, log_pk: int | None = None, limit: int = 100) -> tuple[Run, ...]:
+        """Return the newest runs first: of the whole resource, or of one log."""
         check_id("resource", resource)
         check_limit(limit)
 
         def script() -> Script[tuple[Run, ...]]:
-            rows = yield q.list_runs(resource=resource, limit=limit)
+            rows = yield q.list_runs(resource=resource, log_pk=log_pk, limit=limit)
             return tuple(map(run_from_row, rows))
 
         return await self._engine.read(script)

@@ -82,7 +82,7 @@ WHERE l.resource = :resource AND r.id = :id
 SELECT r.id, r.kind, r.status, t.id, r.first_seq, r.last_seq, r.inputs, r.attempt, r.model, r.prompt_version, r.started_at,
   r.finished_at, r.retry_at, r.error, r.input_tokens, r.output_tokens, r.cost, r.owner, r.fence, r.lease_until, l.pk, l.generation
 FROM runs r JOIN logs l ON l.pk = r.log_pk LEFT JOIN threads t ON t.pk = r.thread_pk
-WHERE l.resource = :resource
+WHERE l.resource = :resource AND (CAST(:log_pk AS BIGINT) IS NULL OR l.pk = :log_pk)
 ORDER BY r.pk DESC
 LIMIT :limit
 
