@@ -4,8 +4,12 @@ Knows the order (prefix, note, tail, what is passed along once, edge) and one ex
 adapters translate.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any
 
 from memolog.domain.codec import dumps
 from memolog.domain.message import Part, Role, TextPart, parts_to_json
@@ -114,6 +118,30 @@ class Context:
         return Breakpoints(
             prefix=len(self.blocks) - 1 if self.blocks else None, tail=len(self.tail) - 1 if self.tail else None
         )
+
+    def to_openai(self, *, system: str | None = None) -> list[dict[str, Any]]:
+        """Return `messages` for Chat Completions: `system` and the log first, then what was said, and the edge last."""
+        chat = import_module("memolog.adapters.openai.chat")
+        instructions = [{"role": "system", "content": system}] if system else []
+        made: list[dict[str, Any]] = chat.to_request(self, instructions=instructions)["messages"]
+        return made
+
+    def to_responses(self, *, system: str | None = None) -> dict[str, Any]:
+        """Return `input`, and `instructions` if there are any, for the Responses API: `create(model=…, **made)`."""
+        responses = import_module("memolog.adapters.openai.responses")
+        made: dict[str, Any] = responses.to_request(self, instructions=system)
+        return made
+
+    def to_anthropic(
+        self, *, system: str | None = None, cache: Mapping[str, Any] | None = MappingProxyType({"type": "ephemeral"})
+    ) -> dict[str, Any]:
+        """Return `system` and `messages` for Anthropic, with cache marks: `create(model=…, max_tokens=…, **made)`.
+
+        `cache` is the mark, such as `{"type": "ephemeral", "ttl": "1h"}`; None for no marks.
+        """
+        messages = import_module("memolog.adapters.anthropic.messages")
+        made: dict[str, Any] = messages.to_request(self, system=system, mark=None if cache is None else dict(cache))
+        return made
 
     def render(self) -> str:
         """Return one canonical text of the whole, the edge last."""

@@ -25,7 +25,7 @@ from memolog.domain.diagnosis import Report
 from memolog.domain.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
 from memolog.domain.extract import Extract
 from memolog.domain.forgetting import Forgotten
-from memolog.domain.message import Message, NewMessage
+from memolog.domain.message import Message
 from memolog.domain.observation import Generation, Observation, Priority
 from memolog.domain.recall import Detail, PartType, RecallPage
 from memolog.domain.run import KeptPrompt, Run, UsageTotal
@@ -46,6 +46,7 @@ from memolog.runtime.importing import Progress
 from memolog.runtime.kit import Kit
 from memolog.runtime.models import ModelSpec
 from memolog.runtime.opening import check_thread, check_turn
+from memolog.runtime.provider_messages import Given
 from memolog.runtime.recalling import RecallRequest, recall
 from memolog.runtime.searching import Wanted, search_memory
 from memolog.runtime.status import Status, status_of
@@ -65,6 +66,8 @@ __all__ = ["Memory", "Resource", "Thread"]
 
 # As many groups as a log can have.
 _ALL_GROUPS = 2**31
+# The settings of a turn that saves nothing.
+_LOOKING = {"read_only": True, "buffer_on_idle": False, "keep_prompts": False, "manage_working_memory": False}
 
 
 class _Handle(ABC):
@@ -132,9 +135,9 @@ class Thread(_Handle):
             zone=zone,
         )
 
-    async def context(self, *messages: NewMessage, model: str | None = None, zone: str | None = None) -> Context:
+    async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
         """Return what the model would see now, with these messages added; saves nothing and starts nothing."""
-        async with self.turn(model=model, zone=zone, settings={"read_only": True}) as turn:
+        async with self.turn(model=model, zone=zone, settings=_LOOKING) as turn:
             return await turn.prepare(*messages)
 
     async def seen(self, number: int) -> Context:

@@ -52,6 +52,7 @@ from memolog.runtime.importing import Progress
 from memolog.runtime.memory import Memory
 from memolog.runtime.models import ModelSpec
 from memolog.runtime.portal import Portal
+from memolog.runtime.provider_messages import Given
 from memolog.runtime.status import Status
 from memolog.runtime.tasks import Unchanged
 from memolog.runtime.tools import Form
@@ -321,17 +322,21 @@ class SyncTurn:
     def id(self) -> str:
         """Return what names the turn in the store; empty until it begins. Who goes on with an earlier turn sets it before."""
     def prepare(
-        self, *messages: NewMessage, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
+        self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
         """Save what is new and return what the model should see now.
 
-        Call it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this
-        request only, neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
+        it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this request
+        only, neither stored nor observed.
         """
     def record(
-        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+        self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
         """Save what the model answered, and learn from what its provider reported.
+
+        An answer is a text, an `AssistantMessage`, a dict, or the message or whole response of OpenAI or Anthropic; a whole
+        response brings its usage along.
 
         `beside` is how many tokens the request had beside the context (instructions, tools), as the memory's counter counts
         them; None if that cannot be told, so that nothing is learned about counting.
@@ -361,7 +366,7 @@ class SyncThread:
 
         `model` is the one that answers, `zone` is where the user is (`"Europe/Berlin"`), `settings` apply to this turn only.
         """
-    def context(self, *messages: NewMessage, model: str | None = None, zone: str | None = None) -> Context:
+    def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
         """Return what the model would see now, with these messages added; saves nothing and starts nothing."""
     def seen(self, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread, counted from 1."""
