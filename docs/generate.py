@@ -11,6 +11,7 @@ from typing import Any
 
 import typer.main
 from api_page import api_page
+from sync_stub import STUB, sync_stub
 
 from memolog.apps.cli.command import EXIT_CODES
 from memolog.apps.cli.main import app
@@ -135,3 +136,4 @@ PAGES: dict[str, Callable[[], str]] = {
 if __name__ == "__main__":
     for name, page in PAGES.items():
         (HERE / name).write_text(page(), encoding="utf-8")
+    STUB.write_text(sync_stub(), encoding="utf-8")

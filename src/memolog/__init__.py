@@ -54,11 +54,11 @@ if TYPE_CHECKING:
     from memolog.domain.recall import RecallPage
     from memolog.domain.run import Lease, Usage
     from memolog.domain.search import SearchAnswer, SearchResult
-    from memolog.domain.thread import Thread
+    from memolog.domain.thread import ThreadInfo
     from memolog.domain.transfer import ExportReport, ImportReport
     from memolog.runtime.events import Event
     from memolog.runtime.extractors import Extractor
-    from memolog.runtime.memory import Memory
+    from memolog.runtime.memory import Memory, Resource, Thread
     from memolog.runtime.model import Model, ModelReply, ModelRequest
     from memolog.runtime.opening import open_store
     from memolog.runtime.status import Status
@@ -106,6 +106,7 @@ __all__ = [
     "RecallPage",
     "ReflectionConfig",
     "Report",
+    "Resource",
     "RetentionConfig",
     "SearchAnswer",
     "SearchResult",
@@ -120,6 +121,7 @@ __all__ = [
     "SystemMessage",
     "TextPart",
     "Thread",
+    "ThreadInfo",
     "ToolCallPart",
     "ToolMessage",
     "ToolResultPart",
@@ -178,11 +180,11 @@ _HOMES = {
     "memolog.domain.recall": ("RecallPage",),
     "memolog.domain.run": ("Lease", "Usage"),
     "memolog.domain.search": ("SearchAnswer", "SearchResult"),
-    "memolog.domain.thread": ("Thread",),
+    "memolog.domain.thread": ("ThreadInfo",),
     "memolog.domain.transfer": ("ExportReport", "ImportReport"),
     "memolog.runtime.events": ("Event",),
     "memolog.runtime.extractors": ("Extractor",),
-    "memolog.runtime.memory": ("Memory",),
+    "memolog.runtime.memory": ("Memory", "Resource", "Thread"),
     "memolog.runtime.model": ("Model", "ModelReply", "ModelRequest"),
     "memolog.runtime.opening": ("open_store",),
     "memolog.runtime.status": ("Status",),

@@ -100,6 +100,13 @@ def test_generated_pages_are_fresh() -> None:
 
 
 @pytest.mark.usefixtures("_docs_importable")
+def test_the_stub_of_the_synchronous_face_is_fresh() -> None:
+    """The types of the synchronous face are those of the asynchronous one; `make docs` writes them."""
+    stub = made_by("sync_stub")
+    assert stub.STUB.read_text("utf-8") == stub.sync_stub()
+
+
+@pytest.mark.usefixtures("_docs_importable")
 def test_diagrams_are_fresh() -> None:
     """A diagram is what its description says now, nothing else is in their folder, and each is shown somewhere."""
     diagrams = made_by("diagrams").DIAGRAMS

@@ -177,7 +177,7 @@ async def test_who_writes_meanwhile_wins(address: str, clock: FakeClock) -> None
 async def test_off_by_default(address: str, clock: FakeClock) -> None:
     """Without the setting the observer neither sees the document nor changes it."""
     story = Talk(address, clock, answering("# Likes\n\n- coffee\n"))
-    story.memory.config = Config(observation=ObservationConfig(message_tokens=1_000))
+    story.memory._connection.config = Config(observation=ObservationConfig(message_tokens=1_000))
     async with story.memory as memory:
         await memory.working_memory("alice").replace(START, who="app")
         await story.tell("I like coffee.")

@@ -59,7 +59,7 @@ async def _override(memory: Memory) -> None:
 
 
 MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
-    "a text instead of a message": (lambda m: _prepare(m, "hello"), InputError, "UserMessage"),
+    "a number instead of a message": (lambda m: _prepare(m, 5), InputError, "UserMessage"),
     "a text for this request only": (
         lambda m: _prepare(m, UserMessage("hello"), ephemeral=["x"]),
         InputError,

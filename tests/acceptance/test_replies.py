@@ -487,7 +487,7 @@ class Running(FakeClock):
 async def test_observing_by_hand_waits_through_a_back_off(tell: Open, clock: FakeClock) -> None:
     """A model that fails twice and then answers has observed all of it when the call returns."""
     story = tell([ConnectionError("down"), ConnectionError("down"), WHOLE])
-    story.memory.clock = Running(clock.time)
+    story.memory._connection.clock = Running(clock.time)
     await story.say(*TALK)
     status = await story.memory.observe(THREAD, RESOURCE)
     assert len(story.told(RunFailed)) == 2

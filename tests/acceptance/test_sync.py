@@ -18,9 +18,7 @@ from memolog.domain.run import Usage
 from memolog.runtime.events import Activated, Event
 from memolog.runtime.memory import Memory
 from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.sync import SyncMemory, SyncTurn
-from memolog.runtime.sync_tasks import SyncTasks
-from memolog.runtime.sync_working_memory import SyncWorkingMemory
+from memolog.runtime.sync import SyncMemory, SyncTasks, SyncTurn, SyncWorkingMemory
 from memolog.runtime.tasks import Tasks
 from memolog.runtime.turn import Turn
 from memolog.runtime.working_memory import WorkingMemory
@@ -132,7 +130,7 @@ def test_errors_are_the_callers(address: str, clock: FakeClock) -> None:
 def test_a_memory_that_cannot_be_made_leaves_no_thread(tmp_path: Path) -> None:
     """Neither a wrong argument nor a wrong address leaves a thread behind."""
     with pytest.raises(TypeError):
-        SyncMemory(str(tmp_path / "x.db"), nonsense=True)
+        SyncMemory(str(tmp_path / "x.db"), nonsense=True)  # pyright: ignore[reportCallIssue]
     assert portals() == []
     memory = SyncMemory("nonsense://x", model=ScriptedModel())
     with pytest.raises(ConfigError):

@@ -16,7 +16,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"context", "decide", "documents", "extractive", "grounding", "prompt", "search", "tasks", "transfer"}),
     frozenset({"store"}),
     frozenset({"runtime", "testing"}),
-    frozenset({"tools"}),
+    frozenset({"errors", "events", "models", "tools"}),
     frozenset({ROOT}),
     frozenset({"adapters"}),
     frozenset({"__main__", "apps"}),
@@ -30,7 +30,14 @@ BESIDE: dict[str, frozenset[str]] = {
 }
 
 # What is built on a memory and handed out by it: loaded by name when somebody asks for it, and by nothing else.
-ON_REQUEST: dict[str, frozenset[str]] = {"memolog.runtime.memory": frozenset({"memolog.tools"})}
+_FORMS = frozenset(
+    {"memolog.adapters.anthropic.messages", "memolog.adapters.openai.chat", "memolog.adapters.openai.responses"}
+)
+ON_REQUEST: dict[str, frozenset[str]] = {
+    "memolog.context.value": _FORMS,
+    "memolog.runtime.memory": frozenset({"memolog.tools"}),
+    "memolog.runtime.provider_messages": _FORMS,
+}
 
 RANKS = {package: rank for rank, row in enumerate(LAYERS) for package in row}
 

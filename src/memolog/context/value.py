@@ -1,8 +1,11 @@
 """The context as a value: prefix, note, tail, ephemeral messages and edge, in this order, with token counts."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from importlib import import_module
+from types import MappingProxyType
+from typing import Any, Self
 
 from memolog.domain.codec import dumps
 from memolog.domain.message import Message, NewMessage, Part, Role, TextPart, parts_to_json
@@ -112,6 +115,30 @@ class Context:
         """Return all that is said to the model, in its order: the note that opens the tail, the tail, what is passed once."""
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         return (*opening, *self.tail, *self.ephemeral)
+
+    def to_openai(self, *, system: str | None = None) -> list[dict[str, Any]]:
+        """Return `messages` for Chat Completions: `system` and the log first, then what was said, and the edge last."""
+        chat = import_module("memolog.adapters.openai.chat")
+        instructions = [{"role": "system", "content": system}] if system else []
+        made: list[dict[str, Any]] = chat.to_request(self, instructions=instructions)["messages"]
+        return made
+
+    def to_responses(self, *, system: str | None = None) -> dict[str, Any]:
+        """Return `input`, and `instructions` if there are any, for the Responses API: `create(model=…, **made)`."""
+        responses = import_module("memolog.adapters.openai.responses")
+        made: dict[str, Any] = responses.to_request(self, instructions=system)
+        return made
+
+    def to_anthropic(
+        self, *, system: str | None = None, cache: Mapping[str, Any] | None = MappingProxyType({"type": "ephemeral"})
+    ) -> dict[str, Any]:
+        """Return `system` and `messages` for Anthropic, with cache marks: `create(model=…, max_tokens=…, **made)`.
+
+        `cache` is the mark, such as `{"type": "ephemeral", "ttl": "1h"}`; None for no marks.
+        """
+        messages = import_module("memolog.adapters.anthropic.messages")
+        made: dict[str, Any] = messages.to_request(self, system=system, mark=None if cache is None else dict(cache))
+        return made
 
     def render(self) -> str:
         """Return one canonical text of the whole, the edge last."""

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from memolog.domain.codec import JsonObject, nothing
 
-__all__ = ["Cursor", "Hints", "Thread"]
+__all__ = ["Cursor", "Hints", "Thread", "ThreadInfo"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +35,8 @@ class Hints:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Thread:
-    """One ordered conversation of a resource."""
+class ThreadInfo:
+    """What is stored of one ordered conversation of a resource, beside its messages."""
 
     id: str
     resource: str
@@ -52,6 +52,9 @@ class Thread:
     """Settings that differ from the configuration for this thread alone."""
     metadata: JsonObject = field(default_factory=nothing)
     cloned_from: str | None = None
+
+
+Thread = ThreadInfo
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,68 +1,650 @@
-"""Memory: the face of Memolog.
+"""Memory, Resource and Thread: the objects that a program holds.
 
-Knows how the parts are put together and offers the whole lifecycle by hand. State that matters is in the store; two of these on
-one database are as good as one.
+A `Memory` is a database, a `Resource` is whose memory it is (a user, a project), a `Thread` is one conversation of theirs.
+Resources and threads are handles that hold ids alone: making one reads and writes nothing.
 """
 
 import asyncio
-import logging
 import os
-from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from importlib import import_module
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from memolog.config import Config
 from memolog.context import Context
+from memolog.context.render import reading_order
 from memolog.domain.clock import Clock
-from memolog.domain.errors import ConfigError, MemologError, NotSaved, StoreClosed, StoreReadOnly
-from memolog.domain.ids import IdMaker
-from memolog.domain.thread import Thread
+from memolog.domain.codec import JsonObject
+from memolog.domain.compaction import Compacted, Compaction, Pruned
+from memolog.domain.diagnosis import Report
+from memolog.domain.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
+from memolog.domain.extract import Extract
+from memolog.domain.forgetting import Forgotten
+from memolog.domain.message import Message
+from memolog.domain.observation import Generation, Observation, Priority
+from memolog.domain.recall import Detail, PartType, RecallPage
+from memolog.domain.run import KeptPrompt, Run, UsageTotal
+from memolog.domain.search import SOURCES, SearchAnswer, Source
+from memolog.domain.thread import ThreadInfo
+from memolog.domain.transfer import ExportReport, ImportReport
+from memolog.extractive import words_left
+from memolog.runtime import forgetting, transferring
 from memolog.runtime.asking import spent_of
 from memolog.runtime.catching_up import catch_up
 from memolog.runtime.clock import SystemClock, system_chance
-from memolog.runtime.compacting import Compacting
-from memolog.runtime.contexts import Contexts
-from memolog.runtime.core import Core
-from memolog.runtime.events import Bus, Degraded, Event
-from memolog.runtime.extractors import Extractor, Extractors
-from memolog.runtime.forgetting import Forgetting
-from memolog.runtime.heartbeat import Heartbeat
-from memolog.runtime.journal import EventJournal
+from memolog.runtime.connection import Connection
+from memolog.runtime.events import Degraded, Event, GenerationMade
+from memolog.runtime.examining import examine
+from memolog.runtime.exporting import Target, log_as_markdown
+from memolog.runtime.extractors import Extractor, latest
+from memolog.runtime.importing import Progress
 from memolog.runtime.kit import Kit
-from memolog.runtime.looking_back import LookingBack
-from memolog.runtime.minds import Observer, observers_of
-from memolog.runtime.models import ModelPair, ModelSpec, check_model, models_for
-from memolog.runtime.opening import check_thread, check_turn, overridden, store_options
-from memolog.runtime.outbox import Outbox, Outside
-from memolog.runtime.runner import Runner
+from memolog.runtime.models import ModelSpec
+from memolog.runtime.opening import check_thread, check_turn
+from memolog.runtime.provider_messages import Given
+from memolog.runtime.recalling import RecallRequest, recall
+from memolog.runtime.searching import Wanted, search_memory
 from memolog.runtime.status import Status, status_of
-from memolog.runtime.tasks import Scoped, Tasks
-from memolog.runtime.thinking import RunExecutor
+from memolog.runtime.tasks import UNCHANGED, Scoped, Tasks, Unchanged
 from memolog.runtime.tools import Tools
-from memolog.runtime.transferring import Transferring
 from memolog.runtime.turn import Turn
 from memolog.runtime.views import Asked
 from memolog.runtime.working_memory import WorkingMemory
-from memolog.store.snapshot import Snapshot
-from memolog.store.store import open_store
-from memolog.tokens import HeuristicCounter, TokenCounter, count_message
+from memolog.store.postgres_address import safe_url
+from memolog.store.recall import Reference
+from memolog.store.scope import Page, check_choices, check_id, check_number
+from memolog.store.snapshot import GroupRow
+from memolog.store.sqlite_files import clean_file
+from memolog.tokens import HeuristicCounter, TokenCounter
 
-__all__ = ["Memory"]
+__all__ = ["Memory", "Resource", "Thread"]
 
-_log = logging.getLogger("memolog")
+# As many groups as a log can have.
+_ALL_GROUPS = 2**31
+# The settings of a turn that saves nothing.
+_LOOKING = {"read_only": True, "buffer_on_idle": False, "keep_prompts": False, "manage_working_memory": False}
 
-# A process of which three beats are missing counts as dead.
-_BEAT_SECONDS = 1.5
+
+class _Handle(ABC):
+    """An id of something in a database; equal to every other handle of the same."""
+
+    id: str
+
+    def __init__(self, memory: "Memory", connection: Connection) -> None:
+        self._memory, self._connection = memory, connection
+
+    @abstractmethod
+    def _key(self) -> tuple[str, ...]: ...
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, type(self)) and other._key() == self._key()
+
+    def __hash__(self) -> int:
+        return hash((type(self), self._key()))
 
 
-class Memory(LookingBack, Forgetting, Transferring):
+class Thread(_Handle):
+    """One conversation of a resource. Get it with `memory.thread(id, resource=…)` or `resource.thread(id)`.
+
+    The thread itself is made by its first turn.
+    """
+
+    id: str
+    resource: str
+    """The id of the resource."""
+
+    def __init__(self, memory: "Memory", connection: Connection, thread: str, resource: str) -> None:
+        super().__init__(memory, connection)
+        self.id, self.resource = check_id("thread", thread), check_id("resource", resource)
+
+    def __repr__(self) -> str:
+        return f"Thread({self.id!r}, resource={self.resource!r})"
+
+    def _key(self) -> tuple[str, ...]:
+        return self._connection.address, self.resource, self.id
+
+    def _owner(self) -> "Resource":
+        return Resource(self._memory, self._connection, self.resource)
+
+    # ------------------------------------------------------------ talking
+
+    def turn(
+        self, *, model: str | None = None, zone: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> Turn:
+        """Begin a turn: `async with thread.turn() as turn`.
+
+        `model` is the one that answers, `zone` is where the user is (`"Europe/Berlin"`), `settings` apply to this turn only.
+        """
+        connection = self._connection
+        if connection.outbox.is_closed:
+            raise StoreClosed
+        check_turn(settings, zone)
+        return Turn(
+            connection.open,
+            connection.outside,
+            self.id,
+            self.resource,
+            config=connection.config,
+            own=settings,
+            model=model,
+            zone=zone,
+        )
+
+    async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
+        """Return what the model would see now, with these messages added; saves nothing and starts nothing."""
+        async with self.turn(model=model, zone=zone, settings=_LOOKING) as turn:
+            return await turn.prepare(*messages)
+
+    async def seen(self, number: int) -> Context:
+        """Build again what the model saw: the context of that number in the thread, counted from 1."""
+        kit = await self._connection.open()
+        return await kit.contexts.again(self.resource, self.id, number, self._connection.config)
+
+    async def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
+        """Return stored messages, oldest first: those after a sequence number, or the last ones before it."""
+        kit = await self._connection.open()
+        return await kit.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
+
+    # ------------------------------------------------------------ the thread itself
+
+    async def info(self) -> ThreadInfo:
+        """Return the stored thread: title, metadata, settings of its own, last message; raises ThreadNotFound."""
+        return await (await self._connection.open()).store.threads.get(self.resource, self.id)
+
+    async def update(
+        self,
+        *,
+        title: str | Unchanged | None = UNCHANGED,
+        metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
+    ) -> ThreadInfo:
+        """Change the title or the metadata; what is not given stays. Raises ThreadNotFound.
+
+        `metadata` replaces what is stored; a function gets what is stored and returns what replaces it, in one transaction.
+        """
+        threads = (await self._connection.open_to_write()).store.threads
+        if isinstance(title, Unchanged):
+            return await threads.update(self.resource, self.id, metadata=metadata)
+        return await threads.update(self.resource, self.id, title=title, metadata=metadata)
+
+    async def override(self, settings: Mapping[str, Any]) -> ThreadInfo:
+        """Store settings that differ from the configuration in all turns of this thread; they replace earlier ones."""
+        check_thread(settings)
+        self._connection.config.with_overrides(settings)
+        kit = await self._connection.open_to_write()
+        return await kit.store.threads.update(self.resource, self.id, overrides=dict(settings))
+
+    async def clone(self, new_thread: str | None = None) -> ThreadInfo:
+        """Copy the thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
+        kit = await self._connection.open_to_write()
+        return await kit.store.threads.clone(self.resource, self.id, new_thread)
+
+    async def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
+        """Forget the thread, or one message of it, with what was made of it. It cannot be undone; `dry_run` only reports."""
+        return await self._owner().forget(thread=self.id, message=message, dry_run=dry_run)
+
+    # ------------------------------------------------------------ the log
+
+    async def status(self) -> Status:
+        """Return token counts, backlog, health and cost."""
+        connection = self._connection
+        kit = await connection.open()
+        config, snapshot = await connection.look(self.id, self.resource, create=False)
+        spent = 0.0 if config.budget is None else await spent_of(kit.store, self.resource, self.id, config)
+        return status_of(
+            snapshot,
+            config,
+            await kit.store.ledger.total(self.resource, thread=self.id),
+            connection.clock.now(),
+            await kit.factor(self.resource, snapshot.thread.last_model),
+            spent,
+            unsaved=connection.outbox.counts().get((self.resource, self.id)),
+            trouble=connection.bus.trouble(self.resource, self.id),
+            dropped=await kit.store.logs.count_dropped(snapshot.resource, snapshot.log.pk),
+        )
+
+    async def log(self, *, generation: int | None = None) -> tuple[Observation, ...]:
+        """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`."""
+        kit = await self._connection.open()
+        config = await kit.config_for(self.resource)
+        snapshot = await kit.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
+        logs, log = kit.store.logs, snapshot.log.pk
+        groups: Sequence[GroupRow] = snapshot.groups
+        if generation is not None:
+            check_number("generation", generation, then="Take one from history().")
+            groups = await logs.groups_at(snapshot.resource, log, generation, entries=_ALL_GROUPS)
+        ids = [group.id for group in groups]
+        lines = await logs.observations(snapshot.resource, log, ids)
+        is_past = generation is not None and generation != snapshot.log.generation
+        return tuple(reading_order([line for line in lines if is_past or line.state == "active"], ids))
+
+    async def export_markdown(self) -> str:
+        """Return the log as Markdown for people: the observations by date, with what they come from."""
+        return log_as_markdown((await self.info()).title or self.id, await self.log())
+
+    async def buffer(self) -> None:
+        """Observe in the background what is not observed yet, however little it is."""
+        await self._by_hand("buffer")
+
+    async def observe(self) -> Status:
+        """Observe everything that was said by now and move it into the log. Waits for the model without a time limit.
+
+        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
+        says what failed.
+        """
+
+        async def act(through: int, *, what: str) -> None:
+            await self._by_hand(what, may_wait=what == "observe", through=through)
+
+        look = partial(self._connection.look, self.id, self.resource)
+        await catch_up(look, partial(act, what="observe"), partial(act, what="activate"), self._connection.clock)
+        return await self.status()
+
+    async def activate(self) -> Status:
+        """Move every buffered group into the log."""
+        await self._by_hand("activate")
+        return await self.status()
+
+    async def reflect(self) -> Status:
+        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
+        await self._by_hand("reflect", may_wait=True)
+        return await self.status()
+
+    async def finalize(self, *, compact: bool = False) -> Status:
+        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        if compact:
+            await self.compact()
+        return await self.observe()
+
+    async def _by_hand(self, what: str, *, may_wait: bool = False, through: int | None = None) -> None:
+        kit = await self._connection.open_to_write()
+        config, snapshot = await self._connection.look(self.id, self.resource)
+        through = snapshot.thread.last_seq if through is None else through
+        asked = Asked(by_hand=frozenset({what}), may_wait=may_wait, through=through)
+        await kit.core.advance(snapshot, config, asked)
+
+    async def history(self) -> tuple[Generation, ...]:
+        """Return the generations of the log, oldest first."""
+        kit = await self._connection.open()
+        return await kit.store.logs.history(self.resource, await self._owner_of_log(kit))
+
+    async def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
+        """Return the log as it was at a moment."""
+        if not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(f"`at` must be a datetime, got {type(at).__name__}.", then="Pass datetime(…, tzinfo=UTC).")
+        kit = await self._connection.open()
+        return await kit.store.logs.as_of(self.resource, await self._owner_of_log(kit), at)
+
+    async def _owner_of_log(self, kit: Kit) -> str | None:
+        return self.id if (await kit.config_for(self.resource)).scope == "thread" else None
+
+    async def restore(self, generation: int) -> Generation:
+        """Bring an old generation of the log back, with all that was activated since."""
+        check_number("generation", generation, then="Take one from history().")
+        kit = await self._connection.open_to_write()
+        while True:
+            _, snapshot = await self._connection.look(self.id, self.resource)
+            now = self._connection.clock.now()
+            try:
+                made = await kit.store.logs.restore(snapshot, generation, now=now)
+                break
+            except Conflict:
+                # A run ended meanwhile: look again. Each try sees what the one before it lost to.
+                continue
+        await kit.core.tell(
+            GenerationMade(
+                at=now,
+                resource=self.resource,
+                thread=self.id,
+                number=made.number,
+                generation_kind=made.kind,
+                tokens_before=made.tokens_before,
+                tokens_after=made.tokens_after,
+                dropped=0,
+            )
+        )
+        return made
+
+    async def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Return the values that extractors drew from the thread, the newest of each; or all versions of one, oldest first."""
+        kit = await self._connection.open()
+        versions = await kit.store.extracts.list(self.resource, self.id)
+        if key is not None:
+            return tuple(version for version in versions if version.key == key)
+        return tuple(latest(versions).values())
+
+    async def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
+        """Return the runs of the observer and the reflector over this thread's log, the newest first."""
+        kit = await self._connection.open()
+        config = await kit.config_for(self.resource)
+        snapshot = await kit.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
+        found = await kit.store.runs.list(self.resource, log_pk=snapshot.log.pk, limit=limit)
+        return tuple(run for run in found if run.thread in {None, self.id})
+
+    async def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
+        """Return what a run sent to the model and what came back; empty unless `keep_prompts` was set."""
+        return await (await self._connection.open()).store.runs.prompts(self.resource, run)
+
+    # ------------------------------------------------------------ compaction
+
+    async def compact(self, *, keep: int = 0) -> Compacted:
+        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns what it made.
+
+        The newest `keep` messages stay as they are. With a log, only what the log covers by then is compacted, so that nothing
+        is out of sight. Raw texts stay, recall shows them, and `restore_compaction` brings all of it back.
+        """
+        if check_number("keep", keep) < 0:
+            raise InputError(f"`keep` must be 0 or more, got {keep}.")
+        kit = await self._connection.open_to_write()
+        config, _ = await self._connection.look(self.id, self.resource)
+        status = await self.observe()
+        up_to = status.cursor if config.observe else None
+        return await kit.compacting.compact(
+            self.resource, self.id, config, keep=keep, up_to=up_to, covered=status.cursor
+        )
+
+    async def compactions(self) -> tuple[Compaction, ...]:
+        """Return what was compacted, in the order of the messages, also what was restored."""
+        return await (await self._connection.open()).store.compactions.list(self.resource, self.id)
+
+    async def restore_compaction(self, compaction: str) -> Compaction:
+        """Bring the messages of a compaction back as they were, byte for byte."""
+        kit, now = await self._connection.open_to_write(), self._connection.clock.now()
+        return await kit.store.compactions.restore(self.resource, self.id, compaction, now=now)
+
+    async def prune(self) -> Pruned:
+        """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
+
+        Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
+        keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
+        """
+        kit = await self._connection.open_to_write()
+        config, _ = await self._connection.look(self.id, self.resource)
+        if not config.compaction.prune:
+            raise InputError(
+                "Pruning is off.",
+                why="It removes raw text that nothing can bring back.",
+                then="Set compaction.prune = True if that is what you want.",
+            )
+        days, now = config.compaction.prune_days, self._connection.clock.now()
+        pruned = await kit.store.compactions.prune(self.resource, self.id, days=days, now=now, left=words_left)
+        file = kit.store.engine.file
+        if file is None or not pruned.messages:
+            return pruned
+        # Rows that change leave their bytes behind.
+        is_clean = await asyncio.to_thread(clean_file, file, timeout=config.busy_timeout)
+        return replace(pruned, is_clean=is_clean)
+
+    # ------------------------------------------------------------ finding
+
+    async def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | Source | None = None,
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Search this thread alone; the arguments are those of `Resource.search`."""
+        return await self._owner().search(
+            query, thread=self.id, limit=limit, context=context, sources=sources, explain=explain, cursor=cursor
+        )
+
+    async def recall(
+        self,
+        reference: Reference,
+        *,
+        detail: Detail = "low",
+        types: Collection[PartType] | PartType = (),
+        tool: str | None = None,
+        part: int | None = None,
+        tokens: int = 2_000,
+        cursor: str | None = None,
+    ) -> RecallPage:
+        """Return a page of the messages behind a reference of this thread; the arguments are those of `Resource.recall`."""
+        return await self._owner().recall(
+            reference, thread=self.id, detail=detail, types=types, tool=tool, part=part, tokens=tokens, cursor=cursor
+        )
+
+    # ------------------------------------------------------------ tasks, working memory, tools
+
+    def tasks(self, *, session: str | None = None, who: str | None = None) -> Tasks:
+        """Return the tasks of the resource; a claimed one becomes the active task of this thread."""
+        return self._owner().tasks(session=session, who=who, thread=self.id)
+
+    def working_memory(self) -> WorkingMemory:
+        """Return the working memory of this thread."""
+        return self._owner().working_memory(thread=self.id)
+
+    def tools(self, *, session: str | None = None) -> Tools:
+        """Return the three tools for a model that works in this thread."""
+        return self._owner().tools(thread=self.id, session=session)
+
+
+class Resource(_Handle):
+    """Whose memory it is: a user, a project, a team. Get it with `memory.resource(id)`.
+
+    Nothing of one resource is ever visible to another.
+    """
+
+    id: str
+
+    def __init__(self, memory: "Memory", connection: Connection, resource: str) -> None:
+        super().__init__(memory, connection)
+        self.id = check_id("resource", resource)
+
+    def __repr__(self) -> str:
+        return f"Resource({self.id!r})"
+
+    def _key(self) -> tuple[str, ...]:
+        return self._connection.address, self.id
+
+    # ------------------------------------------------------------ threads
+
+    def thread(self, id: str) -> Thread:  # noqa: A002 - as in every other value
+        """Return one conversation of this resource; reads and writes nothing."""
+        return Thread(self._memory, self._connection, id, self.id)
+
+    async def threads(self, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
+        """Return the threads with the newest activity first; pass `next` as `after` for more."""
+        return await (await self._connection.open()).store.threads.list(self.id, limit=limit, after=after)
+
+    async def sweep(self) -> int:
+        """Observe in the background what threads left behind that were not opened again.
+
+        Returns in how many of them something was begun or is under way: none, once all of it is observed.
+        """
+        kit = await self._connection.open_to_write()
+        touched, page = 0, None
+        while page is None or page.next is not None:
+            page = await kit.store.threads.list(self.id, limit=200, after=page.next if page else None)
+            for thread in page.items:
+                config, snapshot = await self._connection.look(thread.id, self.id)
+                if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
+                    asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
+                    done = await kit.core.advance(snapshot, config, asked)
+                    touched += bool(snapshot.runs) or any(name != "Wait" for name in done.decisions)
+        return touched
+
+    async def merge(self) -> tuple[str, ...]:
+        """After a change to resource scope: move what the threads' own logs hold into the shared log.
+
+        Returns the threads that were merged; a `Degraded` event names each that could not be, and why: what the shared log has
+        observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
+        """
+        connection = self._connection
+        kit, now = await connection.open_to_write(), connection.clock.now()
+        merged = await kit.store.copies.merge(self.id, now=now, render=kit.core.rerender)
+        for thread, why in merged.left:
+            connection.tell(Degraded(at=now, resource=self.id, thread=thread, what="merging a log", error=why))
+        return merged.threads
+
+    # ------------------------------------------------------------ finding
+
+    async def search(
+        self,
+        query: str,
+        *,
+        thread: str | None = None,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | Source | None = None,
+        by: Literal["message", "thread"] = "message",
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Find what was said, observed or planned: any text is a query, the best result comes first.
+
+        `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
+        the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
+        """
+        named: Any = None if sources is None else check_choices("source", sources, SOURCES)
+        check_number("context", context)
+        wanted = Wanted(
+            thread=thread, limit=limit, context=context, sources=named, by=by, explain=explain, cursor=cursor
+        )
+        kit = await self._connection.open()
+        config, now = self._connection.config, self._connection.clock.now()
+        return await search_memory(kit.store, config, query, self.id, wanted, now)
+
+    async def recall(
+        self,
+        reference: Reference,
+        *,
+        thread: str | None = None,
+        detail: Detail = "low",
+        types: Collection[PartType] | PartType = (),
+        tool: str | None = None,
+        part: int | None = None,
+        tokens: int = 2_000,
+        cursor: str | None = None,
+    ) -> RecallPage:
+        """Return a page of the messages behind a reference, in their exact words.
+
+        A reference is what the log or a search shows: a group ("g3"), an observation, a message, or a span ("12-30", also with
+        its thread: "t1 12-30"); numbers need a thread. A message's page goes on through its thread. `detail="low"` shows a line
+        or two a message, "full" all of it; `types`, `tool` and `part` choose among the parts. A page has at most so many
+        `tokens`; `cursor` takes its `next` or `previous`.
+        """
+        request = RecallRequest(
+            reference=reference,
+            thread=thread,
+            detail=detail,
+            types=types,
+            tool=tool,
+            part=part,
+            tokens=tokens,
+            cursor=cursor,
+        )
+        kit = await self._connection.open()
+        config = await kit.config_for(self.id)
+        return await recall(kit.store, self._connection.counter, self.id, request, shared=config.scope == "resource")
+
+    # ------------------------------------------------------------ tasks, working memory, tools
+
+    def tasks(self, *, session: str | None = None, who: str | None = None, thread: str | None = None) -> Tasks:
+        """Return the tasks of this resource, as a session sees them.
+
+        `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
+        active task of `thread`: what is said there is linked to it.
+        """
+        connection = self._connection
+        scoped = Scoped(resource=self.id, session=session, who=who, thread=thread, config=connection.config)
+        return Tasks(connection.open, scoped)
+
+    def working_memory(self, *, thread: str | None = None) -> WorkingMemory:
+        """Return the working memory of this resource, or of one of its threads, to read and change it."""
+        connection = self._connection
+        return WorkingMemory(connection.open, connection.open_to_write, self.id, thread, connection.config)
+
+    def tools(self, *, thread: str | None = None, session: str | None = None) -> Tools:
+        """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
+
+        What is claimed is claimed for the session, and becomes the active task of the thread.
+        """
+        # Built on the memory itself, and on a library that takes time to load: imported at the first use.
+        made: Tools = import_module("memolog.tools").Toolset(self._memory, self.id, thread=thread, session=session)
+        return made
+
+    # ------------------------------------------------------------ correcting and forgetting
+
+    async def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
+        """Correct a line of the log; returns the new line. The old one is kept as retracted, its sources stay."""
+        kit = await self._connection.open_to_write()
+        return await kit.store.line_edits.edit(
+            self.id,
+            observation,
+            text,
+            tokens=self._connection.counter.count(text),
+            priority=priority,
+            render=kit.core.rerender,
+        )
+
+    async def retract(self, observation: str) -> Observation:
+        """Take an observation out of the log and of search, until it is reinstated."""
+        kit = await self._connection.open_to_write()
+        return await kit.store.line_edits.retract(self.id, observation, render=kit.core.rerender)
+
+    async def reinstate(self, observation: str) -> Observation:
+        """Bring a retracted observation back."""
+        kit = await self._connection.open_to_write()
+        return await kit.store.line_edits.reinstate(self.id, observation, render=kit.core.rerender)
+
+    async def forget(
+        self,
+        *,
+        thread: str | None = None,
+        message: str | None = None,
+        observation: str | None = None,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget a message, an observation, a thread or, if nothing else is named, the whole resource. It cannot be undone.
+
+        What was made of it goes too: observations, through every reflection, hints, kept prompts, its words in the index. A
+        run in flight cannot bring it back. `thread` narrows `message` down, or is forgotten itself. `dry_run` only reports.
+        """
+        return await forgetting.forget(
+            self._connection, self.id, thread=thread, message=message, observation=observation, dry_run=dry_run
+        )
+
+    async def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
+        """Forget what has become older than the settings under `retention` allow; without any, nothing."""
+        return await forgetting.forget_older(self._connection, self.id, dry_run=dry_run)
+
+    # ------------------------------------------------------------ looking after
+
+    async def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
+        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+        return await transferring.export(self._connection, target, self.id, overwrite=overwrite)
+
+    async def doctor(self, *, repair: bool = False) -> Report:
+        """Check the rows of this resource; see `Memory.doctor`."""
+        return await self._memory.doctor(self.id, repair=repair)
+
+    async def usage(
+        self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
+    ) -> UsageTotal:
+        """Return the tokens and dollars that were spent, in all or for one thread or task."""
+        kit = await self._connection.open()
+        return await kit.store.ledger.total(self.id, thread=thread, task=task, since=since)
+
+
+class Memory:
     """A long memory for the threads of any number of resources.
 
     Opens its database at the first use; close it with `aclose()`, or use it as `async with`.
     """
+
+    config: Config
+    clock: Clock
+    counter: TokenCounter
+    model: ModelSpec | None
 
     def __init__(
         self,
@@ -83,151 +665,54 @@ class Memory(LookingBack, Forgetting, Transferring):
         """
         if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
-                f"The configuration is a Config, not {type(config).__name__}.",
+                f"`config` must be a Config, got {type(config).__name__}.",
                 then="Use Config(…) or Config.from_dict(…).",
             )
-        self.address, self.config = os.fspath(address), config or Config()
+        self.config = config or Config()
         self.model, self.clock = model, clock or SystemClock()
         self.counter = counter or HeuristicCounter()
-        self._instructions, self._chance = instructions, chance
-        self._extractors = Extractors(extractors)
-        self._bus = Bus()
-        self._gate = asyncio.Lock()
-        self._kit: Kit | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._outbox = Outbox()
-        self._outside = Outside(
+        self._connection = Connection(
+            os.fspath(address),
+            model=model,
+            config=self.config,
             clock=self.clock,
             counter=self.counter,
             instructions=instructions,
-            new_id=IdMaker(self.clock.now, chance),
-            tell=self._tell,
-            outbox=self._outbox,
-            open_turns=Counter(),
+            extractors=extractors,
+            chance=chance,
         )
-        self._models = ModelPair(observe=None, reflect=None)
+
+    def __repr__(self) -> str:
+        return f"Memory({safe_url(self.address)!r})"
 
     # ------------------------------------------------------------ opening and closing
 
+    @property
+    def address(self) -> str:
+        """Return where the database is; it may be changed until the database is open."""
+        return self._connection.address
+
+    @address.setter
+    def address(self, address: str) -> None:
+        self._connection.address = address
+
     async def open(self) -> Kit:
         """Open the database, if that has not been done; returns its parts."""
-        if self._kit is None and not self._outbox.is_closed:
-            if self._opening is None or self._opening.done():
-                self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
-                self._opening.add_done_callback(_heard)
-            # Who does not wait for its end lets it go on: a schema is brought up to date once, however long that takes.
-            await asyncio.shield(self._opening)
-        if self._kit is None or self._outbox.is_closed:
-            raise StoreClosed
-        return self._kit
-
-    async def _open_once(self) -> None:
-        async with self._gate:
-            if self._kit is None and not self._outbox.is_closed:
-                self._kit = await self._open()
-                # What turns said that ended before there was a database.
-                self._outbox.begin()
-
-    def _tell(self, event: Degraded) -> None:
-        self._bus.emit(event)
-        _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
-
-    async def _open(self) -> Kit:
-        store = await open_store(
-            self.address,
-            clock=self.clock,
-            chance=self._chance,
-            weigh=lambda message: count_message(message, self.counter),
-            options=store_options(self.config),
-        )
-        # Unique among all processes that ever use this database, so that a fence tells owners apart.
-        owner = f"{os.getpid()}-{store.new_id()}"
-        observer, reflector = await self._observers()
-        executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
-        store.processes.lease = self.config.lease
-        store.processes.silence = min(store.processes.silence, self.config.lease)
-        heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
-        journal = EventJournal(store, self._bus, self.clock)
-        runner = Runner(store, executor, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
-        core = Core(
-            store,
-            runner,
-            journal,
-            clock=self.clock,
-            counter=self.counter,
-            owner=owner,
-            open_turns=self._outside.open_turns,
-            chance=self._random,
-        )
-        return Kit(
-            store=store,
-            config=self.config,
-            clock=self.clock,
-            core=core,
-            contexts=Contexts(store, self.counter, self._instructions),
-            runner=runner,
-            compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
-            outbox=self._outbox,
-            writer=self._models.reflect,
-            is_embedded=self._models.observe is None,
-        )
-
-    def _random(self) -> float:
-        return self._chance(32) / 2**32
-
-    async def _observers(self) -> tuple[Observer, Observer]:
-        """Return what observes and what reflects. A model that cannot be used is told of, and the embedded one goes on."""
-        try:
-            self._models = models_for(self.config, self.model)
-            for model in (self._models.observe, self._models.reflect):
-                if model is not None:
-                    await check_model(model)
-        except ConfigError as error:
-            if self.config.strict:
-                raise
-            what, now = "choosing the model", self.clock.now()
-            self._bus.emit(Degraded(at=now, resource="", thread=None, what=what, error=str(error)))
-            _log.warning("%s", error)
-            return observers_of(ModelPair(observe=None, reflect=None), self.counter)
-        if self._models.observe is None and self._models.reflect is None:
-            _log.info("no model is named, so the embedded observer is used")
-        return observers_of(self._models, self.counter)
+        return await self._connection.open()
 
     async def aclose(self) -> None:
-        """Let background work finish, save what is left, then let go of the database. Closing twice is harmless.
+        """Let background work finish, save what is left, then close the database. Closing twice is harmless.
 
         What turns could not save is tried once more, for as long as `busy_timeout`; raises NotSaved if that fails as well.
         """
-        problem: Exception | None = await self._open_at_last()
-        async with self._gate:
-            if self._outbox.is_reported:
-                return
-            self._outbox.is_closed = True
-            if self._kit is not None:
-                problem = await self._kit.close(self._models)
-            lost = self._outbox.report_loss(problem, self._bus, self.clock)
-            self._bus.close()
-        if lost is not None:
-            raise lost
-
-    async def _open_at_last(self) -> MemologError | None:
-        """Try once more to reach the database, if something was said while there was none; returns why there is not."""
-        try:
-            if len(self._outbox) and not self._outbox.is_closed:
-                await self.open()
-        except MemologError as error:
-            return error
-        return None
+        await self._connection.close()
 
     async def settled(self) -> None:
         """Wait until no background work of this process is in flight, and none follows.
 
-        What could not be saved is tried once more; while the database is away, nobody waits for it here.
+        What could not be saved is tried once more; a database that is away is not waited for.
         """
-        if self._kit is not None:
-            await self._kit.runner.settled()
-            await self._outbox.try_now(self.config.turn_timeout)
-            await self._kit.store.engine.settled()
+        await self._connection.settled()
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -239,194 +724,214 @@ class Memory(LookingBack, Forgetting, Transferring):
         try:
             await self.aclose()
         except NotSaved:
-            # It was told; the error that ended the block comes first.
+            # An event has reported it; the error that ended the block comes first.
             if error is None:
                 raise
 
-    # ------------------------------------------------------------ turns
+    # ------------------------------------------------------------ handles
 
-    def turn(
-        self,
-        thread: str,
-        resource: str,
-        *,
-        model: str | None = None,
-        zone: str | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> Turn:
-        """Begin a turn of a thread: `async with memory.turn("t1", "alice") as turn`.
+    def resource(self, id: str) -> Resource:  # noqa: A002 - as in every other value
+        """Return the memory of one user, project or team; reads and writes nothing."""
+        return Resource(self, self._connection, id)
 
-        `model` is the one that answers, `zone` is where the user is, `settings` differ in this turn from all others.
-        """
-        if self._outbox.is_closed:
-            raise StoreClosed
-        check_turn(settings, zone)
-        return Turn(
-            self.open, self._outside, thread, resource, config=self.config, own=settings, model=model, zone=zone
-        )
+    def thread(self, id: str, *, resource: str) -> Thread:  # noqa: A002
+        """Return one conversation of a resource; reads and writes nothing."""
+        return Thread(self, self._connection, id, resource)
 
-    async def override(self, thread: str, resource: str, settings: Mapping[str, Any]) -> Thread:
-        """Let settings differ from the configuration in all turns of one thread; they take the place of earlier ones."""
-        check_thread(settings)
-        self.config.with_overrides(settings)
-        return await (await self._open_to_write()).store.threads.update(resource, thread, overrides=dict(settings))
-
-    # ------------------------------------------------------------ tasks
-
-    def tasks(
-        self, resource: str, *, session: str | None = None, who: str | None = None, thread: str | None = None
-    ) -> Tasks:
-        """Return the tasks of a resource, as a session sees them.
-
-        `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
-        active task of `thread`: what is said there is linked to it.
-        """
-        scoped = Scoped(resource=resource, session=session, who=who, thread=thread, config=self.config)
-        return Tasks(self.open, scoped)
-
-    # ------------------------------------------------------------ tools
-
-    def tools(self, resource: str, *, thread: str | None = None, session: str | None = None) -> Tools:
-        """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
-
-        What is claimed is claimed for the session, and becomes the active task of the thread.
-        """
-        # Built on the memory itself, and on a library that only its users pay for: loaded when somebody asks.
-        made: Tools = import_module("memolog.tools").Toolset(self, resource, thread=thread, session=session)
-        return made
+    async def resources(self) -> tuple[str, ...]:
+        """Return the ids of all resources that have something stored."""
+        return await (await self.open()).store.resources()
 
     # ------------------------------------------------------------ events
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call a function with every event from now on; returns the function that ends it."""
-        return self._bus.subscribe(listener)
+        return self._connection.bus.subscribe(listener)
 
     def events(self) -> AsyncGenerator[Event]:
         """Iterate over events from now on, until the memory is closed."""
-        return self._bus.stream()
+        return self._connection.bus.stream()
 
-    # ------------------------------------------------------------ by hand
+    # ------------------------------------------------------------ the whole database
+
+    async def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
+        """Write everything, or all of one resource, as JSON lines to a path or an open text file.
+
+        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
+        file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
+        """
+        return await transferring.export(self._connection, target, resource, overwrite=overwrite)
+
+    async def import_from(
+        self,
+        source: "str | os.PathLike[str]",
+        *,
+        resource: str | None = None,
+        format: str | None = None,  # noqa: A002
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        revive: bool = False,
+    ) -> ImportReport:
+        """Import an export of ours, or what another system has kept; importing the same again changes nothing.
+
+        The format is detected, or named by `format`. `resource` is whose it becomes: needed where the source does not say.
+        `dry_run` reports what would happen. An import that was interrupted goes on where it stopped when it is repeated. What was
+        forgotten here stays forgotten, unless `revive` asks for it: then it comes back, and counts as never forgotten.
+        """
+        return await transferring.import_from(
+            self._connection,
+            source,
+            resource=resource,
+            format_=format,
+            dry_run=dry_run,
+            progress=progress,
+            revive=revive,
+        )
+
+    async def backup(self, target: "str | os.PathLike[str]", *, overwrite: bool = False) -> int:
+        """Copy the database into a new file while others write to it; returns its size in bytes.
+
+        `overwrite` lets it take the place of an older one, once it is whole. For SQLite: a PostgreSQL server has its own tools
+        for that, or export it.
+        """
+        return await transferring.backup(self._connection, target, overwrite=overwrite)
+
+    async def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
+        """Check on the real rows that everything is as it must be: of one resource, or of the whole database.
+
+        `repair` puts right what can be without losing anything that was said, after a copy of a SQLite file, and builds the
+        search index anew. What is not safe is only explained.
+        """
+        kit = await (self._connection.open_to_write() if repair else self.open())
+        return await examine(kit, resource, self.config, self.counter, repair=repair)
+
+    # ------------------------------------------------------------ calls by position, replaced by the handles
+    # old calls: begin
+
+    def turn(self, thread: str, resource: str, **options: Any) -> Turn:
+        """Call the method of the same name of a handle."""
+        return self.thread(thread, resource=resource).turn(**options)
 
     async def status(self, thread: str, resource: str) -> Status:
-        """Tell how a thread's memory is doing."""
-        kit = await self.open()
-        config, snapshot = await self._look(thread, resource, create=False)
-        usage = await kit.store.ledger.total(resource, thread=thread)
-        factor = await kit.factor(resource, snapshot.thread.last_model)
-        spent = 0.0 if config.budget is None else await spent_of(kit.store, resource, thread, config)
-        unsaved = self._outbox.counts().get((resource, thread))
-        trouble = self._bus.trouble(resource, thread)
-        dropped = await kit.store.logs.count_dropped(snapshot.resource, snapshot.log.pk)
-        now = self.clock.now()
-        return status_of(snapshot, config, usage, now, factor, spent, unsaved=unsaved, trouble=trouble, dropped=dropped)
-
-    async def buffer(self, thread: str, resource: str) -> None:
-        """Observe in the background what nobody has observed yet, however little it is."""
-        await self._by_hand(thread, resource, "buffer")
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).status()
 
     async def observe(self, thread: str, resource: str) -> Status:
-        """Observe all that was said by now and move it into the log; waits for it, however long: the deadline is for turns.
-
-        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
-        says what failed.
-        """
-
-        async def act(through: int, *, what: str) -> None:
-            await self._by_hand(thread, resource, what, may_wait=what == "observe", through=through)
-
-        look = partial(self._look, thread, resource)
-        await catch_up(look, partial(act, what="observe"), partial(act, what="activate"), self.clock)
-        return await self.status(thread, resource)
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).observe()
 
     async def activate(self, thread: str, resource: str) -> Status:
-        """Move every buffered group into the log."""
-        await self._by_hand(thread, resource, "activate")
-        return await self.status(thread, resource)
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).activate()
 
     async def reflect(self, thread: str, resource: str) -> Status:
-        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
-        await self._by_hand(thread, resource, "reflect", may_wait=True)
-        return await self.status(thread, resource)
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).reflect()
+
+    async def buffer(self, thread: str, resource: str) -> None:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).buffer()
 
     async def finalize(self, thread: str, resource: str, *, compact: bool = False) -> Status:
-        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
-        if compact:
-            await self.compact(thread, resource)
-        return await self.observe(thread, resource)
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).finalize(compact=compact)
 
-    async def sweep(self, resource: str) -> int:
-        """Observe in the background what threads left behind that nobody reopened.
-
-        Returns in how many of them something was begun or is under way: none, once all of it is observed.
-        """
-        kit = await self._open_to_write()
-        touched, page = 0, None
-        while page is None or page.next is not None:
-            page = await kit.store.threads.list(resource, limit=200, after=page.next if page else None)
-            for thread in page.items:
-                config, snapshot = await self._look(thread.id, resource)
-                if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
-                    asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
-                    _, decisions = await kit.core.advance(snapshot, config, asked)
-                    touched += bool(snapshot.runs) or any(name != "Wait" for name in decisions)
-        return touched
-
-    async def _by_hand(
-        self, thread: str, resource: str, what: str, *, may_wait: bool = False, through: int | None = None
-    ) -> None:
-        kit = await self._open_to_write()
-        config, snapshot = await self._look(thread, resource)
-        through = snapshot.thread.last_seq if through is None else through
-        asked = Asked(by_hand=frozenset({what}), may_wait=may_wait, through=through)
-        await kit.core.advance(snapshot, config, asked)
-
-    async def _open_to_write(self) -> Kit:
-        if self.config.read_only:
-            raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
-        return await self.open()
-
-    async def _look(self, thread: str, resource: str, *, create: bool = True) -> tuple[Config, Snapshot]:
-        kit = await self.open()
-        create = create and not self.config.read_only
-        config = await kit.config_for(resource, keep=create)
-        snapshot = await kit.store.logs.snapshot(resource, thread, config.scope, create=create)
-        config, ignored = overridden(config, snapshot.thread.overrides)
-        if ignored:
-            self._outside.tell_ignored(resource, thread, ignored)
-        return config, snapshot
-
-    # ------------------------------------------------------------ working memory
-
-    def working_memory(self, resource: str, thread: str | None = None) -> WorkingMemory:
-        """Return the working memory of a resource, or of one of its threads, to read and change it."""
-        return WorkingMemory(self.open, self._open_to_write, resource, thread, self.config)
-
-    # ------------------------------------------------------------ copies
+    async def override(self, thread: str, resource: str, settings: Mapping[str, Any]) -> ThreadInfo:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).override(settings)
 
     async def seen(self, thread: str, resource: str, number: int) -> Context:
-        """Build again what the model saw: the context of that number in the thread."""
-        kit = await self.open()
-        return await kit.contexts.again(resource, thread, number, self.config)
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).seen(number)
 
-    async def clone(self, thread: str, resource: str, new_thread: str | None = None) -> Thread:
-        """Copy a thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
-        kit = await self._open_to_write()
-        return await kit.store.threads.clone(resource, thread, new_thread)
+    async def clone(self, thread: str, resource: str, new_thread: str | None = None) -> ThreadInfo:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).clone(new_thread)
+
+    async def export_markdown(self, thread: str, resource: str) -> str:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).export_markdown()
+
+    async def compact(self, thread: str, resource: str, *, keep: int = 0) -> Compacted:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).compact(keep=keep)
+
+    async def compactions(self, thread: str, resource: str) -> tuple[Compaction, ...]:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).compactions()
+
+    async def restore_compaction(self, thread: str, resource: str, compaction: str) -> Compaction:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).restore_compaction(compaction)
+
+    async def prune(self, thread: str, resource: str) -> Pruned:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).prune()
+
+    async def history(self, thread: str, resource: str) -> tuple[Generation, ...]:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).history()
+
+    async def as_of(self, thread: str, resource: str, at: datetime) -> tuple[GroupRow, ...]:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).as_of(at)
+
+    async def restore(self, thread: str, resource: str, generation: int) -> Generation:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).restore(generation)
+
+    async def extracts(self, thread: str, resource: str, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Call the method of the same name of a handle."""
+        return await self.thread(thread, resource=resource).extracts(key=key)
+
+    def tasks(self, resource: str, **options: Any) -> Tasks:
+        """Call the method of the same name of a handle."""
+        return self.resource(resource).tasks(**options)
+
+    def tools(self, resource: str, **options: Any) -> Tools:
+        """Call the method of the same name of a handle."""
+        return self.resource(resource).tools(**options)
+
+    def working_memory(self, resource: str, thread: str | None = None) -> WorkingMemory:
+        """Call the method of the same name of a handle."""
+        return self.resource(resource).working_memory(thread=thread)
+
+    async def search(self, query: str, resource: str, **options: Any) -> SearchAnswer:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).search(query, **options)
+
+    async def recall(self, reference: Reference, resource: str, **options: Any) -> RecallPage:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).recall(reference, **options)
+
+    async def sweep(self, resource: str) -> int:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).sweep()
 
     async def merge(self, resource: str) -> tuple[str, ...]:
-        """After a change to resource scope: let the shared log take over what the threads' own logs hold.
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).merge()
 
-        Returns the threads that were merged; a `Degraded` event names each that could not be, and why: what the shared log has
-        observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
-        """
-        kit, now = await self._open_to_write(), self.clock.now()
-        merged = await kit.store.copies.merge(resource, now=now, render=kit.core.rerender)
-        for thread, why in merged.left:
-            self._tell(Degraded(at=now, resource=resource, thread=thread, what="merging a log", error=why))
-        return merged.threads
+    async def forget(self, resource: str, **options: Any) -> Forgotten:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).forget(**options)
 
+    async def apply_retention(self, resource: str, *, dry_run: bool = False) -> Forgotten:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).apply_retention(dry_run=dry_run)
 
-def _heard(opening: "asyncio.Task[None]") -> None:
-    """Take note of how it ended: whoever waited for it may have gone on."""
-    if not opening.cancelled():
-        opening.exception()
+    async def edit_observation(
+        self, resource: str, observation: str, text: str, *, priority: Priority | None = None
+    ) -> Observation:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).edit_observation(observation, text, priority=priority)
+
+    async def retract(self, resource: str, observation: str) -> Observation:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).retract(observation)
+
+    async def reinstate(self, resource: str, observation: str) -> Observation:
+        """Call the method of the same name of a handle."""
+        return await self.resource(resource).reinstate(observation)
+
+    # old calls: end

@@ -25,6 +25,7 @@ from memolog.runtime.kit import Kit
 from memolog.runtime.opening import overridden
 from memolog.runtime.outbox import Offline, Outside, Spent, TurnOutbox
 from memolog.runtime.patience import Budget, in_time
+from memolog.runtime.provider_messages import Given, answers_in, messages_in
 from memolog.runtime.saying import checked_usage, passed_along
 from memolog.runtime.status import outage_of, windows_of
 from memolog.runtime.telemetry import span
@@ -40,7 +41,12 @@ _FOR_READING = 0.2
 
 
 class Turn:
-    """One turn of a thread. Use it as `async with memory.turn(…) as turn`."""
+    """One turn of a thread. Use it as `async with thread.turn() as turn`."""
+
+    resource: str
+    thread: str
+    step: int
+    """How many requests of the model this turn has had."""
 
     def __init__(
         self,
@@ -150,34 +156,41 @@ class Turn:
     # ------------------------------------------------------------ steps
 
     async def prepare(
-        self, *messages: NewMessage, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
+        self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
         """Save what is new and return what the model should see now.
 
-        Call it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this
-        request only, neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
+        it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this request
+        only, neither stored nor observed.
         """
         self._check_open()
+        said = messages_in(messages)
         self.step += 1
         self._asked_model = model or self._asked_model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
             budget = Budget(self._config.turn_timeout)
             away, shown = await self._still_away(budget), passed_along(ephemeral)
-            with self._said.adding(messages, self._config) as fresh:
+            with self._said.adding(said, self._config) as fresh:
                 if away:
                     return away.context(self._said.not_saved(self._config), shown)
                 self._last = await self._prepare(shown, fresh, budget)
                 return self._last.context
 
     async def record(
-        self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+        self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
         """Save what the model answered, and learn from what its provider reported.
+
+        An answer is a text, an `AssistantMessage`, a dict, or the message or whole response of OpenAI or Anthropic; a whole
+        response brings its usage along.
 
         `beside` is how many tokens the request had beside the context (instructions, tools), as the memory's counter counts
         them; None if that cannot be told, so that nothing is learned about counting.
         """
         self._check_open()
+        said, reported = answers_in(messages)
+        usage = usage or reported
         checked_usage(usage)
         self._told_model = model or (usage.model if usage else None) or self._told_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
@@ -185,7 +198,7 @@ class Turn:
             away = await self._still_away(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
             spent = Spent(usage=usage, counted=counted, asked=self._asked_model) if usage else None
-            with self._said.adding(messages, self._config, spent) as fresh:
+            with self._said.adding(said, self._config, spent) as fresh:
                 if away or self._config.read_only:
                     return
                 try:

@@ -33,6 +33,9 @@ _Open = Callable[[], Awaitable[Kit]]
 class WorkingMemory:
     """A small document of lasting facts, shown in every context. Every version is kept, with who wrote it."""
 
+    resource: str
+    thread: str | None
+
     def __init__(
         self, open_kit: _Open, open_to_write: _Open, resource: str, thread: str | None, config: Config
     ) -> None:

@@ -328,11 +328,11 @@ class Runs:
 
         return await self._engine.read(script)
 
-    async def list(self, resource: str, *, limit: int = 100) -> tuple[Run, ...]:
-        """Return the newest runs first."""
+    async def list(self, resource: str, *, log_pk: int | None = None, limit: int = 100) -> tuple[Run, ...]:
+        """Return the newest runs first: of the whole resource, or of one log."""
         check_ids(resource=resource)
         check_limit(limit)
-        return await self._engine.fetch(q.list_runs(resource=resource, limit=limit), run_from_row)
+        return await self._engine.fetch(q.list_runs(resource=resource, log_pk=log_pk, limit=limit), run_from_row)
 
     async def keep_prompt(self, resource: str, run: str, prompt: str, reply: str | None) -> None:
         """Store a prompt and its reply, for inspection and replay."""

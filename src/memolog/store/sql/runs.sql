@@ -82,7 +82,7 @@ WHERE l.resource = :resource AND r.id = :id
 
 -- list_runs --
 {select_runs}
-WHERE l.resource = :resource
+WHERE l.resource = :resource AND (CAST(:log_pk AS BIGINT) IS NULL OR l.pk = :log_pk)
 ORDER BY r.pk DESC
 LIMIT :limit
 

@@ -1,0 +1,41 @@
+"""The events that `Memory.subscribe` and `Memory.events` deliver."""
+
+from memolog.runtime.events import (
+    Activated,
+    CompactionMade,
+    Decided,
+    Degraded,
+    Event,
+    GenerationMade,
+    HintsChanged,
+    Recovered,
+    RunEnded,
+    RunFailed,
+    RunStarted,
+    SettingsChanged,
+    TitleChanged,
+    Trimmed,
+    Windows,
+    Withdrawn,
+    WorkingMemoryChanged,
+)
+
+__all__ = [
+    "Activated",
+    "CompactionMade",
+    "Decided",
+    "Degraded",
+    "Event",
+    "GenerationMade",
+    "HintsChanged",
+    "Recovered",
+    "RunEnded",
+    "RunFailed",
+    "RunStarted",
+    "SettingsChanged",
+    "TitleChanged",
+    "Trimmed",
+    "Windows",
+    "Withdrawn",
+    "WorkingMemoryChanged",
+]

@@ -1,0 +1,41 @@
+"""Models that observe and reflect: build one, limit its cost, retry it, or fall back to another."""
+
+from memolog.runtime.models import (
+    BudgetedModel,
+    BudgetSpent,
+    CallableModel,
+    FallbackModel,
+    Limit,
+    ModelAt,
+    ModelError,
+    ModelRefused,
+    ModelSpec,
+    ModelUnavailable,
+    NoModelAnswered,
+    Price,
+    PydanticModel,
+    Retry,
+    RetryingModel,
+    TieredModel,
+    resolve_model,
+)
+
+__all__ = [
+    "BudgetSpent",
+    "BudgetedModel",
+    "CallableModel",
+    "FallbackModel",
+    "Limit",
+    "ModelAt",
+    "ModelError",
+    "ModelRefused",
+    "ModelSpec",
+    "ModelUnavailable",
+    "NoModelAnswered",
+    "Price",
+    "PydanticModel",
+    "Retry",
+    "RetryingModel",
+    "TieredModel",
+    "resolve_model",
+]
