@@ -120,18 +120,20 @@ async def fill(store: Store, tasks: int, links: int, chance: random.Random) -> i
     for number in range(1, tasks + 1):
         above = number // 25 if number > 25 else None
         before = [number - 1] if number > 1 and chance.random() < 0.45 else []
+        blockers = tuple(f"T-{one}" for one in before if one != above)
+        parent = f"T-{above}" if above and chance.random() < 0.7 else None
+        made += len(blockers) + (parent is not None)
         await store.tasks.create(
             RESOURCE,
             NewTask(
                 title=title(chance, number),
                 description=description(chance),
                 priority=chance.choice((0, 1, 1, 2, 2, 2, 3, 4)),
-                parent=f"T-{above}" if above and chance.random() < 0.7 else None,
-                blocked_by=tuple(f"T-{one}" for one in before if one != above),
+                parent=parent,
+                blocked_by=blockers,
             ),
             who="bench",
         )
-    made = len(await store.task_links.all(RESOURCE))
     while made < links:
         one, other = sorted(chance.sample(range(1, tasks + 1), 2))
         # Most of what blocks something was written down shortly before it.
@@ -143,7 +145,7 @@ async def fill(store: Store, tasks: int, links: int, chance: random.Random) -> i
             made += 1
     for number in chance.sample(range(1, tasks + 1), tasks // 3):
         await close(store, number)
-    return len(await store.task_links.all(RESOURCE))
+    return made
 
 
 async def close(store: Store, number: int) -> int:

@@ -212,7 +212,7 @@ class Seen:
         self.most = max(self.most, context.tokens.total)
         # What came in last may go beyond the limit: it is shown before anybody can observe it.
         newest = max((COUNTER.count(message.render()) for message in context.tail[-1:]), default=0)
-        self.excess = max(self.excess, context.tokens.tail - newest - self.config.block_at)
+        self.excess = max(self.excess, context.tokens.tail - newest - self.config.block_at_for(0))
 
     def outside(self, changes: Sequence[datetime]) -> list[float]:
         """Return the reuse of the contexts since whose predecessor the log did not change."""

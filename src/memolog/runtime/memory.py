@@ -468,8 +468,8 @@ class Resource(_Handle):
                 config, snapshot = await self._connection.look(thread.id, self.id)
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
                     asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
-                    done = await kit.core.advance(snapshot, config, asked)
-                    touched += bool(snapshot.runs) or any(name != "Wait" for name in done.decisions)
+                    _, decisions = await kit.core.advance(snapshot, config, asked)
+                    touched += bool(snapshot.runs) or any(name != "Wait" for name in decisions)
         return touched
 
     async def merge(self) -> tuple[str, ...]:
