@@ -94,7 +94,7 @@ async def measure(folder: Path) -> dict[str, list[bool]]:
             results: dict[str, list[bool]] = {}
             for kind, cases in sorted(asked.items()):
                 for resource, query, gold in chance.sample(cases, min(A_KIND, len(cases))):
-                    answer = await memory.search(query, resource, limit=DEPTH)
+                    answer = await memory.resource(resource).search(query, limit=DEPTH)
                     good = any(result.id in gold for result in answer.results)
                     results.setdefault(kind, []).append(good)
     return results

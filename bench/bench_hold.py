@@ -94,7 +94,7 @@ Feed = Callable[[Memory, Holds, Path], Awaitable[None]]
 async def talk(memory: Memory, holds: Holds, *messages: NewMessage, words: str = "deploy") -> None:
     """Record messages in a turn, and do with the thread what a program does."""
     holds.step = "turn"
-    async with memory.turn(THREAD, OWNER) as turn:
+    async with memory.thread(THREAD, resource=OWNER).turn() as turn:
         await turn.prepare(UserMessage("Please deploy the service to staging on Friday."))
         for number, message in enumerate(messages):
             holds.step = f"record {number}"
@@ -111,15 +111,15 @@ async def follow(memory: Memory, holds: Holds, words: str = "deploy") -> None:
     """Look at a thread in every way after something was said in it."""
     steps: dict[str, Callable[[], Awaitable[object]]] = {
         "settled": memory.settled,
-        "search": lambda: memory.search(words, OWNER),
-        "phrase": lambda: memory.search('"to staging"', OWNER),
-        "observe": lambda: memory.observe(THREAD, OWNER),
-        "status": lambda: memory.status(THREAD, OWNER),
-        "recall": lambda: memory.recall(THREAD, OWNER),
+        "search": lambda: memory.resource(OWNER).search(words),
+        "phrase": lambda: memory.resource(OWNER).search('"to staging"'),
+        "observe": lambda: memory.thread(THREAD, resource=OWNER).observe(),
+        "status": lambda: memory.thread(THREAD, resource=OWNER).status(),
+        "recall": lambda: memory.resource(OWNER).recall(THREAD),
         "next turn": lambda: next_turn(memory),
         "settled again": memory.settled,
-        "search again": lambda: memory.search(words, OWNER),
-        "compact": lambda: memory.compact(THREAD, OWNER),
+        "search again": lambda: memory.resource(OWNER).search(words),
+        "compact": lambda: memory.thread(THREAD, resource=OWNER).compact(),
         "turn after compacting": lambda: next_turn(memory),
     }
     for name, step in steps.items():
@@ -130,7 +130,7 @@ async def follow(memory: Memory, holds: Holds, words: str = "deploy") -> None:
 
 async def next_turn(memory: Memory) -> None:
     """Take a plain turn."""
-    async with memory.turn(THREAD, OWNER) as turn:
+    async with memory.thread(THREAD, resource=OWNER).turn() as turn:
         await turn.prepare(UserMessage("And what did we say about it?"))
         await turn.record(AssistantMessage("That it is deployed."))
 
@@ -171,7 +171,7 @@ def many_calls(count: int, *, in_one: bool) -> Feed:
 
     async def feed(memory: Memory, holds: Holds, _: Path) -> None:
         holds.step = "turn"
-        async with memory.turn(THREAD, OWNER) as turn:
+        async with memory.thread(THREAD, resource=OWNER).turn() as turn:
             await turn.prepare(UserMessage("Read all of src, please."))
             holds.step = "calls"
             await turn.record(AssistantMessage(calls))
@@ -279,7 +279,7 @@ async def measured(feed: Feed, *, profile: bool) -> Holds:
     with tempfile.TemporaryDirectory(prefix="memolog-hold-", ignore_cleanup_errors=True) as name:
         async with Memory(str(Path(name) / "m.db"), config=Config()) as memory:
             await next_turn(memory)
-            await memory.search("deploy", OWNER)
+            await memory.resource(OWNER).search("deploy")
             gc.collect()
             with watched(holds):
                 await feed(memory, holds, Path(name))

@@ -60,7 +60,7 @@ async def fill(db: Path, resource: str) -> None:
         for session in range(SESSIONS):
             said = [UserMessage(f"Note {n}: {' '.join(chance.choices(words, k=30))}.") for n in range(MESSAGES)]
             await store.messages.save(resource, f"old-{session}", said)
-            await memory.observe(f"old-{session}", resource)
+            await memory.thread(f"old-{session}", resource=resource).observe()
 
 
 def timed(command: list[str], given: bytes, environment: dict[str, str]) -> tuple[float, float]:

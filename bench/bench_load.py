@@ -79,7 +79,7 @@ async def converse(memory: Memory, counted: Counted, thread: str, resource: str,
     """Have one conversation."""
     for number in range(turns):
         seed = hash((thread, number)) % 10_000
-        async with memory.turn(thread, resource) as turn:
+        async with memory.thread(thread, resource=resource).turn() as turn:
             started = time.perf_counter()
             await turn.prepare(UserMessage(words(seed, size)))
             counted.prepares.append(time.perf_counter() - started)
@@ -113,10 +113,10 @@ async def child_conversations(told: dict[str, Any]) -> None:
 async def child_in_flight(told: dict[str, Any]) -> None:
     """Begin a run that never ends, and wait to be killed."""
     memory = Memory(told["address"], config=Config.from_dict(told["config"]), model=ScriptedModel(seconds=3_600))
-    async with memory.turn(told["thread"], "alice") as turn:
+    async with memory.thread(told["thread"], resource="alice").turn() as turn:
         await turn.prepare(UserMessage(words(1, told["words"])))
         await turn.record(AssistantMessage(words(2, told["words"])))
-    await memory.buffer(told["thread"], "alice")
+    await memory.thread(told["thread"], resource="alice").buffer()
     print("ready", flush=True)
     await asyncio.sleep(3_600)
 

@@ -146,13 +146,13 @@ class Pipeline:
         kept = Kept(raw=sum(len(text_of(message)) for message in messages))
         kept.seconds, kept.observed = observing_speed(messages)
         await self._live(messages, resource, thread)
-        await self.memory.finalize(thread, resource)
+        await self.memory.thread(thread, resource=resource).finalize()
         kept.text, lines = await self._log(self.memory, resource, thread)
         if not lines:
             return kept
         events = await (await self.memory.open()).store.journal.events(resource, thread=thread, limit=100_000)
         kept.activations = sum(event.kind == "Activated" for event in events)
-        await self.condensing.reflect(thread, resource)
+        await self.condensing.thread(thread, resource=resource).reflect()
         kept.reflected, after = await self._log(self.condensing, resource, thread)
         # What found no room in the line of names is listed with it, and can be found and restored.
         traced = kept.reflected + " ".join(str(line.metadata.get("dropped_identifiers", "")) for line in after)
@@ -164,7 +164,7 @@ class Pipeline:
         """Hold the conversation turn by turn; a turn begins where the user speaks."""
         starts = [place for place, row in enumerate(messages) if row.role == "user" or place == 0]
         for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
-            async with self.memory.turn(thread, resource) as turn:
+            async with self.memory.thread(thread, resource=resource).turn() as turn:
                 for row in messages[start:end]:
                     self.clock.time = row.created_at
                     said = NewMessage(role=row.role, parts=row.parts)

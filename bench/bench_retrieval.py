@@ -274,16 +274,16 @@ async def run_ours(address: str, corpus: Corpus, sheets: dict[str, Sheet]) -> No
 
 async def ask(memory: Memory, corpus: Corpus, question: Question, sheets: dict[str, Sheet]) -> None:
     """Ask one question in each way that its set is measured in."""
-    answer = await memory.search(question.text, corpus.name, limit=DEPTH)
+    answer = await memory.resource(corpus.name).search(question.text, limit=DEPTH)
     names = [result.id for result in answer.results]
     if not question.sessions:
         sheets[corpus.turns_set].add(names, question.turns)
         return
     sheets["longmemeval_turns"].add(names, question.turns)
     users = frozenset(turn.name for turn in corpus.turns if turn.role == "user")
-    answer = await memory.search(f"{question.text} role:user", corpus.name, limit=DEPTH)
+    answer = await memory.resource(corpus.name).search(f"{question.text} role:user", limit=DEPTH)
     sheets["longmemeval_user_turns"].add([result.id for result in answer.results], question.turns & users)
-    answer = await memory.search(question.text, corpus.name, limit=DEPTH, by="thread")
+    answer = await memory.resource(corpus.name).search(question.text, limit=DEPTH, by="thread")
     sheets["longmemeval_sessions"].add([result.thread or "" for result in answer.results], question.sessions)
 
 

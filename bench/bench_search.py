@@ -57,7 +57,7 @@ async def index(memory: Memory, resources: int) -> float:
     """Bring every index up to date; return the seconds that it took."""
     began = perf_counter()
     for number in range(resources):
-        await memory.search("warm", f"r{number}", limit=1)
+        await memory.resource(f"r{number}").search("warm", limit=1)
         if number % 50 == 0:
             print(f"\rindexed {number} of {resources}", end="", file=sys.stderr)
     return perf_counter() - began
@@ -69,7 +69,7 @@ async def ask(memory: Memory, questions: Sequence[str], resources: int) -> tuple
     for number in range(QUESTIONS):
         resource = f"r{chance.randrange(resources)}"
         began, busy = perf_counter(), process_time()
-        await memory.search(questions[number % len(questions)], resource)
+        await memory.resource(resource).search(questions[number % len(questions)])
         times.append((perf_counter() - began) * 1_000)
         worked.append((process_time() - busy) * 1_000)
     return times, worked

@@ -60,11 +60,11 @@ async def measure(memory: Memory, count: int, size: Any) -> dict[str, Any]:
     texts = await fill(memory, count)
     found: dict[str, Any] = {"messages": count, "text": texts / count, "saved": await size() / count}
     for resource in RESOURCES:
-        await memory.search("nothing in particular", resource)
+        await memory.resource(resource).search("nothing in particular")
         await (await memory.open()).store.indexing.catch_up(resource, lambda text: text)
     found["indexed"] = await size() / count
     for number in range(count // A_THREAD):
-        await memory.observe(f"t{number}", RESOURCES[number % len(RESOURCES)])
+        await memory.thread(f"t{number}", resource=RESOURCES[number % len(RESOURCES)]).observe()
     found["observed"] = await size() / count
     return found
 
@@ -86,7 +86,7 @@ async def sqlite(count: int) -> dict[str, Any]:
             found["export"] = path.with_suffix(".jsonl").stat().st_size / count
             found["backup_s"] = await timed(memory.backup(path.with_suffix(".backup")))
             found["doctor_s"] = await timed(memory.doctor())
-            found["forget_s"] = await timed(memory.forget(RESOURCES[0]))
+            found["forget_s"] = await timed(memory.resource(RESOURCES[0]).forget())
         async with Memory(path.with_name("second.db")) as memory:
             found["import_s"] = await timed(memory.import_from(path.with_suffix(".jsonl")))
         return found

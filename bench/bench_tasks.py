@@ -194,7 +194,7 @@ async def measure(store: Store, tasks: int, calls: int, chance: random.Random) -
 
 
 async def find(store: Store, words: str) -> None:
-    """Search as `memory.tasks(…).search` does."""
+    """Search as `resource.tasks().search` does."""
     await search_tasks(store, CONFIG, RESOURCE, TaskQuery(text=words), CLOCK.now())
 
 

@@ -267,7 +267,7 @@ async def chat(memory: Memory, thread: str, talk: Talk, watch: Stopwatch, look: 
     """Ask and answer once, as a lap."""
     question, answer = talk.question(), talk.answer()
     watch.start()
-    async with memory.turn(thread, OWNER) as turn:
+    async with memory.thread(thread, resource=OWNER).turn() as turn:
         context = await turn.prepare(question)
         watch.stop()
         look(context)
@@ -282,7 +282,7 @@ async def work(memory: Memory, talk: Talk, steps: int, watch: Stopwatch, think: 
     """Take one turn with so many tool calls, each step as a lap."""
     news = talk.question()
     watch.start()
-    async with memory.turn(THREAD, OWNER) as turn:
+    async with memory.thread(THREAD, resource=OWNER).turn() as turn:
         for _ in range(steps):
             context = await turn.prepare(news)
             watch.stop()

@@ -25,11 +25,11 @@ CODE = "export const LoginSchema = z.object({ email: z.string().email() })"
 async def remember(path: Path) -> None:
     """Put something into a memory: what an agent would have said and planned the day before."""
     async with Memory(path) as memory:
-        async with memory.turn("monday", "tally") as turn:
+        async with memory.thread("monday", resource="tally").turn() as turn:
             await turn.prepare(UserMessage("Please write the login schema. We use Fastify, not Express."))
             await turn.record(AssistantMessage(f"It is in src/schemas/auth.ts:\n{CODE}"))
-        await memory.observe("monday", "tally")
-        await memory.tasks("tally").create("Add the login endpoint", priority=1)
+        await memory.thread("monday", resource="tally").observe()
+        await memory.resource("tally").tasks().create("Add the login endpoint", priority=1)
 
 
 async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
@@ -62,7 +62,11 @@ async def main() -> None:
 
             async with client.listen(resource_subscriptions=["memolog://working-memory"]) as changes:
                 async with Memory(path) as memory:
-                    await memory.working_memory("tally").replace("# Facts\n\n- Fastify, not Express.\n", who="somebody")
+                    await (
+                        memory.resource("tally")
+                        .working_memory()
+                        .replace("# Facts\n\n- Fastify, not Express.\n", who="somebody")
+                    )
                 print("Told of a change:", getattr(await anext(aiter(changes)), "uri", ""))
             handle, summary = claimed["task"]["handle"], "POST /login in src/app.ts"
             done = await ask(client, "task-mutate", action="close", task=handle, summary=summary)

@@ -69,7 +69,7 @@ async def main() -> None:
             result = await agent.run(said, conversation_id="limits")
             print(f"> {said}\n{result.output}\n")
 
-        status = await memory.status("limits", "alice")
+        status = await memory.thread("limits", resource="alice").status()
         print(f"{status.last_seq} messages are kept, {status.usage.requests} requests were made.")
 
 

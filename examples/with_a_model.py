@@ -27,7 +27,7 @@ TOLD = {"RunEnded", "RunFailed", "Activated", "GenerationMade", "TitleChanged", 
 async def converse(memory: Memory) -> None:
     """Play the first days of the demo: what the user asks, what the agent's tools return, what it answers."""
     for exchange in [one for one in script() if one.thread == "api"][:EXCHANGES]:
-        async with memory.turn("api", "mira", zone="Europe/Berlin") as turn:
+        async with memory.thread("api", resource="mira").turn(zone="Europe/Berlin") as turn:
             for step in exchange.steps:
                 await turn.prepare(step.given)
                 await turn.record(step.reply)
@@ -49,9 +49,9 @@ async def main(model: str) -> int:
         async with Memory(":memory:", config=config) as memory:
             memory.subscribe(tell)
             await converse(memory)
-            await memory.finalize("api", "mira")
-            status = await memory.reflect("api", "mira")
-            async with memory.turn("api", "mira") as turn:
+            await memory.thread("api", resource="mira").finalize()
+            status = await memory.thread("api", resource="mira").reflect()
+            async with memory.thread("api", resource="mira").turn() as turn:
                 context = await turn.prepare(UserMessage("Where were we?"))
                 print(f"\n{context.system}\n\n{context.edge_text}")
     except ConfigError as error:

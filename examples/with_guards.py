@@ -33,7 +33,7 @@ async def main() -> None:
                 print(f"{text} -> answered")
             except GuardStopped as stopped:
                 print(f"{text} -> {stopped}")
-        kept = await memory.status("t1", "alice")
+        kept = await memory.thread("t1", resource="alice").status()
         print(f"{kept.messages.tokens} tokens are remembered")
 
 

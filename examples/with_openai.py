@@ -46,7 +46,7 @@ def main() -> None:
         for thread, question in zip(("monday", "tuesday"), QUESTIONS, strict=True):
             print(f"{thread}: {question}")
             remembering: Any = wrap(client, memory, thread=thread, resource="alice")
-            tools = memory.tools("alice", thread=thread)
+            tools = memory.resource("alice").tools(thread=thread)
             news: Any = question
             while True:
                 # Only what is new is passed: the rest is memory's.

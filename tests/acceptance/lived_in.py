@@ -112,24 +112,28 @@ async def live(
             await memory.settled()
         clock.advance(minutes=7)
     for thread in threads:
-        await memory.observe(thread, resource)
-        await memory.reflect(thread, resource)
-        await memory.compact(thread, resource, keep=6)
-        async with memory.turn(thread, resource) as turn:
+        await memory.thread(thread, resource=resource).observe()
+        await memory.thread(thread, resource=resource).reflect()
+        await memory.thread(thread, resource=resource).compact(keep=6)
+        async with memory.thread(thread, resource=resource).turn() as turn:
             await turn.prepare(UserMessage(f"Take this back: {word(resource, thread, 99)}"))
             await turn.discard()
-        await memory.working_memory(resource, thread).replace(f"# Notes\nqz{resource}{thread}notes", who="me")
+        await (
+            memory.resource(resource)
+            .working_memory(thread=thread)
+            .replace(f"# Notes\nqz{resource}{thread}notes", who="me")
+        )
     for text in ("first", "second"):
-        await memory.working_memory(resource).replace(f"# Facts\nqz{resource}{text}facts", who="me")
+        await memory.resource(resource).working_memory().replace(f"# Facts\nqz{resource}{text}facts", who="me")
     await _tasks(memory, resource, threads[0])
-    await memory.observe(threads[0], resource)
-    await memory.search(word(resource, threads[0], 1), resource)
+    await memory.thread(threads[0], resource=resource).observe()
+    await memory.resource(resource).search(word(resource, threads[0], 1))
     await memory.settled()
 
 
 async def _exchange(memory: Memory, resource: str, thread: str, number: int) -> None:
     code = word(resource, thread, number)
-    async with memory.turn(thread, resource, model="answering") as turn:
+    async with memory.thread(thread, resource=resource).turn(model="answering") as turn:
         await turn.prepare(
             UserMessage(f"Please look into {code} and tell me all that there is to know about it, in detail.", id=code)
         )
@@ -143,7 +147,7 @@ async def _exchange(memory: Memory, resource: str, thread: str, number: int) -> 
 
 
 async def _tasks(memory: Memory, resource: str, thread: str) -> None:
-    tasks = memory.tasks(resource, session="s1", who="me", thread=thread)
+    tasks = memory.resource(resource).tasks(session="s1", who="me", thread=thread)
     first = await tasks.create(f"Fix qz{resource}firsttask", labels=["qz"])
     second = await tasks.create(f"Then qz{resource}secondtask", blocked_by=[first.handle])
     await tasks.create(f"Below qz{resource}thirdtask", parent=second.handle)

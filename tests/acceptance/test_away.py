@@ -57,7 +57,7 @@ async def test_a_database_that_comes_back_within_a_turn(
     """What was said before it came back is saved with what comes after."""
     monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(UserMessage("one"))
         memory.address = address
         await turn.record(AssistantMessage("two"))
@@ -70,20 +70,23 @@ async def test_a_database_that_comes_back_within_a_turn(
 async def test_a_database_that_somebody_else_opens_within_a_turn(address: str, clock: FakeClock) -> None:
     """What the turn said is saved when it ends, however soon; nobody need close the memory for it."""
     memory = Memory(nowhere(), clock=clock)
-    async with memory.turn("t1", "alice") as turn, memory.turn("t1", "alice") as unseen:
+    async with (
+        memory.thread("t1", resource="alice").turn() as turn,
+        memory.thread("t1", resource="alice").turn() as unseen,
+    ):
         await turn.prepare(UserMessage("one"))
         await unseen.prepare(UserMessage("two"))
         memory.address = address
         await memory.open()
     async with memory:
         assert sorted(await stored(memory)) == ["one", "two"]
-        assert (await memory.status("t1", "alice")).unsaved == 0
+        assert (await memory.thread("t1", resource="alice").status()).unsaved == 0
 
 
 async def test_a_discarded_turn_leaves_nothing(clock: FakeClock) -> None:
     """What was taken back is not saved later either."""
     memory = Memory(nowhere(), clock=clock)
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(UserMessage("one"))
         await turn.discard()
     memory.address = ":memory:"
@@ -112,7 +115,7 @@ async def test_what_can_never_be_saved_is_refused_at_once(
     """A wrong message is the caller's to mend while it is said, and keeps nothing else from being saved."""
     monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         with pytest.raises(InputError):
             await turn.prepare(UserMessage("one", speaker=7))  # pyright: ignore[reportArgumentType]
         await turn.prepare(UserMessage("two"))
@@ -142,7 +145,7 @@ async def test_what_a_person_must_mend_is_raised(clock: FakeClock) -> None:
     """In strict mode, for wrong messages and for addresses that can never work."""
     with pytest.raises(StoreError, match="cannot be reached"):
         await say(Memory(nowhere(), clock=clock, config=Config(strict=True)), "one")
-    async with Memory(nowhere(), clock=clock).turn("t1", "alice") as turn:
+    async with Memory(nowhere(), clock=clock).thread("t1", resource="alice").turn() as turn:
         with pytest.raises(InputError, match="takes messages"):
             await turn.prepare("one")  # pyright: ignore[reportArgumentType]
     with pytest.raises(StoreError):

@@ -40,17 +40,17 @@ async def talk(memory: Memory, thread: str) -> None:
     """Tell the word in every way that passes a cache: said, called, found, recalled, shown, in a phrase and in a name."""
     word = told()
     for step in range(3):
-        async with memory.turn(thread, "alice") as turn:
+        async with memory.thread(thread, resource="alice").turn() as turn:
             await turn.prepare(UserMessage(f"The {word} number {step} is stored in {word}_table_{step} since Monday."))
             await turn.record(
                 AssistantMessage([ToolCallPart(id=f"c{step}", name="look", arguments={"where": f"{word}s/{step}"})]),
                 ToolMessage(f"c{step}", {"found": [f"{word}ing was seen"]}, name="look"),
                 AssistantMessage(f"Noted: the {word.upper()} is number {step}."),
             )
-    await memory.observe(thread, "alice")
-    assert (await memory.search(word, "alice")).results
-    assert (await memory.search(f'"the {word} number"', "alice")).results
-    assert word in (await memory.recall("1-9", "alice", thread=thread, tokens=10_000)).text
+    await memory.thread(thread, resource="alice").observe()
+    assert (await memory.resource("alice").search(word)).results
+    assert (await memory.resource("alice").search(f'"the {word} number"')).results
+    assert word in (await memory.resource("alice").recall("1-9", thread=thread, tokens=10_000)).text
     assert word in (await hold(memory, "And now?", thread=thread)).system
 
 
@@ -63,9 +63,9 @@ async def test_no_cache_holds_what_is_gone(tmp_path: Path, what: str) -> None:
         await talk(memory, "t1")
         assert holders()
         if what == "resource":
-            await memory.forget("alice")
+            await memory.resource("alice").forget()
         elif what == "thread":
-            await memory.forget("alice", thread="t1")
+            await memory.resource("alice").forget(thread="t1")
         if what != "closed":
             assert holders() == []
     assert holders() == []

@@ -72,7 +72,7 @@ async def test_a_failure_under_a_clock_that_was_ahead(address: str, clock: FakeC
         model.answers.clear()
         await chat(memory, clock, 2)
         await memory.settled()
-        status = await memory.observe("t", "alice")
+        status = await memory.thread("t", resource="alice").observe()
         assert (status.health, status.failed, status.cursor) == ("ok", 0, status.last_seq)
 
 
@@ -89,7 +89,7 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
         await chat(memory, clock, 1)
         await memory.settled()
         assert [event for event in events if isinstance(event, Recovered)]
-        status = await memory.observe("t", "alice")
+        status = await memory.thread("t", resource="alice").observe()
         assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)
         kit = await memory.open()
         assert max(run.attempt for run in await kit.store.runs.list("alice")) == 1
@@ -124,7 +124,7 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
         await chat(memory, clock, 1)
         await memory.settled()
         assert [event for event in events if isinstance(event, Recovered)]
-        status = await memory.observe("t", "alice")
+        status = await memory.thread("t", resource="alice").observe()
         assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)
     kit.store.engine.commit_hook = None
     await killed.aclose()
@@ -152,7 +152,7 @@ async def test_hosts_whose_clocks_differ_by_more_than_a_lease(address: str, cloc
         await first.settled()
         await second.settled()
         assert not [event for event in events if isinstance(event, Recovered)]
-        status = await first.observe("t", "alice")
+        status = await first.thread("t", resource="alice").observe()
         assert (status.running, status.failed, status.cursor) == (0, 0, status.last_seq)
 
 
@@ -170,7 +170,7 @@ async def test_observe_waits_where_turns_never_do(address: str, clock: FakeClock
     ) as memory:
         events = listen(memory)
         await chat(memory, clock, 6)
-        status = await memory.observe("t", "alice")
+        status = await memory.thread("t", resource="alice").observe()
     assert (status.health, status.running, status.failed, status.cursor) == ("ok", 0, 0, status.last_seq)
     assert not [event for event in events if isinstance(event, Degraded)]
 
@@ -181,9 +181,9 @@ async def test_observe_waits_for_the_run_of_another_memory(address: str, clock: 
     theirs, ours = Hanging(thought), ScriptedModel()
     async with Memory(address, model=theirs, clock=clock, config=NEVER_WAITING) as busy:
         await chat(busy, clock, 6)
-        await busy.buffer("t", "alice")
+        await busy.thread("t", resource="alice").buffer()
         async with Memory(address, model=ours, clock=clock, config=NEVER_WAITING) as memory:
-            observing = asyncio.create_task(memory.observe("t", "alice"))
+            observing = asyncio.create_task(memory.thread("t", resource="alice").observe())
             for _ in range(4):
                 clock.advance(seconds=LASTS / 2)
                 await beat(busy)
@@ -200,9 +200,9 @@ async def test_reflect_waits_where_turns_never_do(address: str, clock: FakeClock
     """The log is condensed when the call returns."""
     async with Memory(address, model=ScriptedModel(seconds=0.05), clock=clock, config=NEVER_WAITING) as memory:
         await chat(memory, clock, 12)
-        before = await memory.observe("t", "alice")
+        before = await memory.thread("t", resource="alice").observe()
         assert before.generation == 0
-        status = await memory.reflect("t", "alice")
+        status = await memory.thread("t", resource="alice").reflect()
     assert (status.generation, status.failed) == (1, 0)
 
 
@@ -223,7 +223,7 @@ async def test_who_goes_on_talking_is_not_waited_for(address: str, clock: FakeCl
     async with Memory(address, model=Listening(), clock=clock, config=NEVER_WAITING) as memory:
         await chat(memory, clock, 2)
         await memory.settled()
-        begun = (await memory.status("t", "alice")).last_seq
+        begun = (await memory.thread("t", resource="alice").status()).last_seq
 
         async def talk() -> None:
             while True:
@@ -234,7 +234,7 @@ async def test_who_goes_on_talking_is_not_waited_for(address: str, clock: FakeCl
 
         is_talking = True
         talking = asyncio.create_task(talk())
-        status = await asyncio.wait_for(memory.observe("t", "alice"), 120)
+        status = await asyncio.wait_for(memory.thread("t", resource="alice").observe(), 120)
         is_talking = False
         async with said:
             said.notify_all()
@@ -248,10 +248,10 @@ async def test_a_full_tail_does_not_take_the_place_of_a_reflection(address: str,
     quick = NEVER_WAITING.with_overrides({"observation.deadline": 300})
     async with Memory(address, model=ScriptedModel(seconds=0.05), clock=clock, config=quick) as memory:
         await chat(memory, clock, 12)
-        await memory.observe("t", "alice")
+        await memory.thread("t", resource="alice").observe()
         kit = await memory.open()
         await kit.store.messages.save("alice", "t", [UserMessage("about the weather " * 400, id="long")])
-        status = await memory.reflect("t", "alice")
+        status = await memory.thread("t", resource="alice").reflect()
     assert status.generation == 1
 
 
@@ -267,6 +267,6 @@ async def test_more_threads_than_are_read_at_once(
         for number in range(5):
             said = [UserMessage(f"about the weather {n}") for n in range(4)]
             await kit.store.messages.save("alice", f"t{number}", said)
-        await memory.observe("t0", "alice")
-        threads = [await memory.status(f"t{number}", "alice") for number in range(5)]
+        await memory.thread("t0", resource="alice").observe()
+        threads = [await memory.thread(f"t{number}", resource="alice").status() for number in range(5)]
     assert [status.cursor for status in threads] == [4] * 5

@@ -33,7 +33,7 @@ memory = a_memory(config=PLAIN)
 async def talk(memory: Memory, clock: FakeClock, turns: int, first: int = 0, **options: Any) -> None:
     """Hold some turns with a tool; the background settles after each."""
     for number in range(first, first + turns):
-        async with memory.turn("t1", "alice", **options) as turn:
+        async with memory.thread("t1", resource="alice").turn(**options) as turn:
             await turn.prepare(UserMessage(f"Question {number} about module_{number}.py. {TALK}", id=f"u{number}"))
             call = ToolCallPart(id=f"c{number}", name="read", arguments={"path": f"src/module_{number}.py"})
             await turn.record(AssistantMessage([call], id=f"a{number}"))
@@ -75,7 +75,7 @@ async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeCl
     """Thirty newer messages bring a batch to the first level, ninety to the second; contexts stay whole."""
     events = listen(memory)
     await talk(memory, clock, 9)
-    assert await memory.compactions("t1", "alice") == ()
+    assert await memory.thread("t1", resource="alice").compactions() == ()
     await talk(memory, clock, 25, first=9)
     found = await rows(memory)
     assert len(found) == 136
@@ -83,7 +83,7 @@ async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeCl
     assert levels == sorted(levels, reverse=True)
     assert 30 <= levels.count(0) < 45
     assert levels.count(2) >= 30
-    made = await memory.compactions("t1", "alice")
+    made = await memory.thread("t1", resource="alice").compactions()
     assert [c.span.first for c in made] == [1, *(c.span.last + 1 for c in made[:-1])]
     assert all(8 <= c.messages <= 12 for c in made)
     assert sum(isinstance(event, CompactionMade) for event in events) == len(made)
@@ -106,21 +106,21 @@ async def test_search_texts_at_each_level(memory: Memory, clock: FakeClock) -> N
     assert f"module_{first.id[1:]}.py" in (first.search or "")
     result = next(m for m in found if m.level == 2 and m.role == "tool")
     assert (result.search or "").count("def handler_") < result.parts[0].content.count("def handler_")  # pyright: ignore[reportAttributeAccessIssue]
-    page = await memory.recall(result.id, "alice", detail="full", part=0)
+    page = await memory.resource("alice").recall(result.id, detail="full", part=0)
     assert page.items[0].pieces[0].text == f"def handler_{result.id[1:]}():\n    pass\n" * 30
 
 
 async def test_a_restored_batch_is_left_alone(memory: Memory, clock: FakeClock) -> None:
     """What somebody brought back stays, whatever comes after it, until it is compacted by hand."""
     await talk(memory, clock, 14)
-    made = await memory.compactions("t1", "alice")
-    await memory.restore_compaction("t1", "alice", made[0].id)
+    made = await memory.thread("t1", resource="alice").compactions()
+    await memory.thread("t1", resource="alice").restore_compaction(made[0].id)
     await talk(memory, clock, 10, first=14)
     span = made[0].span
     found = await rows(memory)
     assert {m.level for m in found if m.seq in span} == {0}
     assert found[span.last].level > 0
-    await memory.compact("t1", "alice")
+    await memory.thread("t1", resource="alice").compact()
     assert 0 not in {m.level for m in await rows(memory)}
 
 
@@ -130,13 +130,13 @@ async def test_with_a_log_nothing_is_compacted_by_itself(address: str, engine_na
         return
     async with Memory(address, clock=clock) as memory:
         await talk(memory, clock, 14)
-        assert await memory.compactions("t1", "alice") == ()
+        assert await memory.thread("t1", resource="alice").compactions() == ()
     async with Memory(address, clock=clock, config=PLAIN) as memory:
         off = {"compaction.automatic": False}
         await talk(memory, clock, 1, first=14, settings=off)
-        assert await memory.compactions("t1", "alice") == ()
+        assert await memory.thread("t1", resource="alice").compactions() == ()
         await talk(memory, clock, 1, first=15)
-        assert await memory.compactions("t1", "alice") != ()
+        assert await memory.thread("t1", resource="alice").compactions() != ()
 
 
 async def test_a_model_sums_up_and_the_embedded_one_stands_in(address: str, clock: FakeClock) -> None:
@@ -151,7 +151,7 @@ async def test_a_model_sums_up_and_the_embedded_one_stands_in(address: str, cloc
     async with Memory(address, model=model, config=config, clock=clock) as memory:
         events = listen(memory)
         await talk(memory, clock, 4)
-        made = await memory.compactions("t1", "alice")
+        made = await memory.thread("t1", resource="alice").compactions()
         assert "Told by the model" in made[0].summary
         assert len(model.requests) == 2
         assert "Told by the model" not in made[1].summary
@@ -166,7 +166,7 @@ async def test_a_spent_budget_asks_no_model(address: str, clock: FakeClock) -> N
     config = Config(observe=False, budget=0.0, compaction=CompactionConfig(batch=4, after=8, deep_after=8))
     async with Memory(address, model=model, config=config, clock=clock) as memory:
         await talk(memory, clock, 4)
-        assert await memory.compactions("t1", "alice")
+        assert await memory.thread("t1", resource="alice").compactions()
         assert model.requests == []
 
 
@@ -179,7 +179,7 @@ async def test_by_hand_it_also_observes(address: str, clock: FakeClock) -> None:
     async with Memory(address, model=model, clock=clock) as memory:
         await talk(memory, clock, 6)
         before = await rows(memory)
-        done = await memory.compact("t1", "alice")
+        done = await memory.thread("t1", resource="alice").compact()
         assert done.messages == 24
         assert len(done.observations) >= 6
         assert sum(c.messages for c in done.compactions) == 24
@@ -187,14 +187,14 @@ async def test_by_hand_it_also_observes(address: str, clock: FakeClock) -> None:
         # The log was paid for once: the summaries are made of it.
         assert len(model.requests) == len(done.groups)
         assert "was said" in done.summary
-        page = await memory.recall(done.groups[0], "alice", thread="t1", detail="full", tokens=20_000)
+        page = await memory.resource("alice").recall(done.groups[0], thread="t1", detail="full", tokens=20_000)
         assert page.items[0].pieces[0].text == before[0].text
         assert {m.level for m in await rows(memory)} == {1}
         assert [m.parts for m in await rows(memory)] == [m.parts for m in before]
         context = await hold(memory, "go on")
         assert "<observations" in context.render()
         assert "earlier-messages" not in context.render()
-        again = await memory.compact("t1", "alice", keep=1)
+        again = await memory.thread("t1", resource="alice").compact(keep=1)
         assert (again.messages, again.summary) == (0, "")
 
 
@@ -203,7 +203,7 @@ async def test_what_cannot_be_observed_is_not_compacted(address: str, clock: Fak
     async with Memory(address, model=ScriptedModel([ConnectionError("away")] * 50), clock=clock) as memory:
         await talk(memory, clock, 3)
         before = bare(await rows(memory))
-        done = await memory.compact("t1", "alice")
+        done = await memory.thread("t1", resource="alice").compact()
         assert (done.messages, done.groups) == (0, ())
         assert bare(await rows(memory)) == before
 
@@ -212,11 +212,11 @@ async def test_restored_byte_for_byte(memory: Memory, clock: FakeClock) -> None:
     """After every restore the rows are as they were saved, at whatever level they had been."""
     await talk(memory, clock, 40, settings={"compaction.automatic": False})
     before = bare(await rows(memory))
-    done = await memory.compact("t1", "alice", keep=5)
+    done = await memory.thread("t1", resource="alice").compact(keep=5)
     assert done.deepened > 0
     assert bare(await rows(memory)) != before
-    for made in await memory.compactions("t1", "alice"):
-        restored = await memory.restore_compaction("t1", "alice", made.id)
+    for made in await memory.thread("t1", resource="alice").compactions():
+        restored = await memory.thread("t1", resource="alice").restore_compaction(made.id)
         assert restored.restored_at == clock.now()
     assert bare(await rows(memory)) == before
 
@@ -227,10 +227,10 @@ async def test_contexts_come_back_too(memory: Memory, clock: FakeClock) -> None:
     shown: list[str] = []
     for step in ("before", "compacted", "restored"):
         if step == "compacted":
-            await memory.compact("t1", "alice")
-        for made in await memory.compactions("t1", "alice") if step == "restored" else ():
-            await memory.restore_compaction("t1", "alice", made.id)
-        async with memory.turn("t1", "alice", settings={"compaction.automatic": False}) as turn:
+            await memory.thread("t1", resource="alice").compact()
+        for made in await memory.thread("t1", resource="alice").compactions() if step == "restored" else ():
+            await memory.thread("t1", resource="alice").restore_compaction(made.id)
+        async with memory.thread("t1", resource="alice").turn(settings={"compaction.automatic": False}) as turn:
             text = (await turn.prepare(UserMessage("what now?"))).render_without_edge()
             await turn.discard()
         # All but the question, which is a new message each time.
@@ -244,10 +244,10 @@ async def test_many_compact_at_once(address: str, clock: FakeClock) -> None:
     """Each message is in one batch, whoever was first; nobody fails."""
     async with Memory(address, config=PLAIN, clock=clock) as memory:
         await talk(memory, clock, 12, settings={"compaction.automatic": False})
-        await memory.observe("t1", "alice")
-        done = await asyncio.gather(*(memory.compact("t1", "alice") for _ in range(4)))
+        await memory.thread("t1", resource="alice").observe()
+        done = await asyncio.gather(*(memory.thread("t1", resource="alice").compact() for _ in range(4)))
         assert sum(one.messages for one in done) == 48
-        made = await memory.compactions("t1", "alice")
+        made = await memory.thread("t1", resource="alice").compactions()
         assert [c.span.first for c in made] == [1, *(c.span.last + 1 for c in made[:-1])]
         assert {m.level for m in await rows(memory)} == {1}
 
@@ -256,7 +256,7 @@ async def test_a_session_ends_with_a_compaction(address: str, clock: FakeClock) 
     """`finalize(compact=True)` leaves a log and nothing else in sight."""
     async with Memory(address, clock=clock) as memory:
         await talk(memory, clock, 4)
-        status = await memory.finalize("t1", "alice", compact=True)
+        status = await memory.thread("t1", resource="alice").finalize(compact=True)
         assert status.messages.tokens == 0
         assert {m.level for m in await rows(memory)} == {1}
 
@@ -266,7 +266,7 @@ async def test_shared_logs_are_compacted_thread_by_thread(address: str, clock: F
     async with Memory(address, config=Config(scope="resource"), clock=clock) as memory:
         await talk(memory, clock, 3)
         await hold(memory, "Something else entirely, about gardens.", thread="t2")
-        done = await memory.compact("t1", "alice")
+        done = await memory.thread("t1", resource="alice").compact()
         assert done.messages == 12
         assert done.observations
         store = (await memory.open()).store
@@ -284,11 +284,11 @@ async def test_what_the_model_saw_can_be_seen_again(memory: Memory, clock: FakeC
     store = (await memory.open()).store
     contexts = await store.journal.contexts("alice", "t1")
     numbers = [c.number for c in contexts if c.step == 1 and c.number in {19, len(contexts)}]
-    await memory.compact("t1", "alice")
-    assert [(await memory.seen("t1", "alice", number)).render() for number in numbers] == seen
-    for made in await memory.compactions("t1", "alice"):
-        await memory.restore_compaction("t1", "alice", made.id)
-    assert [(await memory.seen("t1", "alice", number)).render() for number in numbers] == seen
+    await memory.thread("t1", resource="alice").compact()
+    assert [(await memory.thread("t1", resource="alice").seen(number)).render() for number in numbers] == seen
+    for made in await memory.thread("t1", resource="alice").compactions():
+        await memory.thread("t1", resource="alice").restore_compaction(made.id)
+    assert [(await memory.thread("t1", resource="alice").seen(number)).render() for number in numbers] == seen
 
 
 # ---------------------------------------------------------------- pruning and refusals
@@ -300,20 +300,22 @@ async def test_pruning_is_off_until_it_is_asked_for(address: str, engine_name: s
         return
     async with Memory(address, clock=clock) as memory:
         await talk(memory, clock, 3)
-        await memory.compact("t1", "alice")
+        await memory.thread("t1", resource="alice").compact()
         with pytest.raises(InputError, match="off"):
-            await memory.prune("t1", "alice")
+            await memory.thread("t1", resource="alice").prune()
     async with Memory(address, clock=clock, config=Config(compaction=CompactionConfig(prune=True))) as memory:
-        assert (await memory.prune("t1", "alice")).messages == 0
+        assert (await memory.thread("t1", resource="alice").prune()).messages == 0
         clock.advance(days=31)
         await talk(memory, clock, 1, first=3)
-        done = await memory.prune("t1", "alice")
+        done = await memory.thread("t1", resource="alice").prune()
         assert (done.messages, done.young) == (12, 4)
-        page = await memory.recall("t1 1-12", "alice", detail="full", tokens=20_000)
+        page = await memory.resource("alice").recall("t1 1-12", detail="full", tokens=20_000)
         assert all(item.pruned for item in page.items)
         assert "[raw text removed]" in page.text
         with pytest.raises(InputError, match="pruned"):
-            await memory.restore_compaction("t1", "alice", (await memory.compactions("t1", "alice"))[0].id)
+            await memory.thread("t1", resource="alice").restore_compaction(
+                (await memory.thread("t1", resource="alice").compactions())[0].id
+            )
         assert (await hold(memory, "still here?")).render()
 
 
@@ -333,21 +335,23 @@ async def test_no_sentence_of_a_pruned_message_is_left(
     config = Config(compaction=CompactionConfig(prune=True))
     async with Memory(address, clock=clock, config=config, model=model) as memory:
         await hold(memory, said[0], said[1])
-        await memory.compact("t1", "alice")
-        assert len((await memory.search("wombats", "alice", sources="compacted")).results) == 2
+        await memory.thread("t1", resource="alice").compact()
+        assert len((await memory.resource("alice").search("wombats", sources="compacted")).results) == 2
         clock.advance(days=31)
-        done = await memory.prune("t1", "alice")
+        done = await memory.thread("t1", resource="alice").prune()
         assert done.messages == 2
         assert done.is_clean == (engine_name == "sqlite")
-        found = await memory.search("wombats sleep peacefully", "alice")
+        found = await memory.resource("alice").search("wombats sleep peacefully")
         assert not any("wombats" in result.content for result in found.results)
-        found = await memory.search("4711 Dalton", "alice", sources="compacted")
+        found = await memory.resource("alice").search("4711 Dalton", sources="compacted")
         assert {result.content for result in found.results} == {"4711 Dalton Remember", "4711 Dalton Noted"}
-        assert (await memory.search("animals rest", "alice", sources="observation")).results
+        assert (await memory.resource("alice").search("animals rest", sources="observation")).results
         store = (await memory.open()).store
         assert (await store.compactions.deepen("alice", "t1", keep=0)) == 2
         assert not any("sleep" in (message.search or "") for message in await rows(memory))
-        assert not any("sleep" in (batch.summary or "") for batch in await memory.compactions("t1", "alice"))
+        assert not any(
+            "sleep" in (batch.summary or "") for batch in await memory.thread("t1", resource="alice").compactions()
+        )
         assert (await memory.doctor("alice")).is_healthy
     assert b"sleep peacefully" not in _bytes_in(tmp_path)
 
@@ -359,13 +363,17 @@ def _bytes_in(folder: Path) -> bytes:
 async def test_bad_calls_say_what_to_do(memory: Memory, clock: FakeClock) -> None:
     """A missing thread, a missing compaction, a negative number."""
     await talk(memory, clock, 1)
-    for call in (memory.compact("none", "alice"), memory.compactions("none", "alice"), memory.compact("t1", "bob")):
+    for call in (
+        memory.thread("none", resource="alice").compact(),
+        memory.thread("none", resource="alice").compactions(),
+        memory.thread("t1", resource="bob").compact(),
+    ):
         with pytest.raises(NotFound):
             await call
     with pytest.raises(NotFound):
-        await memory.restore_compaction("t1", "alice", "none")
+        await memory.thread("t1", resource="alice").restore_compaction("none")
     with pytest.raises(InputError):
-        await memory.compact("t1", "alice", keep=-1)
+        await memory.thread("t1", resource="alice").compact(keep=-1)
 
 
 async def test_a_read_only_memory_compacts_nothing(address: str, engine_name: str, clock: FakeClock) -> None:
@@ -377,25 +385,25 @@ async def test_a_read_only_memory_compacts_nothing(address: str, engine_name: st
     async with Memory(address, config=PLAIN.with_overrides({"read_only": True}), clock=clock) as memory:
         await hold(memory, "hello")
         await memory.settled()
-        assert await memory.compactions("t1", "alice") == ()
+        assert await memory.thread("t1", resource="alice").compactions() == ()
         with pytest.raises(StoreError):
-            await memory.compact("t1", "alice")
+            await memory.thread("t1", resource="alice").compact()
 
 
 def test_without_await(tmp_path: Any) -> None:
     """The synchronous face compacts, lists, restores and recalls alike."""
     with SyncMemory(str(tmp_path / "m.db")) as memory:
-        with memory.turn("t1", "alice") as turn:
+        with memory.thread("t1", resource="alice").turn() as turn:
             turn.prepare(UserMessage("The API lives in server/."))
             turn.record(AssistantMessage("Noted."))
-        done = memory.compact("t1", "alice")
+        done = memory.thread("t1", resource="alice").compact()
         assert done.messages == 2
-        [made] = memory.compactions("t1", "alice")
-        assert memory.restore_compaction("t1", "alice", made.id).restored_at is not None
-        assert "server/" in memory.recall(done.groups[0], "alice").text
+        [made] = memory.thread("t1", resource="alice").compactions()
+        assert memory.thread("t1", resource="alice").restore_compaction(made.id).restored_at is not None
+        assert "server/" in memory.resource("alice").recall(done.groups[0]).text
         with pytest.raises(InputError):
-            memory.prune("t1", "alice")
-        assert memory.finalize("t1", "alice", compact=True).groups == 1
+            memory.thread("t1", resource="alice").prune()
+        assert memory.thread("t1", resource="alice").finalize(compact=True).groups == 1
 
 
 # ---------------------------------------------------------------- search at each level of compaction
@@ -409,7 +417,7 @@ unlogged = a_memory(config=Config(observe=False))
 
 async def found(unlogged: Memory, query: str) -> list[tuple[str, str]]:
     """Return the messages that a query finds, with their source."""
-    answer = await unlogged.search(query, "alice", sources=("raw", "compacted"))
+    answer = await unlogged.resource("alice").search(query, sources=("raw", "compacted"))
     return [(result.id, result.source) for result in answer.results]
 
 
@@ -420,7 +428,7 @@ async def test_search_at_each_level(unlogged: Memory, clock: FakeClock) -> None:
     await store.messages.save("alice", "t1", [UserMessage(text, id="hit"), AssistantMessage(LONG, id="other")])
     assert await found(unlogged, "river friends")
     assert ("hit", "raw") in await found(unlogged, NAMES[-1])
-    done = await unlogged.compact("t1", "alice")
+    done = await unlogged.thread("t1", resource="alice").compact()
     # A name that nobody wrote down, and that only the code has.
     name = next(name for name in reversed(NAMES) if name not in done.summary)
     assert ("hit", "compacted") in await found(unlogged, name)
@@ -429,6 +437,6 @@ async def test_search_at_each_level(unlogged: Memory, clock: FakeClock) -> None:
     assert ("hit", "compacted") in await found(unlogged, "Fastify")
     assert await found(unlogged, name) == []
     for made in done.compactions:
-        await unlogged.restore_compaction("t1", "alice", made.id)
+        await unlogged.thread("t1", resource="alice").restore_compaction(made.id)
     assert ("hit", "raw") in await found(unlogged, name)
     assert await found(unlogged, "river friends")

@@ -25,20 +25,20 @@ async def test_a_clone_under_a_shared_log(address: str, clock: FakeClock) -> Non
     """It is covered as far as its original, by a group that says so, and goes on from there by itself."""
     async with Memory(address, clock=clock, config=SHARED) as memory:
         await chat(memory, 10)
-        source = await memory.observe("a", "alice")
-        await memory.clone("a", "alice", "b")
-        status = await memory.status("b", "alice")
+        source = await memory.thread("a", resource="alice").observe()
+        await memory.thread("a", resource="alice").clone("b")
+        status = await memory.thread("b", resource="alice").status()
         assert (status.cursor, status.last_seq) == (source.cursor, source.last_seq)
-        await memory.observe("b", "alice")
+        await memory.thread("b", resource="alice").observe()
         kit = await memory.open()
         copied = [run for run in await kit.store.runs.list("alice") if run.thread == "b"]
         assert [run.inputs for run in copied] == [{"cloned_from": "a"}]
         system = await chat(memory, 1, "b")
         assert system.count("limit of q7 is 700") == 1
-        await memory.observe("b", "alice")
-        assert (await memory.status("b", "alice")).cursor == source.cursor + 2
+        await memory.thread("b", resource="alice").observe()
+        assert (await memory.thread("b", resource="alice").status()).cursor == source.cursor + 2
         assert (await memory.doctor()).is_healthy
-        await memory.forget(thread="a", resource="alice")
+        await memory.resource("alice").forget(thread="a")
         assert (await memory.doctor()).is_healthy
 
 
@@ -46,10 +46,10 @@ async def test_a_clone_of_a_part(address: str, clock: FakeClock) -> None:
     """It is covered to its end, and no further."""
     async with Memory(address, clock=clock, config=SHARED) as memory:
         await chat(memory, 10)
-        await memory.observe("a", "alice")
+        await memory.thread("a", resource="alice").observe()
         kit = await memory.open()
         await kit.store.threads.clone("alice", "a", "b", up_to=7)
-        assert (await memory.status("b", "alice")).cursor == 7
+        assert (await memory.thread("b", resource="alice").status()).cursor == 7
         assert (await memory.doctor()).is_healthy
 
 
@@ -58,11 +58,11 @@ async def test_a_merge_says_what_it_leaves(address: str, clock: FakeClock) -> No
     for config, thread in ((SHARED, "a"), (OWN, "a"), (OWN, "b")):
         async with Memory(address, clock=clock, config=config) as memory:
             await chat(memory, 10, thread)
-            await memory.observe(thread, "alice")
+            await memory.thread(thread, resource="alice").observe()
     async with Memory(address, clock=clock, config=SHARED) as memory:
         events = listen(memory)
-        assert await memory.merge("alice") == ("b",)
-        assert await memory.merge("alice") == ()
+        assert await memory.resource("alice").merge() == ("b",)
+        assert await memory.resource("alice").merge() == ()
         assert (await memory.doctor()).is_healthy
     told = [event for event in events if isinstance(event, Degraded)]
     assert [(event.thread, event.what) for event in told] == [("a", "merging a log")] * 2

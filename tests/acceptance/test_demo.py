@@ -116,7 +116,7 @@ async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], 
             # The demo adds what it fetched to the last answer of its scene; all else is the script, word for word.
             same = [row.parts == message.parts for row, message in zip(rows, wanted, strict=True)]
             assert same.count(False) == (1 if thread == "api" else 0)
-        found = await memory.search("late fee", RESOURCE)
+        found = await memory.resource(RESOURCE).search("late fee")
         assert found.total > 0
 
 

@@ -40,21 +40,21 @@ async def test_nothing_is_found_on_a_healthy_database(memory: Memory, clock: Fak
         assert told(report) == []
         assert report.is_healthy
     assert dict((await memory.doctor("alice")).examined)["messages"] > 30
-    await memory.forget("alice", message=word("alice", "a", 4))
+    await memory.resource("alice").forget(message=word("alice", "a", 4))
     seen = await logged(memory, "a", scope=memory.config.scope)
     line = next(line for line in seen if line.state == "active")
-    await memory.edit_observation("alice", line.id, "They spoke of a gryphon")
-    await memory.reinstate("alice", line.id)
+    await memory.resource("alice").edit_observation(line.id, "They spoke of a gryphon")
+    await memory.resource("alice").reinstate(line.id)
     assert told(await memory.doctor()) == []
-    await memory.restore("a", "alice", 0)
-    await memory.clone("a", "alice", "copy")
-    await memory.merge("alice")
+    await memory.thread("a", resource="alice").restore(0)
+    await memory.thread("a", resource="alice").clone("copy")
+    await memory.resource("alice").merge()
     clock.advance(days=1)
     await live(memory, clock, "carol", threads=("x",), turns=6)
     assert told(await memory.doctor()) == []
-    await memory.forget("alice", thread="b")
+    await memory.resource("alice").forget(thread="b")
     assert told(await memory.doctor()) == []
-    await memory.forget("bob")
+    await memory.resource("bob").forget()
     assert told(await memory.doctor()) == []
 
 
@@ -232,8 +232,8 @@ async def test_planted_damage_is_found_and_repaired_where_that_is_safe(
     async with opened(address, clock) as memory:
         await live(memory, clock, "alice", turns=6)
         await live(memory, clock, "bob", threads=("a",), turns=3)
-        await memory.search("qz", "alice")
-        await memory.search("qz", "bob")
+        await memory.resource("alice").search("qz")
+        await memory.resource("bob").search("qz")
         assert told(await memory.doctor()) == []
         await damage(memory, planted.statements)
         report = await memory.doctor()
@@ -268,13 +268,13 @@ def test_words_that_the_index_lost(tmp_path: Path) -> None:
     """SQLite's own index of words is compared with its documents, and built anew."""
     path = str(tmp_path / "memolog.db")
     with SyncMemory(path) as memory:
-        with memory.turn("t", "alice") as turn:
+        with memory.thread("t", resource="alice").turn() as turn:
             turn.prepare(UserMessage("the gryphon sleeps"))
-        assert memory.search("gryphon", "alice").results
+        assert memory.resource("alice").search("gryphon").results
         with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
             connection.execute("DELETE FROM search_index_data WHERE id > 10")
         report = memory.doctor()
         assert [finding.kind for finding in report.findings] == ["index-word"]
         assert memory.doctor(repair=True).is_healthy
-        assert memory.search("gryphon", "alice").results
+        assert memory.resource("alice").search("gryphon").results
         assert memory.doctor().findings == ()

@@ -64,7 +64,7 @@ class Talk(Story):
         for _ in range(turns):
             number = len(self.said)
             question, answer = f"question {number} " + "word " * words, f"answer {number} " + "word " * words
-            async with self.memory.turn(THREAD, RESOURCE, **options) as turn:
+            async with self.memory.thread(THREAD, resource=RESOURCE).turn(**options) as turn:
                 context = await turn.prepare(UserMessage(question))
                 assert context.messages[-1].text == question
                 await turn.record(AssistantMessage(answer))
@@ -79,7 +79,7 @@ class Talk(Story):
         self.clock.advance(minutes=20)
         await self.chat(2)
         assert await self.stored() == self.said
-        status = await self.memory.observe(THREAD, RESOURCE)
+        status = await self.memory.thread(THREAD, resource=RESOURCE).observe()
         assert (status.health, status.backlog_tokens, status.cursor) == ("ok", 0, status.last_seq), status.last_error
         assert not status.breaker_open
 
@@ -109,7 +109,7 @@ async def test_a_model_that_answers_badly(tell: Open, name: str) -> None:
     failed = story.told(RunFailed)
     assert failed
     assert all(reason in event.error and event.retry_at > event.at for event in failed)
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.health, status.groups, status.buffered_groups, status.cursor) == ("failing", 0, 0, 0)
     assert status.failed > 0
     assert reason in (status.last_error or "")
@@ -128,7 +128,7 @@ async def test_garbage_becomes_no_tags(tell: Open) -> None:
     story = tell(model=ScriptedModel([garbage] * 4))
     await story.chat(4)
     story.model.answers.clear()
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     context = await story.chat()
     assert "<system>" not in context.system
     assert "\x1b" not in context.system
@@ -152,7 +152,7 @@ async def test_a_model_that_hangs(tell: Open) -> None:
     context = await asyncio.wait_for(_ask(story, "and now?", settings=HURRY), 100)
     assert [message.text for message in context.messages] == story.said
     assert [event.what for event in story.told(Degraded)] == ["waiting for the model"]
-    assert (await story.memory.status(THREAD, RESOURCE)).breaker_open
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).breaker_open
     before = len(story.told(Degraded))
     await asyncio.wait_for(_ask(story, "short", settings=HURRY), 100)
     assert len(story.told(Degraded)) == before
@@ -177,11 +177,11 @@ async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: F
 
     story = tell(model=ScriptedModel([hang]), config=HASTY)
     await hold(story.memory, "word " * 300)
-    assert (await story.memory.status(THREAD, RESOURCE)).running == 1
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).running == 1
     await asyncio.wait_for(story.memory.aclose(), 100)
     assert len(asyncio.all_tasks()) == 1
     with pytest.raises(StoreError):
-        await story.memory.status(THREAD, RESOURCE)
+        await story.memory.thread(THREAD, resource=RESOURCE).status()
 
 
 async def test_a_model_that_fails_is_left_alone(tell: Open, clock: FakeClock) -> None:
@@ -234,7 +234,7 @@ async def test_events_come_in_order_and_end(tell: Open) -> None:
     story = tell()
     stream = story.memory.events()
     await story.chat(8)
-    story.memory.activate(THREAD, RESOURCE).close()
+    story.memory.thread(THREAD, resource=RESOURCE).activate().close()
     expected = list(story.events)
     kinds = [event.kind for event in expected]
     assert kinds.index("RunStarted") < kinds.index("RunEnded")
@@ -306,7 +306,7 @@ async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
     story = tell(address=file)
     await story.chat(2)
     with locked(file):
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             context = await turn.prepare(UserMessage("are you there?"))
             # Only writers are locked out: the model sees all that was said before.
             assert [message.text for message in context.messages] == [*story.said, "are you there?"]
@@ -314,7 +314,7 @@ async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
             await turn.record(AssistantMessage([call]))
             context = await turn.prepare(Result("c", "found"))
             assert [message.role for message in context.messages][-3:] == ["user", "assistant", "tool"]
-        status = await story.memory.status(THREAD, RESOURCE)
+        status = await story.memory.thread(THREAD, resource=RESOURCE).status()
         assert (status.health, status.unsaved) == ("failing", 3)
         assert "did not answer within" in (status.last_error or "")
     story.said += ["are you there?", "", ""]
@@ -329,7 +329,7 @@ async def test_a_database_that_is_locked(tell: Open, file: str) -> None:
     # The lock lasted longer than the turn: what it could not save it has told, and saves now.
     await story.memory.settled()
     assert await story.stored() == story.said
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.health, status.unsaved) == ("ok", 0)
 
 
@@ -337,7 +337,7 @@ async def test_a_lock_that_ends_within_the_turn(tell: Open, file: str) -> None:
     """What could not be saved at first is saved with the next call of the turn."""
     story = tell(address=file)
     await story.chat(2)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with locked(file):
             await turn.prepare(UserMessage("are you there?"))
         context = await turn.prepare()
@@ -424,7 +424,7 @@ async def test_strict_raises(tell: Open) -> None:
     story = tell(config=STRICT)
     await story.chat(2)
     failed = fail(await story.store(), times=1)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(StoreUnavailable):
             await turn.prepare(UserMessage("are you there?"))
         context = await turn.prepare()
@@ -445,7 +445,7 @@ async def test_strict_repeats_what_was_saved_before_it_raised(tell: Open) -> Non
     story = tell(config=STRICT)
     await story.chat(2)
     fail(await story.store(), times=1, only="journal.add_context")
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(StoreUnavailable):
             await turn.prepare(UserMessage("are you there?"))
         await turn.prepare(UserMessage("are you there?"))
@@ -461,7 +461,7 @@ async def test_strict_raises_at_the_end_of_a_turn(tell: Open) -> None:
     failed: list[str] = []
 
     async def end_badly(error: Exception | None = None) -> None:
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("hello"))
             failed[:] = fail(await story.store(), times=1, only="runs.start")
             if error is not None:
@@ -480,7 +480,7 @@ async def test_strict_raises_for_a_model_that_fails(tell: Open) -> None:
     question = "word " * 2_000
     await _ask(story, question)
     await story.memory.settled()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(ModelFailed, match="down"):
             await turn.prepare(UserMessage("and now?"))
         with pytest.raises(ModelFailed):
@@ -493,7 +493,7 @@ async def test_strict_raises_for_a_model_that_fails(tell: Open) -> None:
 async def test_what_cannot_be_stored_is_the_callers_to_mend(tell: Open) -> None:
     """A message that is no message raises at once, also without `strict`, and does not spoil the next call."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(InputError):
             await turn.prepare(UserMessage("fine"), NewMessage(role="user", parts=(), id="\x00"))
         context = await turn.prepare(UserMessage("hello"))
@@ -512,7 +512,7 @@ async def test_two_turns_at_once(tell: Open) -> None:
     story = tell()
 
     async def one(name: str) -> None:
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage(f"{name} asks " + "word " * 30))
             for number in range(5):
                 await turn.record(AssistantMessage([Call(id=f"{name}{number}", name="look")]))
@@ -525,7 +525,7 @@ async def test_two_turns_at_once(tell: Open) -> None:
     rows = await store.messages.after(RESOURCE, THREAD, 0)
     assert [row.seq for row in rows] == list(range(1, 45))
     await story.memory.settled()
-    status = await story.memory.observe(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert status.cursor == status.last_seq == 44
 
 
@@ -541,9 +541,9 @@ def _check_pairs(context: Context) -> None:
 async def test_a_turn_inside_a_turn(tell: Open) -> None:
     """A sub-agent that talks in the same thread, or in another, disturbs nothing."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as outer:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as outer:
         await outer.prepare(UserMessage("outer question"))
-        async with story.memory.turn(THREAD, RESOURCE) as inner:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as inner:
             context = await inner.prepare(UserMessage("inner question"))
             assert [message.text for message in context.messages] == ["outer question", "inner question"]
             await inner.record(AssistantMessage("inner answer"))
@@ -558,19 +558,19 @@ async def test_a_turn_inside_a_turn(tell: Open) -> None:
 async def test_a_call_that_is_never_answered(tell: Open) -> None:
     """While it may be answered it stays in the tail; after the next user message it is closed, and a late result is a new row."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("look it up"))
         await turn.record(AssistantMessage(["I will", Call(id="lost", name="look")]))
         await turn.prepare()
     story.said += ["look it up", "I will"]
-    status = await story.memory.observe(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert (status.cursor, status.last_seq) == (1, 2)
     context = await story.chat()
     answers = [part for message in context.messages for part in message.parts if part.type == "tool_result"]
     assert [(part.call_id, part.is_error) for part in answers] == [("lost", True)]
-    status = await story.memory.observe(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert status.cursor == status.last_seq == 4
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(Result("lost", "late"))
         _check_no_orphans(context)
     story.said.append("")
@@ -649,7 +649,7 @@ async def test_a_thread_that_is_deleted_during_a_run(tell: Open) -> None:
 
     story = tell(model=ScriptedModel([held]))
     store = await story.store()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("word " * 300))
         assert await store.threads.delete(RESOURCE, THREAD) == 1
         gate.set()
@@ -674,7 +674,7 @@ async def test_a_thread_that_is_deleted_while_a_turn_decides(tell: Open) -> None
             await store.threads.delete(RESOURCE, THREAD)
         story.said.clear()
         deleting = _before(store, name, lambda: store.threads.delete(RESOURCE, THREAD))
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             context = await turn.prepare(UserMessage("word " * 300))
             assert context.messages[-1].text == "word " * 300
         assert deleting
@@ -711,7 +711,7 @@ async def test_a_turn_that_is_cancelled(tell: Open, moment: int) -> None:
     prepared, recorded = asyncio.Event(), asyncio.Event()
 
     async def turn() -> None:
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage(question))
             prepared.set()
             await turn.record(AssistantMessage("answer"))
@@ -745,7 +745,7 @@ async def test_a_body_that_raises(tell: Open) -> None:
     story = tell()
 
     async def fall() -> None:
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("before the fall"))
             await turn.record(AssistantMessage("falling"))
             raise KeyError("fallen")
@@ -759,7 +759,7 @@ async def test_a_body_that_raises(tell: Open) -> None:
 async def test_a_discard_that_fails_says_so(tell: Open) -> None:
     """What was not withdrawn must not pass for withdrawn; it can be repeated, and until then nothing else is said."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("secret"))
         fail(await story.store(), times=1)
         with pytest.raises(StoreUnavailable):
@@ -778,13 +778,13 @@ async def test_a_discard_that_is_not_repeated_is_done_later(tell: Open) -> None:
     """What a guard stopped is out of the thread before anything else of it is saved, and is shown to no model meanwhile."""
     story = tell()
     await story.chat(1)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("secret"))
         outage = unwritable(await story.store())
         outage.__enter__()
         with pytest.raises(StoreUnavailable):
             await turn.discard()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage("hello"))
         assert [message.text for message in context.messages] == [*story.said, "hello"]
     assert story.told(Withdrawn) == []
@@ -817,7 +817,7 @@ async def test_read_only_writes_nothing(tell: Open, engine_name: str, address: s
     """On an existing log it makes the same contexts, with what was just said, and changes not a byte."""
     writer = tell()
     await writer.chat(12)
-    await writer.memory.activate(THREAD, RESOURCE)
+    await writer.memory.thread(THREAD, resource=RESOURCE).activate()
     store = await writer.store()
     before = await rows_of(store)
     content = b""
@@ -825,23 +825,24 @@ async def test_read_only_writes_nothing(tell: Open, engine_name: str, address: s
         await writer.memory.aclose()
         content = content_of(address)
     reader = tell(config=replace(SMALL, read_only=True))
-    async with reader.memory.turn(THREAD, RESOURCE) as turn:
+    async with reader.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage("what do you know?"))
         assert context.messages[-1].text == "what do you know?"
         assert "<observations id=" in context.system
         await turn.record(AssistantMessage([Call(id="c", name="look")]), usage=Usage(model="m", input_tokens=5))
         context = await turn.prepare(Result("c", "found"))
         assert [message.role for message in context.messages][-3:] == ["user", "assistant", "tool"]
-    async with reader.memory.turn("unknown", RESOURCE) as turn:
+    async with reader.memory.thread("unknown", resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage("anybody here?"))
         assert [message.text for message in context.messages] == ["anybody here?"]
         await turn.discard()
-    assert (await reader.memory.status(THREAD, RESOURCE)).groups > 0
-    assert len(await reader.memory.history(THREAD, RESOURCE)) > 0
-    assert len(await reader.memory.as_of(THREAD, RESOURCE, reader.clock.now())) > 0
-    for refused in (reader.memory.observe, reader.memory.reflect, reader.memory.buffer, reader.memory.activate):
+    assert (await reader.memory.thread(THREAD, resource=RESOURCE).status()).groups > 0
+    assert len(await reader.memory.thread(THREAD, resource=RESOURCE).history()) > 0
+    assert len(await reader.memory.thread(THREAD, resource=RESOURCE).as_of(reader.clock.now())) > 0
+    thread = reader.memory.thread(THREAD, resource=RESOURCE)
+    for refused in (thread.observe, thread.reflect, thread.buffer, thread.activate):
         with pytest.raises(StoreReadOnly):
-            await refused(THREAD, RESOURCE)
+            await refused()
     assert await rows_of(await reader.store()) == before
     await reader.memory.aclose()
     if engine_name == "sqlite":
@@ -863,7 +864,7 @@ async def test_observing_switched_off_for_a_turn(tell: Open) -> None:
     """A log that exists is left out, and the last messages are shown even where the log covers them."""
     story = tell()
     await story.chat(6)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     context = await story.chat(1, settings={"observe": False, "last_messages": 4})
     assert "<observations" not in context.system
     assert [message.text for message in context.messages] == [*story.said[-5:-2], story.said[-2]]
@@ -878,10 +879,10 @@ async def test_a_thread_with_settings_of_its_own(tell: Open) -> None:
     await store.threads.create(RESOURCE, THREAD, overrides=overrides)
     await story.chat(12)
     assert story.model.requests == []
-    assert (await story.memory.status(THREAD, RESOURCE)).messages.limit == 100_000
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).messages.limit == 100_000
     await store.threads.update(RESOURCE, THREAD, overrides={})
     await story.recovers()
-    assert (await story.memory.status(THREAD, RESOURCE)).messages.limit == 1_000
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).messages.limit == 1_000
 
 
 async def test_settings_that_contradict_themselves(tell: Open) -> None:
@@ -899,7 +900,7 @@ async def test_settings_that_contradict_themselves(tell: Open) -> None:
 async def test_ephemeral_messages_leave_no_trace(tell: Open) -> None:
     """They are shown in one request, after the tail, and neither stored nor observed."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage("word " * 300), ephemeral=[UserMessage("whisper")])
         assert [message.text for message in context.messages] == ["word " * 300, "whisper"]
         assert "whisper" in context.render()
@@ -915,7 +916,7 @@ async def test_a_change_of_model_activates(tell: Open) -> None:
     """What is buffered enters the log when the prompt cache is of no use any more, and not before."""
     story = tell()
     await story.chat(5, model="one")
-    assert (await story.memory.status(THREAD, RESOURCE)).buffered_groups > 0
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).buffered_groups > 0
     await story.chat(1, model="one")
     assert story.told(Activated) == []
     await story.chat(1, model="two")
@@ -944,29 +945,29 @@ async def test_status_tells_how_it_is_doing(tell: Open, clock: FakeClock) -> Non
     """Windows, backlog, runs, breaker, last error and cost, at each stage of a thread's life."""
     story = tell(model=Priced())
     await story.chat(1, words=10)
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.health, status.running, status.failed, status.breaker_open) == ("ok", 0, 0, False)
     assert status.backlog_tokens == status.messages.tokens > 0
     assert (status.messages.limit, status.observations.limit) == (1_000, 600)
     assert 0 < status.messages.tokens < status.messages.limit
     assert status.usage.cost == 0
     await story.chat(5)
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert status.buffered_groups > 0
     assert status.buffered_tokens + status.backlog_tokens == status.messages.tokens
     assert status.usage.cost == pytest.approx(0.01 * len(story.model.requests))
     assert status.last_success_at is not None
     story.model.is_down = True
     await story.chat(3)
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.health, status.failed, status.failures) == ("failing", 1, status.failures)
     assert status.failures > 0
     assert status.last_error == "the model failed: ConnectionError: down"
     await story.chat(25)
-    assert (await story.memory.status(THREAD, RESOURCE)).messages.tokens > 1_200
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).messages.tokens > 1_200
     story.model.is_down = False
     await story.recovers()
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.failures, status.failed, status.breaker_open) == (0, 0, False)
     assert status.observations.tokens > 0
     assert status.groups > 0

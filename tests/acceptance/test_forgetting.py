@@ -44,7 +44,9 @@ async def lines(memory: Memory, resource: str, thread: str) -> list[Observation]
 
 async def shown(memory: Memory, resource: str, thread: str) -> str:
     """Return what the model would see."""
-    async with memory.turn(thread, resource, settings={"read_only": True, "keep_prompts": False}) as turn:
+    async with memory.thread(thread, resource=resource).turn(
+        settings={"read_only": True, "keep_prompts": False}
+    ) as turn:
         return (await turn.prepare()).render()
 
 
@@ -69,9 +71,9 @@ async def test_a_message_is_gone_from_everything_that_was_made_of_it(memory: Mem
     before = await store.logs.snapshot("alice", "a", "thread")
     assert len(rows_of(await dump(store), code)) > 5
     for name in (code, f"call-{code}", f"result-{code}"):
-        gone = await memory.forget("alice", message=name)
+        gone = await memory.resource("alice").forget(message=name)
         assert gone.messages == 1
-    gone = await memory.forget("alice", message=f"answer-{code}", thread="a")
+    gone = await memory.resource("alice").forget(message=f"answer-{code}", thread="a")
     assert gone.observations
     assert gone.prompts == 0, "they went with the first message"
     assert (gone.dry_run, gone.is_clean) == (False, store.engine.file is not None)
@@ -81,7 +83,7 @@ async def test_a_message_is_gone_from_everything_that_was_made_of_it(memory: Mem
     # The ids that the caller gave are the tombstones' own.
     assert [row for row in left if not row.startswith("messages:")] == []
     assert code not in await shown(memory, "alice", "a")
-    assert not [found for found in (await memory.search(code, "alice")).results if code in found.content]
+    assert not [found for found in (await memory.resource("alice").search(code)).results if code in found.content]
     after = await store.logs.snapshot("alice", "a", "thread")
     assert after.cursor == before.cursor
     check_log(await read_rows(store), None)
@@ -98,7 +100,7 @@ async def test_a_reflection_is_derived_again_from_what_is_left(memory: Memory, c
     victim, survivor = merged[0], merged[1]
     span = victim.sources[0].span
     (message,) = await store.messages.span("alice", "a", span)
-    gone = await memory.forget("alice", message=message.id, thread="a")
+    gone = await memory.resource("alice").forget(message=message.id, thread="a")
     assert {victim.id, reflected.id} <= set(gone.observations)
     assert gone.reflections
     now = await lines(memory, "alice", "a")
@@ -106,10 +108,10 @@ async def test_a_reflection_is_derived_again_from_what_is_left(memory: Memory, c
     heir = next(line for line in now if survivor.id in line.merges)
     assert (heir.text, heir.sources, heir.priority) == (survivor.text, survivor.sources, survivor.priority)
     assert survivor.text in await shown(memory, "alice", "a")
-    assert (await memory.history("a", "alice"))[-1].kind == "forget"
+    assert (await memory.thread("a", resource="alice").history())[-1].kind == "forget"
     check_log(await read_rows(store), None)
     # Older generations hold nothing of it either, and can still be brought back.
-    await memory.restore("a", "alice", 0)
+    await memory.thread("a", resource="alice").restore(0)
     assert f"{victim.text}\n" not in await shown(memory, "alice", "a")
     assert survivor.text in await shown(memory, "alice", "a")
     check_log(await read_rows(store), None)
@@ -118,8 +120,8 @@ async def test_a_reflection_is_derived_again_from_what_is_left(memory: Memory, c
 async def test_what_is_forgotten_does_not_come_back(memory: Memory) -> None:
     """Saved again under its id, with the same words or with others, it stays forgotten, and who saves it is told."""
     await hold(memory, UserMessage("my code is swordfish", id="m1"), thread="t")
-    await memory.forget("alice", message="m1")
-    async with memory.turn("t", "alice") as turn:
+    await memory.resource("alice").forget(message="m1")
+    async with memory.thread("t", resource="alice").turn() as turn:
         for words in ("my code is swordfish", "my code is a secret"):
             with pytest.raises(MessageConflict, match="Message m1 of thread t was forgotten"):
                 await turn.prepare(UserMessage(words, id="m1"), UserMessage("and now?", id="m2"))
@@ -128,7 +130,7 @@ async def test_what_is_forgotten_does_not_come_back(memory: Memory) -> None:
         context = await turn.prepare(UserMessage("and now?", id="m2"))
         assert [message.text for message in context.messages] == ["and now?"]
     assert rows_of(await dump(await store_of(memory)), "swordfish") == []
-    again = await memory.forget("alice", message="m1")
+    again = await memory.resource("alice").forget(message="m1")
     assert again.messages == 0
 
 
@@ -153,10 +155,10 @@ async def test_a_run_in_flight_cannot_bring_it_back(address: str, clock: FakeClo
         store = await store_of(memory)
         await store.messages.save("alice", "t", [UserMessage(f"tell me of qzsecret{n}", id=f"m{n}") for n in range(4)])
         await store.messages.save("bob", "t", UserMessage("qzbob"))
-        await memory.buffer("t", "alice")
+        await memory.thread("t", resource="alice").buffer()
         await model.asked.wait()
         names: dict[str, dict[str, Any]] = {"message": {"message": "m1"}, "thread": {"thread": "t"}, "resource": {}}
-        gone = await memory.forget("alice", **names[what])
+        gone = await memory.resource("alice").forget(**names[what])
         assert gone.runs == 1
         model.may_answer.set()
         await memory.settled()
@@ -164,7 +166,7 @@ async def test_a_run_in_flight_cannot_bring_it_back(address: str, clock: FakeClo
         assert rows_of(await dump(store), code) == []
         if what == "message":
             # What is left of the span is observed again, without it.
-            await memory.observe("t", "alice")
+            await memory.thread("t", resource="alice").observe()
             assert rows_of(await dump(store), code) == []
             assert "qzsecret2" in str(await lines(memory, "alice", "t"))
             check_log(await read_rows(store), None)
@@ -181,11 +183,11 @@ async def test_unknown_things_are_told(memory: Memory) -> None:
     ]
     for names in unknown:
         with pytest.raises(NotFound):
-            await memory.forget("alice", **names)
+            await memory.resource("alice").forget(**names)
     with pytest.raises(NotFound):
-        await memory.forget("nobody")
+        await memory.resource("nobody").forget()
     with pytest.raises(InputError):
-        await memory.forget("alice", observation="o1", thread="t")
+        await memory.resource("alice").forget(observation="o1", thread="t")
 
 
 # ---------------------------------------------------------------- a thread
@@ -199,7 +201,7 @@ async def test_a_thread_is_gone_and_its_neighbours_are_not(address: str, clock: 
         store = await store_of(memory)
         usage = await store.ledger.total("alice")
         kept = await store.messages.after("alice", "a")
-        gone = await memory.forget("alice", thread="b")
+        gone = await memory.resource("alice").forget(thread="b")
         assert gone.threads == ("b",)
         assert min(gone.messages, gone.contexts, gone.working_memory, gone.usage, len(gone.observations)) > 0
         found = await dump(store)
@@ -210,9 +212,9 @@ async def test_a_thread_is_gone_and_its_neighbours_are_not(address: str, clock: 
             replace(row, task=None) for row in kept
         ]
         assert "qzalicea" in await shown(memory, "alice", "a")
-        assert (await memory.search(word("alice", "a", 1), "alice")).results
+        assert (await memory.resource("alice").search(word("alice", "a", 1))).results
         check_log(await read_rows(store), None)
-        await memory.restore("a", "alice", 0)
+        await memory.thread("a", resource="alice").restore(0)
         check_log(await read_rows(store), None)
 
 
@@ -232,7 +234,7 @@ async def test_only_copies_of_our_own_are_removed(tmp_path: Path, clock: FakeClo
             (tmp_path / f"m.db.before-{name}").write_text("a copy")
         (tmp_path / "my.db.before-restore-1").write_text("of another database")
         (tmp_path / "m.db.before-restore-8").symlink_to(tmp_path / "my.db.before-restore-1")
-        gone = await memory.forget("alice", message="m1")
+        gone = await memory.resource("alice").forget(message="m1")
         assert set(gone.copies) == {f"{file}.before-{name}" for name in ours}
     left = {"m.db", "my.db.before-restore-1", "m.db.before-restore-8", *(f"m.db.before-{name}" for name in others)}
     assert set(names_in(tmp_path)) == left
@@ -250,7 +252,7 @@ async def test_a_link_is_only_another_name(tmp_path: Path, clock: FakeClock) -> 
         copy_back(tmp_path / "b.db", name, overwrite=True)
     assert sorted(path.name for path in copies_of(str(link))) == ["m.db.before-restore-1", "m.db.before-restore-2"]
     async with opened(str(link), clock) as memory:
-        gone = await memory.forget("alice", message="m1")
+        gone = await memory.resource("alice").forget(message="m1")
     assert len(gone.copies) == 2
     assert set(names_in(tmp_path)) == {"m.db", "b.db", "elsewhere"}
     assert link.is_symlink()
@@ -276,7 +278,7 @@ async def test_a_resource_leaves_no_byte(address: str, clock: FakeClock, tmp_pat
             leave_copies(file)
             assert len(files_holding(file, "qzalice")) >= 3
         assert rows_of(await dump(store), "qzalice") != []
-        gone = await memory.forget("alice")
+        gone = await memory.resource("alice").forget()
         assert set(gone.threads) == {"a", "b"}
         counted = (gone.messages, gone.tasks, gone.prompts, gone.events, gone.index, gone.working_memory, gone.extracts)
         assert min(counted) > 0
@@ -284,7 +286,7 @@ async def test_a_resource_leaves_no_byte(address: str, clock: FakeClock, tmp_pat
         assert await of_others(memory, "bob") == others
         assert await shown(memory, "bob", "a") == seen
         assert await store.ledger.total("alice") == usage
-        assert (await memory.search(word("bob", "a", 1), "bob")).results
+        assert (await memory.resource("bob").search(word("bob", "a", 1))).results
         check_log(await read_rows(store), None)
         if file is not None:
             assert len(gone.copies) == 2
@@ -309,10 +311,10 @@ async def test_a_dry_run_tells_the_same_and_changes_nothing(memory: Memory, cloc
         "observation": {"observation": line},
     }
     before = await dump(store)
-    would: Forgotten = await memory.forget("alice", **names[what], dry_run=True)
+    would: Forgotten = await memory.resource("alice").forget(**names[what], dry_run=True)
     assert would.dry_run
     assert await dump(store) == before
-    did = await memory.forget("alice", **names[what])
+    did = await memory.resource("alice").forget(**names[what])
     assert replace(did, dry_run=True, is_clean=False, copies=would.copies) == would
 
 
@@ -325,7 +327,7 @@ async def test_a_line_is_corrected_and_keeps_its_sources(memory: Memory, clock: 
     store = await store_of(memory)
     reflected = next(line for line in await lines(memory, "alice", "a") if len(line.merges) == 2)
     old = await store.line_edits.get("alice", reflected.merges[0])
-    new = await memory.edit_observation("alice", old.id, "They spoke of a gryphon", priority="low")
+    new = await memory.resource("alice").edit_observation(old.id, "They spoke of a gryphon", priority="low")
     assert (new.text, new.priority, new.sources, new.group) == (
         "They spoke of a gryphon",
         "low",
@@ -336,20 +338,20 @@ async def test_a_line_is_corrected_and_keeps_its_sources(memory: Memory, clock: 
     context = await shown(memory, "alice", "a")
     assert "gryphon" in context
     assert reflected.text not in context
-    assert (await memory.history("a", "alice"))[-1].kind == "edit"
-    assert [hit.source for hit in (await memory.search("gryphon", "alice")).results] != []
+    assert (await memory.thread("a", resource="alice").history())[-1].kind == "edit"
+    assert [hit.source for hit in (await memory.resource("alice").search("gryphon")).results] != []
     assert (await store.line_edits.get("alice", old.id)).state == "retracted"
     check_log(await read_rows(store), None)
     # The old line can be deleted for good, and its correction stays.
-    await memory.forget("alice", observation=old.id)
+    await memory.resource("alice").forget(observation=old.id)
     assert "gryphon" in await shown(memory, "alice", "a")
     with pytest.raises(InputError):
-        await memory.edit_observation("alice", old.id, "again")
+        await memory.resource("alice").edit_observation(old.id, "again")
     with pytest.raises(InputError):
-        await memory.edit_observation("alice", new.id, "  ")
+        await memory.resource("alice").edit_observation(new.id, "  ")
     # And it goes with the message that it comes from.
     (message,) = await store.messages.span("alice", "a", old.sources[0].span)
-    await memory.forget("alice", message=message.id)
+    await memory.resource("alice").forget(message=message.id)
     assert rows_of(await dump(store), "gryphon") == []
 
 
@@ -359,23 +361,23 @@ async def test_a_retracted_line_comes_back(memory: Memory, clock: FakeClock) -> 
     store = await store_of(memory)
     reflected = next(line for line in await lines(memory, "alice", "a") if len(line.merges) == 2)
     one, other = [await store.line_edits.get("alice", name) for name in reflected.merges]
-    assert (await memory.retract("alice", one.id)).state == "retracted"
-    assert (await memory.retract("alice", one.id)).state == "retracted"
+    assert (await memory.resource("alice").retract(one.id)).state == "retracted"
+    assert (await memory.resource("alice").retract(one.id)).state == "retracted"
     log = [line.text for line in await lines(memory, "alice", "a")]
     assert other.text in log
     assert one.text not in log
     assert reflected.text not in log
     check_log(await read_rows(store), None)
-    assert (await memory.reinstate("alice", one.id)).state == "superseded"
+    assert (await memory.resource("alice").reinstate(one.id)).state == "superseded"
     log = [line.text for line in await lines(memory, "alice", "a")]
     assert one.text in log
     assert one.text in await shown(memory, "alice", "a")
     assert log.count(one.text) == 1
     check_log(await read_rows(store), None)
     shown_line = next(line for line in await lines(memory, "alice", "a") if not line.merges)
-    await memory.retract("alice", shown_line.id)
+    await memory.resource("alice").retract(shown_line.id)
     assert f"{shown_line.text}\n" not in await shown(memory, "alice", "a")
-    assert (await memory.reinstate("alice", shown_line.id)).state == "active"
+    assert (await memory.resource("alice").reinstate(shown_line.id)).state == "active"
     assert f"{shown_line.text}\n" in await shown(memory, "alice", "a")
 
 
@@ -384,15 +386,15 @@ async def test_a_deleted_line_is_gone_and_its_messages_are_not(memory: Memory, c
     await live(memory, clock, "alice", threads=("a",), turns=6)
     store = await store_of(memory)
     line = (await lines(memory, "alice", "a"))[0]
-    edited = await memory.edit_observation("alice", line.id, "They spoke of a gryphon")
-    gone = await memory.forget("alice", observation=edited.id)
+    edited = await memory.resource("alice").edit_observation(line.id, "They spoke of a gryphon")
+    gone = await memory.resource("alice").forget(observation=edited.id)
     assert edited.id in gone.observations
     assert rows_of(await dump(store), "gryphon") == []
     with pytest.raises(InputError):
-        await memory.reinstate("alice", edited.id)
+        await memory.resource("alice").reinstate(edited.id)
     assert await store.messages.span("alice", "a", line.sources[0].span)
     with pytest.raises(NotFound):
-        await memory.forget("bob", observation=line.id)
+        await memory.resource("bob").forget(observation=line.id)
 
 
 # ---------------------------------------------------------------- by age
@@ -404,31 +406,31 @@ async def test_retention_forgets_what_is_old(address: str, clock: FakeClock) -> 
     async with opened(address, clock) as memory:
         await live(memory, clock, "alice", threads=("a",), turns=4)
         clock.advance(days=40)
-        assert await memory.apply_retention("alice") == Forgotten(resource="alice")
+        assert await memory.resource("alice").apply_retention() == Forgotten(resource="alice")
         await hold(memory, UserMessage("still here? qzfresh", id="fresh"), "yes", thread="a")
     keep = RetentionConfig(message_days=30, prompt_days=10, journal_days=20)
     async with opened(address, clock, retention=keep) as memory:
         store = await store_of(memory)
         if store.engine.file is None:
             return
-        would = await memory.apply_retention("alice", dry_run=True)
+        would = await memory.resource("alice").apply_retention(dry_run=True)
         assert would.messages > 4
-        gone = await memory.apply_retention("alice")
+        gone = await memory.resource("alice").apply_retention()
         assert (gone.messages, gone.events) == (would.messages, would.events)
         assert min(gone.events, gone.contexts) > 0
         left = await dump(store)
         assert [row for row in rows_of(left, old) if not row.startswith("messages:")] == []
         assert rows_of(left, "qzfresh") != []
-        assert (await memory.apply_retention("alice")).messages == 0
+        assert (await memory.resource("alice").apply_retention()).messages == 0
         check_log(await read_rows(store), None)
 
 
 def test_the_synchronous_face_forgets_too(tmp_path: Path) -> None:
     """The same calls, without await."""
     with SyncMemory(str(tmp_path / "sync.db")) as memory:
-        with memory.turn("t", "alice") as turn:
+        with memory.thread("t", resource="alice").turn() as turn:
             turn.prepare(UserMessage("my code is swordfish", id="m1"))
-        assert memory.forget("alice", message="m1", dry_run=True).messages == 1
-        assert memory.forget("alice", message="m1").messages == 1
-        assert memory.forget("alice").threads == ("t",)
+        assert memory.resource("alice").forget(message="m1", dry_run=True).messages == 1
+        assert memory.resource("alice").forget(message="m1").messages == 1
+        assert memory.resource("alice").forget().threads == ("t",)
         assert files_holding(str(tmp_path / "sync.db"), "swordfish") == []

@@ -28,7 +28,7 @@ async def memory(address: str, clock: FakeClock) -> AsyncIterator[Memory]:
 async def forget(memory: Memory, what: str) -> None:
     """Forget the secret by itself, or with all around it."""
     names: dict[str, dict[str, Any]] = {"message": {"message": "m1"}, "thread": {"thread": "t"}, "resource": {}}
-    await memory.forget("alice", **names[what])
+    await memory.resource("alice").forget(**names[what])
 
 
 def said(messages: Sequence[NewMessage]) -> list[str]:
@@ -65,7 +65,7 @@ async def test_a_client_that_sends_its_history_again(memory: Memory, clock: Fake
         ToolMessage("c1", "swordfish it is"),
         AssistantMessage("Noted."),
     ]
-    async with memory.turn("t", "alice") as turn:
+    async with memory.thread("t", resource="alice").turn() as turn:
         await turn.prepare(UserMessage(SECRET, id="m1"))
         await turn.record(call)
         await turn.prepare(*history[2:3])
@@ -73,7 +73,7 @@ async def test_a_client_that_sends_its_history_again(memory: Memory, clock: Fake
     clock.advance(minutes=1)
     if what == "message":
         for message in await (await store_of(memory)).messages.after("alice", "t"):
-            await memory.forget("alice", message=message.id)
+            await memory.resource("alice").forget(message=message.id)
     else:
         await forget(memory, what)
     clock.advance(minutes=1)
@@ -120,7 +120,7 @@ async def test_a_transcript_that_the_host_still_has(
 async def test_another_name_for_the_same_line(memory: Memory, clock: FakeClock, tmp_path: Path) -> None:
     """A host tells a prompt by an event and by a line: forgotten as one, it does not come back as the other."""
     await memory.import_from(transcript(tmp_path / "a.jsonl", ("08:00", "m1", SECRET)), resource="alice")
-    await memory.forget("alice", message="m1")
+    await memory.resource("alice").forget(message="m1")
     file = transcript(tmp_path / "b.jsonl", ("08:01", "m2", f"  {SECRET}\n"), ("08:20", "m3", SECRET))
     await memory.import_from(file, resource="alice")
     # Much later it was somebody who said it once more, and nobody has forgotten that.
@@ -135,7 +135,7 @@ async def test_a_forgotten_thread_can_be_begun_anew(memory: Memory, clock: FakeC
         await hold(memory, UserMessage(words, id="m1"), thread="t")
         assert await stored_texts(memory, "t") == [words]
         clock.advance(minutes=1)
-        await memory.forget("alice", thread="t")
+        await memory.resource("alice").forget(thread="t")
 
 
 async def test_nothing_of_the_text_is_in_a_tombstone(memory: Memory) -> None:
@@ -144,7 +144,7 @@ async def test_nothing_of_the_text_is_in_a_tombstone(memory: Memory) -> None:
     for resource in ("alice", "bob"):
         for thread in ("t", "u"):
             await store.messages.save(resource, thread, UserMessage(SECRET, id="m1"))
-            await memory.forget(resource, thread=thread)
+            await memory.resource(resource).forget(thread=thread)
     rows = (await dump(store))["tombstones"]
     assert len(rows) == 2 * (1 + 2 * 3)
     assert len({row.split(",")[3] for row in rows}) == len(rows)
@@ -163,9 +163,9 @@ async def test_an_older_export(address: str, clock: FakeClock, tmp_path: Path, s
         await live(memory, clock, "alice", turns=6)
         await memory.export(old)
         clock.advance(minutes=1)
-        await memory.forget("alice", thread="a")
+        await memory.resource("alice").forget(thread="a")
         for message in (other, f"call-{other}", f"result-{other}", f"answer-{other}"):
-            await memory.forget("alice", message=message, thread="b")
+            await memory.resource("alice").forget(message=message, thread="b")
         clock.advance(minutes=1)
         store = await store_of(memory)
         report = await memory.import_from(old, dry_run=True)
@@ -194,12 +194,12 @@ async def test_an_older_export_of_somebody_who_was_forgotten(address: str, clock
     """Nothing of it comes in, tasks and working memory neither, unless it is asked for; a full export says so to others."""
     old, newer = tmp_path / "old.jsonl", tmp_path / "newer.jsonl"
     async with opened(address, clock) as memory:
-        await memory.tasks("alice", who="me").create("Write to swordfish")
-        await memory.working_memory("alice").replace("swordfish", who="me")
+        await memory.resource("alice").tasks(who="me").create("Write to swordfish")
+        await memory.resource("alice").working_memory().replace("swordfish", who="me")
         await (await store_of(memory)).messages.save("alice", "t", UserMessage(SECRET, id="m1"))
         await memory.export(old)
         clock.advance(minutes=1)
-        await memory.forget("alice")
+        await memory.resource("alice").forget()
         report = await memory.import_from(old)
         assert (report.added, report.left["message"], report.left["task"]) == ({}, 1, 1)
         await memory.export(newer)

@@ -160,7 +160,7 @@ async def told(answer: Callable[[ModelRequest], str], scope: str) -> Story:
         memory.subscribe(story.events.append)
         for number in range(TURNS):
             forged = [FORGERIES[(number * 3 + place) % len(FORGERIES)] for place in range(3)]
-            async with memory.turn("bad", "alice") as turn:
+            async with memory.thread("bad", resource="alice").turn() as turn:
                 story.contexts.append(await turn.prepare(UserMessage(f"Look at page {number} and sum it up for me")))
                 # Assistants repeat what they read: their words are not planted, only forged.
                 call = ToolCallPart(id=f"c{number}", name="fetch", arguments={"page": forged[0].replace("{}", "that")})
@@ -168,13 +168,13 @@ async def told(answer: Callable[[ModelRequest], str], scope: str) -> Story:
                 planted = forged[2].replace("{{", "{").replace("}}", "}").replace("{}", f"zq{next(marks)}x")
                 story.contexts.append(await turn.prepare(ToolMessage(f"c{number}", planted, name="fetch")))
                 await turn.record(AssistantMessage("That page is of no use."))
-            async with memory.turn("good", "alice") as turn:
+            async with memory.thread("good", resource="alice").turn() as turn:
                 await turn.prepare(UserMessage(f"How is the garden on day {number}?"))
                 await turn.record(AssistantMessage("The roses bloom and the beans grow."))
             await memory.settled()
             clock.advance(minutes=1)
-        await memory.observe("bad", "alice")
-        await memory.observe("good", "alice")
+        await memory.thread("bad", resource="alice").observe()
+        await memory.thread("good", resource="alice").observe()
         story.contexts.append(await hold(memory, "And now?", thread="bad"))
         await collect(memory, story, scope)
     return story
@@ -187,7 +187,7 @@ async def collect(memory: Memory, story: Story, scope: str) -> None:
         story.messages.update({(thread, row.seq): row for row in await store.messages.after("alice", thread, 0)})
         story.hints[thread] = (await store.threads.get("alice", thread)).hints
     for thread in ("bad", "good") if scope == "thread" else ("bad",):
-        for generation in await memory.history(thread, "alice"):
+        for generation in await memory.thread(thread, resource="alice").history():
             snapshot = await store.logs.snapshot("alice", thread, scope)  # pyright: ignore[reportArgumentType]
             groups = await store.logs.groups_at(snapshot.resource, snapshot.log.pk, generation.number, entries=10_000)
             story.lines += await store.logs.observations(
@@ -301,7 +301,7 @@ async def test_no_secret_enters_the_log(redact: bool) -> None:
     model = ScriptedModel([answer])
     async with Memory(":memory:", model=model, config=Config(redact=redact), clock=FakeClock()) as memory:
         await hold(memory, f"my key is {key}", "Noted.", thread="bad")
-        await memory.observe("bad", "alice")
+        await memory.thread("bad", resource="alice").observe()
         lines = await logged(memory, "bad")
         hints = (await (await store_of(memory)).threads.get("alice", "bad")).hints
     assert len(lines) == 1

@@ -118,7 +118,7 @@ async def test_any_question_will_do(memory: Memory, text: str) -> None:
 async def test_every_step_of_a_turn_shows_the_same(memory: Memory) -> None:
     """It is searched for once; a tool's result is no new question."""
     await fill(memory)
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         first = await turn.prepare(UserMessage("What is the passport number of the cat?"))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="look", arguments={})]))
         second = await turn.prepare(ToolMessage("c", "nothing here"))
@@ -130,7 +130,7 @@ async def test_it_can_be_seen_again(memory: Memory) -> None:
     await fill(memory)
     shown = (await ask(memory, "What is the passport number of the cat?")).render()
     await ask(memory, "And the dog?")
-    assert (await memory.seen("t1", "alice", 1)).render() == shown
+    assert (await memory.thread("t1", resource="alice").seen(1)).render() == shown
 
 
 async def test_a_search_that_fails_harms_nobody(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +157,7 @@ async def test_compacted_messages_are_found_in_their_own_words(memory: Memory) -
     store = (await memory.open()).store
     own = [NewMessage(role="assistant", parts=(call,), own=True), NewMessage(role="tool", parts=(answer,), own=True)]
     await store.messages.save("alice", "t1", [*own, *(UserMessage(f"More chatter {n}.") for n in range(5))])
-    await memory.compact("t1", "alice")
+    await memory.thread("t1", resource="alice").compact()
     found = recalled(await ask(memory, "What is the passport number of the cat?"))
     assert "The passport number of the cat is Z-4711." in found
     assert "own answer" not in found
@@ -178,7 +178,7 @@ async def test_a_long_message_is_shown_around_its_hit(memory: Memory) -> None:
         assert SECRET in found
         assert (" user: … " in found) == (found.count(" …\n") == 1) == (tokens < 10_000)
         assert ("The end." in found) == ("Here are my notes." in found) == (tokens == 10_000)
-        assert (await memory.seen("t1", "alice", number)).render() == context.render()
+        assert (await memory.thread("t1", resource="alice").seen(number)).render() == context.render()
 
 
 async def test_a_neighbour_that_was_hit_too_is_shown_around_its_hit(memory: Memory) -> None:
@@ -204,7 +204,7 @@ async def test_an_older_record_is_built_as_it_was(memory: Memory, monkeypatch: p
     assert SECRET not in recalled(shown)
     assert "The end." in recalled(shown)
     monkeypatch.undo()
-    assert (await memory.seen("t1", "alice", 1)).render() == shown.render()
+    assert (await memory.thread("t1", resource="alice").seen(1)).render() == shown.render()
 
 
 async def test_what_only_stands_beside_a_hit_takes_no_place(memory: Memory) -> None:
@@ -222,7 +222,7 @@ async def test_what_only_stands_beside_a_hit_takes_no_place(memory: Memory) -> N
     said += [UserMessage(f"More chatter {number}.") for number in range(20)]
     await store.messages.save("alice", "t1", said)
     question = "Where are my passport and my visa?"
-    answer = await memory.search(question, "alice")
+    answer = await memory.resource("alice").search(question)
     assert "passport" not in answer.results[1].content
     found = recalled(await ask(memory, question, settings={"recall.neighbours": 0}))
     assert "blue box" in found

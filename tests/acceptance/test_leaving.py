@@ -30,7 +30,7 @@ tell = stories(Talk, may_lose=True)
 
 async def ask(story: Talk, question: str, answer: str | None = None, **options: Any) -> list[str]:
     """Hold a turn; return what the model was shown."""
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage(question))
         story.said.append(question)
         if answer is not None:
@@ -49,7 +49,7 @@ async def test_a_turn_that_is_cancelled_while_it_is_left(tell: Open) -> None:
     left = asyncio.Event()
 
     async def agent() -> None:
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("two"))
             await turn.record(AssistantMessage("two-a"))
             await turn.record(AssistantMessage("two-b"))
@@ -76,7 +76,7 @@ async def test_a_turn_that_is_cancelled_while_it_waits_for_a_lock(tell: Open, fi
     left = asyncio.Event()
 
     async def agent() -> None:
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("two"))
             await turn.record(AssistantMessage("two-a"))
             left.set()
@@ -97,9 +97,9 @@ async def test_a_turn_that_goes_on_with_another_is_taken_back_with_it(tell: Open
     """A turn under the name of an earlier one withdraws what both said."""
     story = tell()
     await story.chat(1)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("one"))
-    again = story.memory.turn(THREAD, RESOURCE)
+    again = story.memory.thread(THREAD, resource=RESOURCE).turn()
     again.id = turn.id
     async with again:
         await again.prepare(UserMessage("two"))
@@ -114,13 +114,13 @@ async def test_the_next_turn_sees_what_is_not_saved(tell: Open) -> None:
     with unwritable(await story.store()):
         assert await ask(story, "one", "one-a") == story.said[:-1]
         assert await ask(story, "two", "two-a") == story.said[:-1]
-        status = await story.memory.status(THREAD, RESOURCE)
+        status = await story.memory.thread(THREAD, resource=RESOURCE).status()
         assert (status.health, status.unsaved) == ("failing", 4)
         assert "takes nothing" in (status.last_error or "")
         assert status.last_error_at is not None
     assert await ask(story, "three", "three-a") == story.said[:-1]
     assert await story.stored() == story.said
-    assert (await story.memory.status(THREAD, RESOURCE)).unsaved == 0
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
     await story.recovers()
 
 
@@ -144,7 +144,7 @@ async def failing(*_: object, **__: object) -> Any:
 async def test_what_is_said_again_is_shown_once(tell: Open, outage: Any) -> None:
     """A message that was stored, and has grown since, looks the same whether the database can be written, read, or neither."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("asked", id="m1"))
         await turn.record(AssistantMessage(["hello"], id="m2"))
         await turn.prepare()
@@ -164,15 +164,15 @@ async def test_what_the_log_covers_and_is_said_again_is_not_shown(tell: Open, ou
     """It is told by the log; it does not stand after what is newer. What was shown can be built again."""
     story = tell()
     await hold(story.memory, UserMessage("asked", id="m1"), AssistantMessage("told", id="m2"))
-    await story.memory.observe(THREAD, RESOURCE)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with outage(await story.store()):
             context = await turn.prepare(
                 UserMessage("asked", id="m1"), AssistantMessage("told", id="m2"), UserMessage("new")
             )
     assert [message.text for message in context.tail] == ["new"]
     await story.memory.settled()
-    seen = await story.memory.seen(THREAD, RESOURCE, 2)
+    seen = await story.memory.thread(THREAD, resource=RESOURCE).seen(2)
     assert [message.text for message in seen.tail] == ["new"]
 
 
@@ -200,7 +200,7 @@ async def test_usage_is_booked_with_what_is_saved_later(tell: Open) -> None:
     usage = Usage(model="m", input_tokens=700, output_tokens=7, cost=0.5)
     with unwritable(await story.store()):
         await ask(story, "one", "one-a", usage=usage)
-        assert (await story.memory.status(THREAD, RESOURCE)).usage.output_tokens == 0
+        assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).usage.output_tokens == 0
     await story.memory.settled()
     await story.memory.settled()
     total = await (await story.store()).ledger.total(RESOURCE, thread=THREAD)
@@ -211,7 +211,7 @@ async def test_usage_is_booked_with_what_is_saved_later(tell: Open) -> None:
 async def test_a_wrong_message_does_not_take_others_with_it(tell: Open) -> None:
     """What was taken before it, and could not be saved yet, stays."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with unwritable(await story.store()):
             await turn.prepare(UserMessage("one", id="m1"))
         with pytest.raises(InputError):
@@ -224,12 +224,12 @@ async def test_search_answers_while_nothing_can_be_written(tell: Open) -> None:
     """From what is indexed; the answer says that there is more."""
     story = tell()
     await ask(story, "The key is under the mat.")
-    assert (await story.memory.search("key", RESOURCE)).total == 1
+    assert (await story.memory.resource(RESOURCE).search("key")).total == 1
     await ask(story, "The other key is in the shed.")
     with unwritable(await story.store()):
-        answer = await story.memory.search("key", RESOURCE)
+        answer = await story.memory.resource(RESOURCE).search("key")
     assert (answer.total, answer.behind) == (1, 1)
-    answer = await story.memory.search("key", RESOURCE)
+    answer = await story.memory.resource(RESOURCE).search("key")
     assert (answer.total, answer.behind) == (2, 0)
 
 
@@ -240,7 +240,7 @@ async def test_strict_keeps_nothing_of_a_call_that_raised(tell: Open, file: str)
     """A write that was waiting for the lock when the call gave up is not made later."""
     story = tell(address=file, config=replace(SMALL, strict=True))
     await story.chat(1)
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with locked(file):
             for _ in range(2):
                 with pytest.raises(StoreError):
@@ -296,7 +296,7 @@ async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: O
     story = tell(model=ScriptedModel(seconds=3_600))
     await hold(story.memory, "word " * 900)
     story.said.append("word " * 900)
-    assert (await story.memory.status(THREAD, RESOURCE)).running
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).running
     with unwritable(await story.store()):
         await ask(story, "one", "one-a")
     store = await story.store()
@@ -353,7 +353,7 @@ async def test_the_error_of_a_block_comes_first(tell: Open) -> None:
 async def test_a_turn_that_is_open_when_the_memory_is_closed(tell: Open) -> None:
     """What it took is saved; what it brings afterwards is refused, not taken and lost."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with unwritable(await story.store()):
             await turn.prepare(UserMessage("asked"))
         await story.memory.aclose()
@@ -369,10 +369,10 @@ async def test_a_closed_memory_has_no_turns(tell: Open, address: str) -> None:
     """In both faces; a turn that was made before is not entered either."""
     story = tell()
     await story.chat(1)
-    early = story.memory.turn(THREAD, RESOURCE)
+    early = story.memory.thread(THREAD, resource=RESOURCE).turn()
     await story.memory.aclose()
     with pytest.raises(StoreClosed):
-        story.memory.turn(THREAD, RESOURCE)
+        story.memory.thread(THREAD, resource=RESOURCE).turn()
     with pytest.raises(StoreClosed):
         await early.__aenter__()
     with pytest.raises(StoreClosed):
@@ -383,7 +383,7 @@ async def test_a_closed_memory_has_no_turns(tell: Open, address: str) -> None:
         memory.open()
         memory.close()
         with pytest.raises(StoreClosed):
-            memory.turn(THREAD, RESOURCE)
+            memory.thread(THREAD, resource=RESOURCE).turn()
         memory.close()
 
     await asyncio.to_thread(in_sync)
@@ -402,7 +402,7 @@ async def test_a_file_that_is_removed_or_replaced_while_it_is_open(tell: Open, t
     path.touch()
     await ask(story, "two", "two-a")
     assert all("removed or replaced" in event.error for event in story.told(Degraded))
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.health, status.unsaved) == ("failing", 4)
     assert "removed or replaced" in (status.last_error or "")
     with pytest.raises(StoreUnavailable):
@@ -417,7 +417,7 @@ async def test_a_file_that_is_removed_or_replaced_while_it_is_open(tell: Open, t
 async def test_calls_of_one_turn_at_once(tell: Open, file: str, count: int) -> None:
     """As the results of parallel tools come: each is saved once, in its order, although the first had to wait."""
     story = tell(address=file)
-    async with story.memory.turn("t", RESOURCE) as turn:
+    async with story.memory.thread("t", resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("go"))
         with locked(file, seconds=60):
             calls = [asyncio.create_task(turn.record(AssistantMessage(f"part {number}"))) for number in range(count)]

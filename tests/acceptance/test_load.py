@@ -35,7 +35,7 @@ def fall(point: str) -> None:
 async def talk(memory: Memory, thread: str, turns: int, words: int = 30) -> None:
     """Hold some turns of a thread."""
     for number in range(turns):
-        async with memory.turn(thread, "alice") as turn:
+        async with memory.thread(thread, resource="alice").turn() as turn:
             await turn.prepare(UserMessage(f"question {number} of {thread} " + "word " * words))
             await turn.record(AssistantMessage(f"answer {number} of {thread} " + "word " * words))
 
@@ -70,7 +70,7 @@ async def test_many_conversations_share_a_log(address: str, clock: FakeClock) ->
             *(talk(one, f"one-{name}", 4) for name in names), *(talk(other, f"other-{name}", 4) for name in names)
         )
         await asyncio.gather(one.settled(), other.settled())
-        status = await one.observe("one-t0", "alice")
+        status = await one.thread("one-t0", resource="alice").observe()
         assert not [event for event in events if isinstance(event, Degraded)]
         assert (status.running, status.failed) == (0, 0)
         seen = await (await one.open()).store.logs.snapshot("alice", "one-t0", "resource")
@@ -93,7 +93,7 @@ async def test_a_turn_goes_on_while_another_caller_has_the_log(
             context = await hold(memory, "what about us? " + "word " * 2_000, thread="t2")
             assert "question 3 of t1" in context.edge_text
         # Who asks by hand waits for it.
-        by_hand = asyncio.create_task(memory.observe("t2", "alice"))
+        by_hand = asyncio.create_task(memory.thread("t2", resource="alice").observe())
         await asyncio.sleep(0.05)
         assert not by_hand.done()
         held.give()
@@ -170,7 +170,7 @@ async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: F
     """A run is in flight whose process is gone: a turn goes on at once, and takes it over once beats are missing."""
     killed = Memory(address, model=Hanging(), clock=clock, config=Config.from_dict({"buffer_on_idle": True}))
     await talk(killed, "t1", 2, words=200)
-    assert (await killed.status("t1", "alice")).running
+    assert (await killed.thread("t1", resource="alice").status()).running
     await kill(killed)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=SMALL) as memory:
         events = listen(memory)
@@ -181,7 +181,7 @@ async def test_nobody_waits_for_a_process_that_was_killed(address: str, clock: F
         await talk(memory, "t1", 1)
         await memory.settled()
         assert [event for event in events if isinstance(event, Recovered)]
-        status = await memory.observe("t1", "alice")
+        status = await memory.thread("t1", resource="alice").observe()
         assert (status.running, status.cursor) == (0, status.last_seq)
     (await killed.open()).store.engine.commit_hook = None
     await killed.aclose()
@@ -255,7 +255,7 @@ async def test_a_server_that_stops_to_answer(address: str, clock: FakeClock) -> 
             os.kill(pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(PATIENCE):
-                async with memory.turn("t1", "alice", settings={"turn_timeout": 0.5}) as turn:
+                async with memory.thread("t1", resource="alice").turn(settings={"turn_timeout": 0.5}) as turn:
                     context = await turn.prepare(UserMessage("are you there?"))
                     assert context.messages[-1].text == "are you there?"
         finally:
@@ -294,8 +294,8 @@ async def test_each_result_stays_with_the_call_of_its_own_turn(address: str, clo
     """Whoever answers first: both models see their own result behind their own call."""
     async with (
         Memory(address, clock=clock) as memory,
-        memory.turn("t", "alice") as one,
-        memory.turn("t", "alice") as two,
+        memory.thread("t", resource="alice").turn() as one,
+        memory.thread("t", resource="alice").turn() as two,
     ):
         await one.prepare(UserMessage("What is the weather?"))
         await one.record(call("weather"))
@@ -313,7 +313,10 @@ async def test_a_span_holds_the_pairs_of_both_turns(address: str, clock: FakeClo
     """What is observed together is a call and its own result, also where another turn stands in between."""
     model = ScriptedModel()
     async with Memory(address, clock=clock, model=model) as memory:
-        async with memory.turn("t", "alice") as one, memory.turn("t", "alice") as two:
+        async with (
+            memory.thread("t", resource="alice").turn() as one,
+            memory.thread("t", resource="alice").turn() as two,
+        ):
             await one.prepare(UserMessage("What is the weather? " * 40))
             await one.record(call("weather"))
             await two.prepare(UserMessage("What is the time? " * 40))
@@ -322,8 +325,8 @@ async def test_a_span_holds_the_pairs_of_both_turns(address: str, clock: FakeClo
             await two.prepare(ToolMessage("call_1", "noon " * 100))
             await two.record(AssistantMessage("It is noon. " * 40))
             await one.record(AssistantMessage("It is sunny."))
-        await memory.override("t", "alice", {"observation.message_tokens": 200})
-        await memory.observe("t", "alice")
+        await memory.thread("t", resource="alice").override({"observation.message_tokens": 200})
+        await memory.thread("t", resource="alice").observe()
     assert len(model.requests) > 1
     for request in model.requests:
         for tool, said in (("weather", "sunny"), ("time", "noon")):
@@ -335,12 +338,12 @@ async def test_the_embedded_observer_reads_each_call_with_its_own_result(address
     """A provider that begins to count anew in every turn is understood: each call has its own outcome."""
     async with Memory(address, clock=clock) as memory:
         for tool, said in (("run_tests", "2 failed, 5 passed"), ("deploy", "deployed to staging")):
-            async with memory.turn("t", "alice") as turn:
+            async with memory.thread("t", resource="alice").turn() as turn:
                 await turn.prepare(UserMessage(f"Please use {tool}."))
                 await turn.record(call(tool))
                 await turn.prepare(ToolMessage("call_1", said))
                 await turn.record(AssistantMessage("Done."))
-        await memory.observe("t", "alice")
+        await memory.thread("t", resource="alice").observe()
         kit = await memory.open()
         snapshot = await kit.store.logs.snapshot("alice", "t", "thread")
         lines = "\n".join(group.text for group in snapshot.groups).splitlines()

@@ -31,7 +31,7 @@ async def chat(memory: Memory, clock: FakeClock, turns: int, **options: Any) -> 
     """Hold some turns of small talk; return what the model saw at each, without the edge."""
     seen: list[str] = []
     for number in range(turns):
-        async with memory.turn("t1", "alice", **options) as turn:
+        async with memory.thread("t1", resource="alice").turn(**options) as turn:
             context = await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
             seen.append(context.render_without_edge())
             await turn.record(AssistantMessage(f"answer {number} " + "it will rain " * 15))
@@ -44,7 +44,7 @@ async def test_a_long_conversation_stays_small_and_nothing_is_lost(memory: Memor
     """The tail is activated into the log, the log is reflected, and every message is still there."""
     events = listen(memory)
     await chat(memory, clock, 80)
-    status = await memory.status("t1", "alice")
+    status = await memory.thread("t1", resource="alice").status()
     assert status.last_seq == 160
     assert status.messages.tokens < 1_200
     assert status.cursor > 100
@@ -62,7 +62,7 @@ async def test_each_context_extends_the_last_between_activations(memory: Memory,
     previous, kept, total = "", 0, 0
     for number in range(60):
         before = len(events)
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             context = await turn.prepare(UserMessage(f"question {number} " + "word " * 30))
             text = context.render_without_edge()
             await turn.record(AssistantMessage("answer " + "word " * 30))
@@ -79,7 +79,7 @@ async def test_each_context_extends_the_last_between_activations(memory: Memory,
 
 async def test_tool_loop_keeps_the_request_in_sight(memory: Memory, clock: FakeClock) -> None:
     """In a long tool loop the user's request is repeated once the log has passed it, and pairs stay together."""
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         context = await turn.prepare(UserMessage("please refactor everything, this is the request"))
         for number in range(40):
             call = ToolCallPart(id=f"c{number}", name="read_file", arguments={"path": f"src/{number}.py"})
@@ -98,25 +98,25 @@ async def test_what_was_seen_can_be_built_again(memory: Memory, clock: FakeClock
     """Every context of the thread can be rebuilt from its record, edge included."""
     whole: list[str] = []
     for number in range(25):
-        async with memory.turn("t1", "alice", zone="Europe/Berlin") as turn:
+        async with memory.thread("t1", resource="alice").turn(zone="Europe/Berlin") as turn:
             context = await turn.prepare(UserMessage(f"question {number} " + "word " * 60))
             whole.append(context.render())
             await turn.record(AssistantMessage("answer " + "word " * 60))
         await memory.settled()
         clock.advance(hours=1)
     for number, text in enumerate(whole, start=1):
-        assert (await memory.seen("t1", "alice", number)).render() == text
+        assert (await memory.thread("t1", resource="alice").seen(number)).render() == text
 
 
 async def test_discard_leaves_no_trace(memory: Memory, clock: FakeClock) -> None:
     """A discarded turn is neither shown nor observed, and its places in the order are kept."""
     await chat(memory, clock, 3)
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(UserMessage("my password is swordfish"))
         await turn.discard()
     context = await hold(memory, "hello again")
     assert "swordfish" not in context.render()
-    status = await memory.observe("t1", "alice")
+    status = await memory.thread("t1", resource="alice").observe()
     assert status.backlog_tokens == 0
     assert status.cursor == status.last_seq == 8
 
@@ -124,12 +124,12 @@ async def test_discard_leaves_no_trace(memory: Memory, clock: FakeClock) -> None
 async def test_discard_can_keep_what_was_answered(memory: Memory) -> None:
     """Of a turn whose last request was refused, what the model had answered stays; what came after goes."""
     call = ToolCallPart(id="c1", name="look", arguments={})
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(UserMessage("look"))
         await turn.record(AssistantMessage([call]))
         await turn.prepare(ToolMessage("c1", "a picture that no provider takes"))
         await turn.discard(keep_answered=True)
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         context = await turn.prepare(UserMessage("go on"))
         assert [(message.role, message.synthetic) for message in context.messages] == [
             ("user", False),
@@ -144,13 +144,13 @@ async def test_discard_can_keep_what_was_answered(memory: Memory) -> None:
 async def test_history_as_of_and_restore(memory: Memory, clock: FakeClock) -> None:
     """Old generations can be listed, read and brought back with all that was activated since."""
     await chat(memory, clock, 60)
-    generations = await memory.history("t1", "alice")
+    generations = await memory.thread("t1", resource="alice").history()
     assert [g.number for g in generations] == list(range(len(generations)))
     assert generations[-1].kind == "reflection"
-    before = await memory.as_of("t1", "alice", generations[1].created_at)
-    made = await memory.restore("t1", "alice", 0)
+    before = await memory.thread("t1", resource="alice").as_of(generations[1].created_at)
+    made = await memory.thread("t1", resource="alice").restore(0)
     assert made.restored_from == 0
-    after = await memory.as_of("t1", "alice", clock.now())
+    after = await memory.thread("t1", resource="alice").as_of(clock.now())
     assert len(after) > len(before)
     assert {group.kind for group in after} == {"observer"}
     await chat(memory, clock, 5)
@@ -158,20 +158,20 @@ async def test_history_as_of_and_restore(memory: Memory, clock: FakeClock) -> No
 
 async def test_usage_calibrates_the_thresholds(memory: Memory, clock: FakeClock) -> None:
     """A model that counts twice our tokens fills its window twice as fast."""
-    async with memory.turn("t1", "alice", model="m") as turn:
+    async with memory.thread("t1", resource="alice").turn(model="m") as turn:
         context = await turn.prepare(UserMessage("word " * 100))
         usage = Usage(model="m", input_tokens=context.tokens.total * 2, output_tokens=5, cost=0.01)
         await turn.record(AssistantMessage("fine"), usage=usage)
     kit = await memory.open()
     assert await kit.factor("alice", "m") == pytest.approx(2.0, rel=0.2)
-    status = await memory.status("t1", "alice")
+    status = await memory.thread("t1", resource="alice").status()
     assert status.usage.cost == pytest.approx(0.01)
 
 
 async def test_what_a_request_has_beside_the_context_is_not_its_size(memory: Memory) -> None:
     """Instructions and tools count on both sides; where nobody knows them, nothing is learned."""
     for thread, beside, factor in (("t1", 5_000, 1.0), ("t2", None, 1.0), ("t3", 0, 4.0)):
-        async with memory.turn(thread, "alice", model=thread) as turn:
+        async with memory.thread(thread, resource="alice").turn(model=thread) as turn:
             context = await turn.prepare(UserMessage("word " * 100))
             usage = Usage(model=thread, input_tokens=context.tokens.total + 5_000)
             await turn.record(AssistantMessage("fine"), usage=usage, beside=beside)
@@ -194,18 +194,21 @@ async def test_every_decision_has_a_reason(memory: Memory, clock: FakeClock) -> 
 async def test_a_clone_has_its_own_copy_of_the_log(memory: Memory, clock: FakeClock) -> None:
     """A cloned thread begins with the same log and goes its own way; provenance leads into its own messages."""
     await chat(memory, clock, 60)
-    clone = await memory.clone("t1", "alice", "t2")
+    clone = await memory.thread("t1", resource="alice").clone("t2")
     assert clone.cloned_from == "t1"
-    one, two = await memory.status("t1", "alice"), await memory.status("t2", "alice")
+    one, two = (
+        await memory.thread("t1", resource="alice").status(),
+        await memory.thread("t2", resource="alice").status(),
+    )
     assert (two.cursor, two.last_seq, two.groups) == (one.cursor, one.last_seq, one.groups)
     assert two.observations.tokens == one.observations.tokens
     lines = await logged(memory, "t2")
     assert {source.thread for line in lines for source in line.sources} == {"t2"}
     context = await hold(memory, "and now?", thread="t2")
     assert context.blocks
-    made = await memory.restore("t2", "alice", 0)
+    made = await memory.thread("t2", resource="alice").restore(0)
     assert made.number == 1
-    assert (await memory.status("t1", "alice")).last_seq == one.last_seq
+    assert (await memory.thread("t1", resource="alice").status()).last_seq == one.last_seq
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indirect=True)
@@ -213,13 +216,13 @@ async def test_logs_merge_after_a_change_of_scope(address: str, clock: FakeClock
     """The shared log takes over what the threads' own logs hold, without a model and without doing it twice."""
     async with Memory(address, model=ScriptedModel(), config=SMALL, clock=clock) as memory:
         await chat(memory, clock, 30)
-        own = await memory.status("t1", "alice")
+        own = await memory.thread("t1", resource="alice").status()
     model = ScriptedModel()
     shared = SMALL.with_overrides({"scope": "resource"})
     async with Memory(address, model=model, config=shared, clock=clock) as memory:
-        assert await memory.merge("alice") == ("t1",)
-        assert await memory.merge("alice") == ()
-        status = await memory.status("t1", "alice")
+        assert await memory.resource("alice").merge() == ("t1",)
+        assert await memory.resource("alice").merge() == ()
+        status = await memory.thread("t1", resource="alice").status()
         assert (status.scope, status.cursor, status.groups) == ("resource", own.cursor, own.groups)
         assert model.requests == []
         context = await hold(memory, "what did I ask in the other conversation?", thread="t2")

@@ -22,23 +22,23 @@ Mistake = Callable[[Memory], Awaitable[object]]
 
 
 async def _prepare(memory: Memory, *messages: object, **options: object) -> None:
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(*messages, **options)  # pyright: ignore[reportArgumentType]
 
 
 async def _record(memory: Memory, usage: object) -> None:
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(UserMessage("hello"))
         await turn.record(AssistantMessage("hi"), usage=usage)  # pyright: ignore[reportArgumentType]
 
 
 async def _turn(memory: Memory, **options: object) -> None:
-    async with memory.turn("t1", "alice", **options) as turn:  # pyright: ignore[reportArgumentType]
+    async with memory.thread("t1", resource="alice").turn(**options) as turn:  # pyright: ignore[reportArgumentType]
         await turn.prepare(UserMessage("hello"))
 
 
 async def _unentered(memory: Memory) -> None:
-    turn = memory.turn("t1", "alice")
+    turn = memory.thread("t1", resource="alice").turn()
     turn.id = "mine"
     await turn.prepare(UserMessage("hello"))
 
@@ -55,7 +55,7 @@ async def _listen(memory: Memory) -> None:
 
 async def _override(memory: Memory) -> None:
     await _prepare(memory, UserMessage("hello"))
-    await memory.override("t1", "alice", {"nope": 1})
+    await memory.thread("t1", resource="alice").override({"nope": 1})
 
 
 MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
@@ -95,28 +95,32 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "nothing answered": (lambda m: _prepare(m, _made(AssistantMessage, None)), InputError, "got None"),
     "a number said": (lambda m: _prepare(m, _made(UserMessage, 5)), InputError, "got int"),
     "bytes said": (lambda m: _prepare(m, _made(UserMessage, b"x")), InputError, "got bytes"),
-    "a number as a text": (lambda m: m.seen("t1", "alice", "1"), InputError, "is an int"),  # pyright: ignore[reportArgumentType]
+    "a number as a text": (lambda m: m.thread("t1", resource="alice").seen("1"), InputError, "is an int"),  # pyright: ignore[reportArgumentType]
     "an async listener": (_listen, InputError, "memory.events"),
     "settings of a thread that nobody knows": (_override, ConfigError, "nope"),
-    "a moment as a text": (lambda m: m.as_of("t1", "alice", "yesterday"), InputError, "datetime"),  # pyright: ignore[reportArgumentType]
-    "a limit as a text": (lambda m: m.search("a", "alice", limit="3"), InputError, "whole number, not '3'"),  # pyright: ignore[reportArgumentType]
-    "half a result": (lambda m: m.search("a", "alice", limit=2.5), InputError, "whole number, not 2.5"),  # pyright: ignore[reportArgumentType]
-    "neighbours as a text": (lambda m: m.search("a", "alice", context="2"), InputError, "context=3"),  # pyright: ignore[reportArgumentType]
-    "a source that is none": (lambda m: m.search("a", "alice", sources="rw"), InputError, "'rw' is no source"),  # pyright: ignore[reportArgumentType]
-    "a number of sources": (lambda m: m.search("a", "alice", sources=3), InputError, "3 is no source"),  # pyright: ignore[reportArgumentType]
-    "a list of lists": (lambda m: m.search("a", "alice", sources=[["raw"]]), InputError, "is no source"),  # pyright: ignore[reportArgumentType]
-    "a cursor as a number": (lambda m: m.search("a", "alice", cursor=3), InputError, "unchanged"),  # pyright: ignore[reportArgumentType]
-    "how many to keep as a text": (lambda m: m.compact("t1", "alice", keep="2"), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
-    "half a message to keep": (lambda m: m.compact("t1", "alice", keep=2.5), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
-    "the number of a context as a text": (lambda m: m.seen("t1", "alice", "1"), InputError, "is an int"),  # pyright: ignore[reportArgumentType]
-    "a limit of tasks as a text": (lambda m: m.tasks("alice").list(limit="3"), InputError, "whole number"),  # pyright: ignore[reportArgumentType]
-    "days as a text": (lambda m: m.tasks("alice").stale(days="3"), InputError, "no number of days"),  # pyright: ignore[reportArgumentType]
+    "a moment as a text": (lambda m: m.thread("t1", resource="alice").as_of("yesterday"), InputError, "datetime"),  # pyright: ignore[reportArgumentType]
+    "a limit as a text": (lambda m: m.resource("alice").search("a", limit="3"), InputError, "whole number, not '3'"),  # pyright: ignore[reportArgumentType]
+    "half a result": (lambda m: m.resource("alice").search("a", limit=2.5), InputError, "whole number, not 2.5"),  # pyright: ignore[reportArgumentType]
+    "neighbours as a text": (lambda m: m.resource("alice").search("a", context="2"), InputError, "context=3"),  # pyright: ignore[reportArgumentType]
+    "a source that is none": (lambda m: m.resource("alice").search("a", sources="rw"), InputError, "'rw' is no source"),  # pyright: ignore[reportArgumentType]
+    "a number of sources": (lambda m: m.resource("alice").search("a", sources=3), InputError, "3 is no source"),  # pyright: ignore[reportArgumentType]
+    "a list of lists": (lambda m: m.resource("alice").search("a", sources=[["raw"]]), InputError, "is no source"),  # pyright: ignore[reportArgumentType]
+    "a cursor as a number": (lambda m: m.resource("alice").search("a", cursor=3), InputError, "unchanged"),  # pyright: ignore[reportArgumentType]
+    "how many to keep as a text": (lambda m: m.thread("t1", resource="alice").compact(keep="2"), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
+    "half a message to keep": (lambda m: m.thread("t1", resource="alice").compact(keep=2.5), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
+    "the number of a context as a text": (
+        lambda m: m.thread("t1", resource="alice").seen("1"),  # pyright: ignore[reportArgumentType]
+        InputError,
+        "is an int",
+    ),
+    "a limit of tasks as a text": (lambda m: m.resource("alice").tasks().list(limit="3"), InputError, "whole number"),  # pyright: ignore[reportArgumentType]
+    "days as a text": (lambda m: m.resource("alice").tasks().stale(days="3"), InputError, "no number of days"),  # pyright: ignore[reportArgumentType]
     "a version as a text": (
-        lambda m: m.working_memory("alice").versions(before="3"),  # pyright: ignore[reportArgumentType]
+        lambda m: m.resource("alice").working_memory().versions(before="3"),  # pyright: ignore[reportArgumentType]
         InputError,
         "whole number",
     ),
-    "a generation as a text": (lambda m: m.restore("t1", "alice", "x"), InputError, "history"),  # pyright: ignore[reportArgumentType]
+    "a generation as a text": (lambda m: m.thread("t1", resource="alice").restore("x"), InputError, "history"),  # pyright: ignore[reportArgumentType]
 }
 
 
@@ -133,7 +137,7 @@ async def test_a_mistake_is_refused_and_the_next_call_works(name: str) -> None:
 
 async def test_one_message_for_this_request_only() -> None:
     """It need not stand in a list."""
-    async with Memory(":memory:") as memory, memory.turn("t1", "alice") as turn:
+    async with Memory(":memory:") as memory, memory.thread("t1", resource="alice").turn() as turn:
         context = await turn.prepare(UserMessage("hello"), ephemeral=UserMessage("once"))
         assert [message.text for message in context.messages] == ["hello", "once"]
 

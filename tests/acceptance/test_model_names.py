@@ -19,7 +19,7 @@ async def turns(memory: Memory, clock: FakeClock, count: int, *, asked: str | No
     """Say something long in each turn; the provider reports so many times as many tokens as we count."""
     for number in range(count):
         clock.advance(seconds=10)
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             context = await turn.prepare(UserMessage(f"step {number}: " + "word " * 150), model=asked)
             usage = Usage(model=told, input_tokens=context.tokens.total * times, output_tokens=5)
             await turn.record(AssistantMessage("fine"), model=told, usage=usage)
@@ -38,7 +38,7 @@ async def test_the_name_in_a_response_is_no_change_of_model(address: str, clock:
     async with opened(address, clock) as memory:
         events = listen(memory)
         await turns(memory, clock, 11, asked=ASKED, told=TOLD)
-        assert (await memory.status("t1", "alice")).buffered_groups > 0
+        assert (await memory.thread("t1", resource="alice").status()).buffered_groups > 0
         assert [event.reason for event in events if isinstance(event, Decided) and event.decision == "Activate"] == []
         await turns(memory, clock, 1, asked="openai:gpt-5", told="gpt-5-2025-08-07")
         assert [event for event in events if isinstance(event, Activated)]

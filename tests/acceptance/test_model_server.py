@@ -171,7 +171,7 @@ class Talk:
     async def turns(self, number: int, minutes: float = 0.01) -> None:
         """Hold turns; each must come back with the user's own words in its context."""
         for index in range(number):
-            async with self.memory.turn("t1", "alice") as turn:
+            async with self.memory.thread("t1", resource="alice").turn() as turn:
                 context = await turn.prepare(UserMessage(f"question {index} " + "about the weather " * 10))
                 assert f"question {index} " in context.render_without_edge()
                 await turn.record(AssistantMessage(f"answer {index} " + "it will rain " * 15))
@@ -186,7 +186,7 @@ class Talk:
         """Wait out every back-off, and find the memory well again."""
         self.clock.advance(hours=2)
         await self.turns(8)
-        status = await self.memory.status("t1", "alice")
+        status = await self.memory.thread("t1", resource="alice").status()
         assert (status.health, status.breaker_open, status.failures) == ("ok", False, 0)
         assert status.last_success_at is not None
         assert status.cursor > 0
@@ -283,7 +283,7 @@ async def test_every_request_has_a_limit_over_the_wire(server: Server, clock: Fa
     server.bodies.clear()
     async with Memory(":memory:", model=f"{server.address}#m", config=Config(model_timeout=77), clock=clock) as memory:
         await Talk(memory=memory, clock=clock).turns(2)
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
     (body,) = server.bodies
     assert body["max_tokens"] > 0
     # The time is a setting for this form too.
@@ -493,7 +493,7 @@ async def test_a_memory_on_a_server_that_is_well(server: Server, clock: FakeCloc
     """Turns are observed through the client; the ledger knows what it cost."""
     async with talk(server.model(price=Price(input=1.0, output=1.0)), clock) as told:
         await told.turns(20)
-        status = await told.memory.status("t1", "alice")
+        status = await told.memory.thread("t1", resource="alice").status()
         assert told.failures() == []
         assert any(isinstance(event, RunEnded) and event.input_tokens == 20 for event in told.events)
         assert status.cursor > 0
@@ -508,7 +508,7 @@ async def test_a_memory_while_the_server_is_busy(server: Server, clock: FakeCloc
         await told.turns(12)
         assert len(server.bodies) > 1
         assert told.failures() == []
-        assert (await told.memory.status("t1", "alice")).health == "ok"
+        assert (await told.memory.thread("t1", resource="alice").status()).health == "ok"
         await told.recovers()
 
 
@@ -520,7 +520,7 @@ async def test_a_memory_while_the_server_fails(server: Server, clock: FakeClock)
         # All that is due again is tried, and fails again; from here on the clock stands still.
         clock.advance(hours=2)
         await told.turns(1, minutes=0)
-        status = await told.memory.status("t1", "alice")
+        status = await told.memory.thread("t1", resource="alice").status()
         assert (status.breaker_open, status.health, status.cursor) == (True, "failing", 0)
         assert status.last_error is not None
         assert "HTTP 500. the disk is full." in status.last_error
@@ -544,7 +544,7 @@ async def test_a_memory_while_the_server_hangs(
     async with talk(model, clock) as told:
         # All in one turn, so that the tail is past the point where a turn may wait while the call hangs.
         settings = {"observation": {"deadline": 0.2}}
-        async with told.memory.turn("t1", "alice", settings=settings) as turn:
+        async with told.memory.thread("t1", resource="alice").turn(settings=settings) as turn:
             for number in range(24):
                 await turn.prepare(UserMessage(f"question {number} " + "about the weather " * 10))
                 await turn.record(AssistantMessage("It will rain."))
@@ -556,7 +556,7 @@ async def test_a_memory_while_the_server_hangs(
         waits = [event for event in told.events if isinstance(event, Degraded)]
         assert any(event.what == "waiting for the model" for event in waits)
         assert any("did not answer within 60 s" in error for error in told.failures())
-        assert (await told.memory.status("t1", "alice")).breaker_open
+        assert (await told.memory.thread("t1", resource="alice").status()).breaker_open
         server.handler = well
         await told.recovers()
 
@@ -571,7 +571,7 @@ async def test_a_memory_with_a_wrong_key(server: Server, clock: FakeClock) -> No
         assert all("ModelRefused" in error and "HTTP 401" in error and "Check its api_key" in error for error in errors)
         assert KEY not in json.dumps([event.data() for event in told.events])
         assert len(server.bodies) == len(errors)
-        assert (await told.memory.status("t1", "alice")).health == "failing"
+        assert (await told.memory.thread("t1", resource="alice").status()).health == "failing"
         server.handler = well
         await told.recovers()
 
@@ -595,7 +595,7 @@ async def test_a_memory_without_a_key(
     async with talk(PydanticModel("openai:gpt-5-mini"), clock) as told:
         await told.turns(12)
         assert told.failures() == []
-        status = await told.memory.status("t1", "alice")
+        status = await told.memory.thread("t1", resource="alice").status()
         assert (status.last_seq, status.failures) == (24, 0)
     assert any("Set OPENAI_API_KEY" in line for line in caplog.messages)
 

@@ -36,7 +36,7 @@ class Talk(Story):
         """Hold some turns; each has its own words in its context."""
         for number in range(turns):
             words = f"question {number} " + "about the weather " * 10
-            async with self.memory.turn(thread, resource) as turn:
+            async with self.memory.thread(thread, resource=resource).turn() as turn:
                 context = await turn.prepare(UserMessage(words))
                 assert context.messages[-1].text == words
                 await turn.record(AssistantMessage(f"answer {number} " + "it will rain " * 15), **options)
@@ -45,9 +45,9 @@ class Talk(Story):
 
     async def say(self, *messages: NewMessage) -> None:
         """Say something and have it observed."""
-        async with self.memory.turn(THREAD, RESOURCE) as turn:
+        async with self.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(*messages)
-        await self.memory.observe(THREAD, RESOURCE)
+        await self.memory.thread(THREAD, resource=RESOURCE).observe()
 
 
 Open = Callable[..., Talk]
@@ -71,7 +71,7 @@ async def test_voice_and_instructions(tell: Open) -> None:
     }
     story = tell(voice="general", **own)
     await story.chat(12)
-    await story.memory.reflect(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).reflect()
     for purpose, words, others in (("observe", "Prices are all", "outlive"), ("reflect", "outlive", "are all")):
         systems = {request.system for request in asked(story.model, purpose)}
         assert len(systems) == 1
@@ -120,7 +120,7 @@ async def test_a_message_beyond_all_measure(tell: Open) -> None:
     assert len(story.model.requests) <= 13
     assert max(sizes(story.model)) < 5_000 + BESIDE
     assert "the end" in story.model.requests[-1].text
-    assert (await story.memory.status(THREAD, RESOURCE)).cursor == 1
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).cursor == 1
 
 
 async def test_many_messages_at_once(tell: Open) -> None:
@@ -133,7 +133,7 @@ async def test_many_messages_at_once(tell: Open) -> None:
     story.clock.advance(hours=2)
     story.model.answers.clear()
     story.model.requests.clear()
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(story.model.requests) > 3
     assert max(sizes(story.model)) < 2_000 + BESIDE
     numbers = [
@@ -142,7 +142,7 @@ async def test_many_messages_at_once(tell: Open) -> None:
         for n in re.findall(r"^<message>\[(\d+)\]", request.text, re.MULTILINE)
     ]
     assert sorted(numbers) == list(range(1, 41))
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.cursor, status.groups, status.health) == (40, 1, "ok")
     lines = await story.lines()
     # The script writes a line for two messages: each leads to the messages it was made of.
@@ -183,7 +183,7 @@ async def test_a_model_that_cannot_see(tell: Open) -> None:
     story = tell(ScriptedModel([blind, blind]), **{"observation.attach_files": True})
     await story.say(UserMessage([TextPart(text="Keep this receipt."), PICTURE]))
     assert [len(request.files) for request in story.model.requests] == [1, 0]
-    assert (await story.memory.status(THREAD, RESOURCE)).cursor == 1
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).cursor == 1
     assert story.told(RunFailed) == []
 
 
@@ -225,7 +225,7 @@ async def test_a_budget_holds_and_the_embedded_observer_goes_on(tell: Open) -> N
     story = tell(Priced(), budget=0.03)
     # What the agent's own model costs is in the ledger too, and is no part of this budget.
     await story.chat(30, usage=Usage(model="agent", cost=5.0))
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert len(story.model.requests) == 3
     assert (status.budget_left, status.health, status.failures) == (0.0, "ok", 0)
     assert status.cursor > 30
@@ -240,7 +240,7 @@ async def test_a_budget_holds_and_the_embedded_observer_goes_on(tell: Open) -> N
     again = tell(Priced(), budget=0.03)
     await again.chat(8)
     assert again.model.requests == []
-    assert (await again.memory.status(THREAD, RESOURCE)).cursor > status.cursor
+    assert (await again.memory.thread(THREAD, resource=RESOURCE).status()).cursor > status.cursor
     # Another resource has money of its own; and more money is more calls.
     await again.chat(8, resource="bob")
     assert len(again.model.requests) > 0
@@ -260,7 +260,7 @@ async def test_whose_money_it_is(tell: Open, scope: str, calls: tuple[int, ...])
         before = len(story.model.requests)
         await story.chat(20, thread=thread, resource=resource)
         made.append(len(story.model.requests) - before)
-        assert (await story.memory.status(thread, resource)).budget_left == 0.0
+        assert (await story.memory.thread(thread, resource=resource).status()).budget_left == 0.0
     assert tuple(made) == calls
 
 
@@ -268,7 +268,7 @@ async def test_without_money_messages_can_wait(tell: Open) -> None:
     """With `wait` nothing else observes: raw messages pile up, the run fails and says why, and money mends it."""
     story = tell(Priced(), budget=0.01, over_budget="wait")
     await story.chat(20)
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert len(story.model.requests) == 1
     assert (status.health, status.budget_left) == ("failing", 0.0)
     assert status.messages.tokens > 1_200
@@ -278,7 +278,7 @@ async def test_without_money_messages_can_wait(tell: Open) -> None:
     story.clock.advance(hours=2)
     richer = tell(Priced(), budget=1.0, over_budget="wait")
     await richer.chat(4)
-    status = await richer.memory.observe(THREAD, RESOURCE)
+    status = await richer.memory.thread(THREAD, resource=RESOURCE).observe()
     assert (status.health, status.backlog_tokens) == ("ok", 0)
 
 
@@ -288,7 +288,7 @@ async def test_what_failed_calls_cost_counts(tell: Open) -> None:
     await story.chat(4)
     failures = len(story.told(RunFailed))
     assert failures > 0
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert status.usage.cost == pytest.approx(PRICE * len(story.model.requests))
     assert status.budget_left == pytest.approx(1.0 - status.usage.cost)
 
@@ -328,10 +328,10 @@ async def test_a_reflection_may_update_the_hints(tell: Open) -> None:
     )
     story = tell(Reflecting(answer, answer, answer))
     await story.chat(6)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     before = await hints(story)
     story.events.clear()
-    await story.memory.reflect(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).reflect()
     asked_for = asked(story.model, "reflect")[0].text
     assert before[0] is not None
     assert f"current task: {before[0]}" in asked_for
@@ -349,11 +349,11 @@ async def test_a_reflection_that_says_nothing_of_the_work(tell: Open) -> None:
     """The hints stay as they were, and nobody is told of a change."""
     story = tell(Reflecting(reflecting("<off-track>no</off-track>", "<current-task>unchanged</current-task>")))
     await story.chat(6)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     before = await hints(story)
     story.events.clear()
-    await story.memory.reflect(THREAD, RESOURCE)
-    assert (await story.memory.status(THREAD, RESOURCE)).generation == 1
+    await story.memory.thread(THREAD, resource=RESOURCE).reflect()
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).generation == 1
     assert await hints(story) == before
     assert story.told(HintsChanged) == []
 
@@ -362,7 +362,7 @@ async def test_newer_hints_outlive_a_reflection(tell: Open) -> None:
     """A reflection that was thought about before the newest observation does not overrule it."""
     story = tell(Reflecting(), observation={"buffer_tokens": False})
     await story.chat(6)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     store = (await story.memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     inputs = {
@@ -378,7 +378,7 @@ async def test_newer_hints_outlive_a_reflection(tell: Open) -> None:
     made = Made(group="r", observations=(), hints=stale, tokens=0, model="m", prompt_version="1")
     await store.runs.finish(RESOURCE, claim, made, now=now)
     await story.chat(2)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     newest = await hints(story)
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     row = next(group for group in snapshot.buffered if group.id == "r")
@@ -398,24 +398,28 @@ async def test_what_a_reflection_no_longer_names_is_listed_and_found(address: st
     paths = [f"src/module_{number}/handler_{number}.py" for number in range(90)]
     async with Memory(address, clock=clock, config=config) as memory:
         for path in paths:
-            async with memory.turn(THREAD, RESOURCE) as turn:
+            async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
                 await turn.prepare(UserMessage(f"Please look at {path}, it is slow and nobody knows why."))
                 await turn.record(AssistantMessage(f"I changed {path}: the cache is used now."))
-        await memory.observe(THREAD, RESOURCE)
-        await memory.reflect(THREAD, RESOURCE)
+        await memory.thread(THREAD, resource=RESOURCE).observe()
+        await memory.thread(THREAD, resource=RESOURCE).reflect()
         store = (await memory.open()).store
         snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
         lines = await logged(memory)
-        dropped = {name for generation in await memory.history(THREAD, RESOURCE) for name in generation.dropped}
+        dropped = {
+            name
+            for generation in await memory.thread(THREAD, resource=RESOURCE).history()
+            for name in generation.dropped
+        }
         gone = [path for path in paths if not any(path.rpartition("/")[2] in line.text for line in lines)]
         for path in gone:
-            hits = (await memory.search(path, RESOURCE, sources=("observation", "reflection"))).results
+            hits = (await memory.resource(RESOURCE).search(path, sources=("observation", "reflection"))).results
             is_archived = any(line.metadata.get("archived") for line in lines)
             noted = [hit for hit in hits if path in hit.content]
             # What the observer itself did not note is no matter of the reflector.
             assert not noted or is_archived or any(hit.id in dropped for hit in noted), path
         assert dropped
-        assert (await memory.status(THREAD, RESOURCE)).dropped == len(dropped)
+        assert (await memory.thread(THREAD, resource=RESOURCE).status()).dropped == len(dropped)
     assert snapshot.log.generation > 0
     assert not [line for line in lines if line.text.startswith(("Also named: ", "Also mentioned: "))]
 
@@ -428,11 +432,11 @@ async def test_the_embedded_observer_dates_what_is_said_in_other_languages(addre
     )
     clock.advance(days=88)
     async with Memory(address, clock=clock) as memory:
-        async with memory.turn(THREAD, RESOURCE) as turn:
+        async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             for text in said:
                 await turn.prepare(UserMessage(text))
                 await turn.record(AssistantMessage("Notiert."))
-        await memory.observe(THREAD, RESOURCE)
+        await memory.thread(THREAD, resource=RESOURCE).observe()
         shown = (await hold(memory, "Was steht an?")).system
     assert "Nr. 17 am 28. Juni (meaning 2026-06-28) 14 Uhr" in shown
     assert "2. Juli (meaning 2026-07-02) 9 Uhr" in shown

@@ -95,7 +95,7 @@ def odd_usage(name: str) -> Usage:
 async def test_odd_usage_is_refused_by_the_call_that_brings_it(tell: Open, name: str) -> None:
     """Whether the database can be written or not; nothing of the call is kept, and the thread goes on."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("one"))
         with pytest.raises(InputError):
             await turn.record(AssistantMessage("refused"), usage=odd_usage(name))
@@ -105,14 +105,14 @@ async def test_odd_usage_is_refused_by_the_call_that_brings_it(tell: Open, name:
                 await turn.record(AssistantMessage("refused"), usage=odd_usage(name))
     story.said += ["one", "two"]
     assert await story.stored() == story.said
-    assert (await story.memory.status(THREAD, RESOURCE)).unsaved == 0
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
 
 
 @pytest.mark.parametrize("name", ODD_MESSAGES)
 async def test_an_odd_message_is_refused_by_the_call_that_brings_it(tell: Open, name: str) -> None:
     """The same for messages, in both calls of a turn."""
     story = tell()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with pytest.raises(InputError):
             await turn.prepare(odd_message(name))
         with unwritable(await story.store()):
@@ -122,7 +122,7 @@ async def test_an_odd_message_is_refused_by_the_call_that_brings_it(tell: Open, 
             with pytest.raises(InputError):
                 await turn.prepare(odd_message(name))
     assert await story.stored() == ["one"]
-    assert (await story.memory.status(THREAD, RESOURCE)).unsaved == 0
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
 
 
 async def test_what_can_never_be_saved_is_given_up_alone(tell: Open) -> None:
@@ -131,7 +131,7 @@ async def test_what_can_never_be_saved_is_given_up_alone(tell: Open) -> None:
     await story.chat(1)
     usage = Usage(model="m", input_tokens=5)
     with unwritable(await story.store()):
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("one"))
             await turn.record(poison(metadata), AssistantMessage("two"), usage=usage)
         await hold(story.memory, "three", thread="another", resource="bob")
@@ -148,7 +148,7 @@ async def test_what_can_never_be_saved_is_given_up_alone(tell: Open) -> None:
         f"1 message of thread {THREAD} cannot be saved",
         f"the usage of a request of thread {THREAD} cannot be booked",
     ]
-    assert (await story.memory.status(THREAD, RESOURCE)).unsaved == 0
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).unsaved == 0
     await story.memory.aclose()
 
 
@@ -156,7 +156,7 @@ async def test_a_memory_that_is_closed_saves_what_stands_beside_an_odd_value(tel
     """The loss of one message is told, and nothing else is lost."""
     story, metadata = tell(), Moody(x=1)
     with unwritable(await story.store()):
-        async with story.memory.turn(THREAD, RESOURCE) as turn:
+        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             await turn.prepare(poison(metadata))
         await hold(story.memory, "three", thread="another")
         metadata.is_moody = True
@@ -183,8 +183,8 @@ async def test_a_row_that_is_stored_already_is_shown(tell: Open, monkeypatch: py
     context = await hold(story.memory, "hello")
     assert "found" in context.messages[0].text
     assert context.messages[-1].text == "hello"
-    await story.memory.observe(THREAD, RESOURCE)
-    assert (await story.memory.status(THREAD, RESOURCE)).health == "ok"
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).health == "ok"
     assert not story.told(Degraded)
 
 
@@ -204,7 +204,7 @@ async def test_a_context_that_cannot_be_built(tell: Open, monkeypatch: pytest.Mo
     story = tell(instructions="Be brief.")
     if is_away:
         story.memory.address = nowhere()
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage("one"), ephemeral=[UserMessage("once")])
     assert context.system == "Be brief."
     assert [message.text for message in context.messages] == ["one", "once"]
@@ -215,7 +215,7 @@ async def test_a_conflict_is_given_up_alone(tell: Open) -> None:
     """What waits is saved as one; a message of it whose id is taken does not take the others with it."""
     story = tell()
     await hold(story.memory, UserMessage("one", id="m1"))
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         with unwritable(await story.store()):
             await turn.prepare(UserMessage("two"))
             await turn.record(AssistantMessage("taken", id="m1"), AssistantMessage("three"))

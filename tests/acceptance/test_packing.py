@@ -24,20 +24,26 @@ async def memory(address: str, clock: FakeClock, request: pytest.FixtureRequest)
     """Return a memory with a finished session, one that was swept, and one that goes on."""
     async with Memory(address, config=replace(CONFIG, scope=request.param), clock=clock) as opened:
         await say(opened, "monday", "We decided to store refresh tokens hashed in server/db/tokens.ts.")
-        await opened.observe("monday", RESOURCE)
+        await opened.thread("monday", resource=RESOURCE).observe()
         clock.advance(days=1)
         await say(opened, "tuesday", "We prefer argon2id over bcrypt in server/auth/hash.ts.")
-        await opened.sweep(RESOURCE)
+        await opened.resource(RESOURCE).sweep()
         await opened.settled()
         clock.advance(days=1)
         await say(opened, "wednesday", "The login page is at client/login.tsx.")
         clock.advance(hours=2)
-        tasks = opened.tasks(RESOURCE, session="s", thread="wednesday")
+        tasks = opened.resource(RESOURCE).tasks(session="s", thread="wednesday")
         await tasks.create("Rotate refresh tokens")
         await tasks.create("Write the changelog", priority=3)
         await tasks.claim("T-1")
-        await opened.working_memory(RESOURCE).replace("# Facts\n\n- The API lives in server/.\n", who="alice")
-        await opened.working_memory(RESOURCE, "wednesday").replace("- Only here: port 8080.\n", who="alice")
+        await (
+            opened.resource(RESOURCE).working_memory().replace("# Facts\n\n- The API lives in server/.\n", who="alice")
+        )
+        await (
+            opened.resource(RESOURCE)
+            .working_memory(thread="wednesday")
+            .replace("- Only here: port 8080.\n", who="alice")
+        )
         yield opened
 
 
@@ -71,11 +77,11 @@ async def test_a_session_that_goes_on(memory: Memory) -> None:
 
 async def test_packing_changes_nothing(memory: Memory) -> None:
     """Two packs are the same, and the context of the next turn is not affected: nothing was activated."""
-    before = await memory.status("tuesday", RESOURCE)
+    before = await memory.thread("tuesday", resource=RESOURCE).status()
     first = await context_pack(memory, RESOURCE, "tuesday", tokens=300)
     assert first == await context_pack(memory, RESOURCE, "tuesday", tokens=300)
     assert first.tokens <= 300
-    assert await memory.status("tuesday", RESOURCE) == before
+    assert await memory.thread("tuesday", resource=RESOURCE).status() == before
 
 
 async def test_a_long_tail_is_counted_and_not_read(memory: Memory) -> None:

@@ -60,7 +60,7 @@ async def pages(memory: Memory, reference: Any, *, back_from: str | None = None,
     found: list[RecallPage] = []
     cursor = back_from
     while True:
-        page = await memory.recall(reference, "alice", cursor=cursor, **options)
+        page = await memory.resource("alice").recall(reference, cursor=cursor, **options)
         found.append(page)
         cursor = page.previous if back_from else page.next
         if cursor is None:
@@ -84,20 +84,20 @@ def words(found: list[RecallPage], part: int = 0) -> str:
 async def test_a_group_leads_to_its_messages(memory: Memory) -> None:
     """The id that the prefix shows is enough."""
     await look_up(memory)
-    await memory.observe("t1", "alice")
+    await memory.thread("t1", resource="alice").observe()
     prefix = (await hold(memory, "go on")).render()
     handles = re.findall(r'<observations id="(g\d+)"', prefix)
     assert handles
     found = [seq for handle in handles for seq in seqs(*(await pages(memory, handle, thread="t1")))]
     assert found == list(range(1, 17))
-    page = await memory.recall(handles[0], "alice")
+    page = await memory.resource("alice").recall(handles[0])
     assert page.items[0].pieces[0].text == "question 0"
 
 
 async def test_an_observation_leads_to_what_it_cites(memory: Memory) -> None:
     """A line's id leads to the messages of its sources and to no others."""
     await look_up(memory)
-    await memory.observe("t1", "alice")
+    await memory.thread("t1", resource="alice").observe()
     kit = await memory.open()
     snapshot = await kit.store.logs.snapshot("alice", "t1", "thread")
     handles = {group.id: group.handle for group in snapshot.groups}
@@ -108,21 +108,25 @@ async def test_an_observation_leads_to_what_it_cites(memory: Memory) -> None:
         handle = f"{handles[line.group]}.{line.ordinal}"
         assert seqs(*(await pages(memory, handle))) == cited
         assert seqs(*(await pages(memory, handle, thread="t1"))) == cited
-        told = await memory.tools("alice", thread="t1").call("memory-search", {"action": "recall", "target": handle})
+        told = (
+            await memory.resource("alice")
+            .tools(thread="t1")
+            .call("memory-search", {"action": "recall", "target": handle})
+        )
         assert told["success"], told
         assert told["messages"] == len(cited)
     for missing in ("g1.999", "g999.1"):
         with pytest.raises(NotFound):
-            await memory.recall(missing, "alice", thread="t1")
+            await memory.resource("alice").recall(missing, thread="t1")
         with pytest.raises(NotFound):
-            await memory.recall(missing, "mallory")
+            await memory.resource("mallory").recall(missing)
 
 
 async def test_a_reflection_leads_through_what_it_merged(memory: Memory) -> None:
     """However often the log was condensed, its lines lead to the messages."""
     await look_up(memory)
-    await memory.observe("t1", "alice")
-    await memory.reflect("t1", "alice")
+    await memory.thread("t1", resource="alice").observe()
+    await memory.thread("t1", resource="alice").reflect()
     kit = await memory.open()
     snapshot = await kit.store.logs.snapshot("alice", "t1", "thread")
     head = snapshot.groups[0]
@@ -146,7 +150,7 @@ async def test_a_reflection_leads_through_what_it_merged(memory: Memory) -> None
 async def test_a_span_in_any_spelling(memory: Memory, reference: Any) -> None:
     """A span is a value, or a text as people write it."""
     await look_up(memory)
-    page = await memory.recall(reference, "alice", thread="t1")
+    page = await memory.resource("alice").recall(reference, thread="t1")
     assert (seqs(page), page.next, page.previous) == ([3, 4, 5, 6], None, None)
 
 
@@ -154,7 +158,7 @@ async def test_a_span_in_any_spelling(memory: Memory, reference: Any) -> None:
 async def test_a_message_is_a_place_to_go_on_from(memory: Memory, reference: Any) -> None:
     """A message's page begins with it and goes on through its thread, in either direction."""
     await look_up(memory)
-    page = await memory.recall(reference, "alice", thread="t1", tokens=200, detail="full")
+    page = await memory.resource("alice").recall(reference, thread="t1", tokens=200, detail="full")
     assert page.items[0].id == "r1"
     later = await pages(memory, reference, thread="t1", tokens=200, detail="full")
     assert seqs(*later) == list(range(7, 17))
@@ -170,15 +174,15 @@ async def test_shared_logs_know_threads_by_their_alias(address: str, clock: Fake
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         await look_up(memory, 2, thread="shopping")
         await look_up(memory, 1, thread="holidays")
-        await memory.observe("shopping", "alice")
-        await memory.observe("holidays", "alice")
+        await memory.thread("shopping", resource="alice").observe()
+        await memory.thread("holidays", resource="alice").observe()
         aliases = {name: await _alias(memory, name) for name in ("shopping", "holidays")}
         for name, alias in aliases.items():
-            page = await memory.recall(f"{alias} 1-2", "alice")
+            page = await memory.resource("alice").recall(f"{alias} 1-2")
             assert {item.thread for item in page.items} == {name}
             assert page.text.startswith(f"{alias} #1 ")
-            assert (await memory.recall("1-2", "alice", thread=alias)).items == page.items
-        assert seqs(await memory.recall("g1", "alice", tokens=4_000))
+            assert (await memory.resource("alice").recall("1-2", thread=alias)).items == page.items
+        assert seqs(await memory.resource("alice").recall("g1", tokens=4_000))
 
 
 async def _alias(memory: Memory, thread: str) -> str:
@@ -193,24 +197,24 @@ async def _alias(memory: Memory, thread: str) -> str:
 async def test_what_is_foreign_looks_like_what_is_missing(memory: Memory) -> None:
     """Nobody learns from an error whether somebody else has it."""
     await look_up(memory)
-    await memory.observe("t1", "alice")
+    await memory.thread("t1", resource="alice").observe()
     store = (await memory.open()).store
     snapshot = await store.logs.snapshot("alice", "t1", "thread")
     group = snapshot.groups[0]
     line = (await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id]))[0]
     await say(memory, UserMessage("hello", id="mine"), resource="mallory", thread="own")
     for reference in (group.handle, group.id, line.id, "u0", "t1 1-3"):
-        assert (await memory.recall(reference, "alice", thread="t1")).items
+        assert (await memory.resource("alice").recall(reference, thread="t1")).items
         with pytest.raises(NotFound) as caught:
-            await memory.recall(reference, "mallory")
+            await memory.resource("mallory").recall(reference)
         with pytest.raises(NotFound) as missing:
-            await memory.recall(reference, "nobody")
+            await memory.resource("nobody").recall(reference)
         assert str(caught.value) == str(missing.value)
         with pytest.raises(NotFound):
-            await memory.recall(reference, "mallory", thread="t1")
+            await memory.resource("mallory").recall(reference, thread="t1")
     # A cursor of somebody else's page opens nothing either.
-    page = await memory.recall("t1 1-16", "alice", tokens=200)
-    stolen = await memory.recall("own 1", "mallory", cursor=page.next)
+    page = await memory.resource("alice").recall("t1 1-16", tokens=200)
+    stolen = await memory.resource("mallory").recall("own 1", cursor=page.next)
     assert [item.id for item in stolen.items] in ([], ["mine"])
 
 
@@ -218,14 +222,14 @@ async def test_references_that_say_too_little(memory: Memory) -> None:
     """What could mean several things is refused, with what to add."""
     for thread in ("t1", "t2"):
         await say(memory, UserMessage("hello", id="same"), thread=thread)
-        await memory.observe(thread, "alice")
+        await memory.thread(thread, resource="alice").observe()
     for reference in ("same", "g1", "g1.1", "1", 1, "1-2", Span(first=1, last=1)):
         with pytest.raises(InputError) as caught:
-            await memory.recall(reference, "alice")
+            await memory.resource("alice").recall(reference)
         assert caught.value.then
         if reference in {"same", "g1", "g1.1"}:
             assert "t1, t2" in caught.value.what
-        assert (await memory.recall(reference, "alice", thread="t2")).items[0].thread == "t2"
+        assert (await memory.resource("alice").recall(reference, thread="t2")).items[0].thread == "t2"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +260,7 @@ async def test_bad_input_says_what_to_do(memory: Memory, reference: Any, options
     """Nothing that a caller can hand in is a crash."""
     await look_up(memory, 1)
     with pytest.raises(InputError) as caught:
-        await memory.recall(reference, "alice", thread="t1", **options)
+        await memory.resource("alice").recall(reference, thread="t1", **options)
     assert caught.value.then
 
 
@@ -266,7 +270,7 @@ async def test_bad_input_says_what_to_do(memory: Memory, reference: Any, options
 async def test_cursors_that_lead_nowhere(memory: Memory, cursor: str) -> None:
     """A cursor that was never given out shows what lies there: something of the place, or nothing."""
     await look_up(memory, 1)
-    page = await memory.recall("t1 1-4", "alice", cursor=cursor, detail="full")
+    page = await memory.resource("alice").recall("t1 1-4", cursor=cursor, detail="full")
     assert set(seqs(page)) <= {1, 2, 3, 4}
 
 
@@ -275,8 +279,8 @@ async def test_numbers_beyond_the_end_are_not_found(memory: Memory) -> None:
     await look_up(memory, 1)
     for reference in (5, 0, "t1 99", "t1 5-9", "t1 999999999999999999"):
         with pytest.raises(NotFound):
-            await memory.recall(reference, "alice", thread="t1")
-    assert seqs(await memory.recall("t1 3-999999999999999999", "alice")) == [3, 4]
+            await memory.resource("alice").recall(reference, thread="t1")
+    assert seqs(await memory.resource("alice").recall("t1 3-999999999999999999")) == [3, 4]
 
 
 # ---------------------------------------------------------------- what is shown
@@ -289,7 +293,7 @@ async def test_tombstones_say_so_and_nothing_else(memory: Memory) -> None:
     await set_state(store, "u0", "withdrawn")
     await set_state(store, "f0", "forgotten")
     for detail in ("low", "full"):
-        page = await memory.recall("t1 1-4", "alice", detail=detail)
+        page = await memory.resource("alice").recall("t1 1-4", detail=detail)
         assert [item.state for item in page.items] == ["withdrawn", "live", "live", "forgotten"]
         assert page.items[0].pieces == page.items[3].pieces == ()
         assert "question 0" not in page.text
@@ -310,27 +314,29 @@ async def test_what_memory_answered_is_left_out(memory: Memory) -> None:
         AssistantMessage("done"),
     )
     for detail in ("low", "full"):
-        assert seqs(await memory.recall("t1 1-4", "alice", detail=detail)) == [1, 4]
+        assert seqs(await memory.resource("alice").recall("t1 1-4", detail=detail)) == [1, 4]
 
 
 async def test_parts_by_type_and_tool(memory: Memory) -> None:
     """Who looks for what a tool said reads nothing else."""
     await look_up(memory)
-    results = await memory.recall("t1 1-16", "alice", types=["tool_result"], detail="full", tokens=20_000)
-    assert results == await memory.recall("t1 1-16", "alice", types="tool_result", detail="full", tokens=20_000)
+    results = await memory.resource("alice").recall("t1 1-16", types=["tool_result"], detail="full", tokens=20_000)
+    assert results == await memory.resource("alice").recall(
+        "t1 1-16", types="tool_result", detail="full", tokens=20_000
+    )
     assert seqs(results) == [3, 7, 11, 15]
-    of_read = await memory.recall("t1 1-16", "alice", tool="read", tokens=20_000)
+    of_read = await memory.resource("alice").recall("t1 1-16", tool="read", tokens=20_000)
     assert seqs(of_read) == [2, 3, 10, 11]
     assert {piece.tool for item in of_read.items for piece in item.pieces} == {"read"}
     # The call stands before the span: the result is still known by its tool.
-    assert seqs(await memory.recall("t1 3-5", "alice", tool="read")) == [3]
-    assert (await memory.recall("t1 1-16", "alice", tool="none")).items == ()
+    assert seqs(await memory.resource("alice").recall("t1 3-5", tool="read")) == [3]
+    assert (await memory.resource("alice").recall("t1 1-16", tool="none")).items == ()
 
 
 async def test_low_detail_is_a_line_a_message(memory: Memory) -> None:
     """A glance shows each message in short; a tool's result shorter still."""
     await say(memory, UserMessage("why? " * 500), AssistantMessage(HUGE), ToolMessage("c", HUGE))
-    page = await memory.recall("t1 1-3", "alice")
+    page = await memory.resource("alice").recall("t1 1-3")
     assert len(page.text.splitlines()) == 3
     assert all(len(piece.text) <= 240 for item in page.items for piece in item.pieces)
     assert len(page.items[2].pieces[0].text) <= 120
@@ -362,7 +368,7 @@ async def test_files_are_described(memory: Memory) -> None:
     file = FilePart(media_type="image/png", data=b"\x89PNG" * 100, name="plan.png")
     result = ToolResultPart(call_id="c", content="see the file", name="draw", files=(file,))
     await say(memory, UserMessage([file]), NewMessage(role="tool", parts=(result,)))
-    page = await memory.recall("t1 1-2", "alice", detail="full")
+    page = await memory.resource("alice").recall("t1 1-2", detail="full")
     assert page.items[0].pieces[0].text == "plan.png, image/png, 400 bytes"
     assert page.items[1].pieces[0].files == ("plan.png, image/png, 400 bytes",)
     assert page.text.count("plan.png") == 2
@@ -375,4 +381,4 @@ async def test_a_read_only_memory_recalls(address: str, engine_name: str, clock:
     async with Memory(address, config=SMALL, clock=clock) as memory:
         await look_up(memory, 1)
     async with Memory(address, config=SMALL.with_overrides({"read_only": True}), clock=clock) as memory:
-        assert seqs(await memory.recall("t1 1-4", "alice")) == [1, 2, 3, 4]
+        assert seqs(await memory.resource("alice").recall("t1 1-4")) == [1, 2, 3, 4]

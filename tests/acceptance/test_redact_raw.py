@@ -77,11 +77,11 @@ async def test_no_byte_of_a_secret_is_stored(tmp_path: Path) -> None:
     """Neither in the files nor in what recall shows; the words around it stay, and the rest of each value."""
     path = tmp_path / "memory.db"
     async with Memory(path, config=RAW) as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(*messages())
             await turn.record(AssistantMessage(f"Done with {KEY}."))
-        await memory.observe("t1", "alice")
-        page = await memory.recall("1-9", "alice", thread="t1", detail="full", tokens=10_000)
+        await memory.thread("t1", resource="alice").observe()
+        page = await memory.resource("alice").recall("1-9", thread="t1", detail="full", tokens=10_000)
         store = (await memory.open()).store
         stored = (await store.messages.page("alice", "t1", limit=20)).items
         assert (await memory.doctor()).is_healthy
@@ -101,10 +101,10 @@ async def test_no_byte_of_a_secret_is_stored(tmp_path: Path) -> None:
 async def test_speakers_tasks_and_working_memory_are_covered(tmp_path: Path) -> None:
     """Whatever a text is part of: who speaks, what is to be done and came of it, and what is kept as a document."""
     async with Memory(tmp_path / "memory.db", config=RAW) as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(replace(UserMessage("Hello."), speaker=f"Mira {KEY}"))
             await turn.record(AssistantMessage("Hello."))
-        tasks = memory.tasks("alice", thread="t1")
+        tasks = memory.resource("alice").tasks(thread="t1")
         task = await tasks.create(
             f"Use {KEY}", description=f"password = '{PASSWORD}'", labels=["kept", KEY], metadata={"password": PASSWORD}
         )
@@ -113,7 +113,7 @@ async def test_speakers_tasks_and_working_memory_are_covered(tmp_path: Path) -> 
         await tasks.claim(task.handle)
         await tasks.close(task.handle, summary=f"Signed in with {KEY}.")
         await tasks.reopen(task.handle, why=f"{KEY} was wrong")
-        notes = memory.working_memory("alice")
+        notes = memory.resource("alice").working_memory()
         await notes.replace(f"# Access\n\npassword: {PASSWORD}\nkey {KEY}\n", who="mira")
         document = await notes.read()
         shown = await tasks.get(task.handle)
@@ -147,7 +147,7 @@ async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: boo
     keys = {name: f"ghp_{number:02d}{'Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z'}" for number, name in enumerate(SHAPES)}
     path = tmp_path / "memory.db"
     async with Memory(path, model=model, config=Config(redact_raw=is_raw)) as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("Deploy it."))
             for name, shape in SHAPES.items():
                 value = cast("JsonValue", shape(keys[name]))
@@ -155,8 +155,8 @@ async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: boo
                 await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run"))
             await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
             await turn.record(ToolMessage("w", {"env": [{"name": "DB_PASS", "value": "swordfish"}]}, name="in"))
-        await memory.observe("t1", "alice")
-        found = [await memory.search(f'"{key}"', "alice") for key in (*keys.values(), "swordfish")]
+        await memory.thread("t1", resource="alice").observe()
+        found = [await memory.resource("alice").search(f'"{key}"') for key in (*keys.values(), "swordfish")]
     asked = "".join(request.text for request in model.requests)
     assert "deploy" in asked
     secrets = (*keys.values(), "swordfish")
@@ -169,14 +169,14 @@ async def test_no_shape_reaches_the_log_of_the_embedded_observer() -> None:
     """It reads the arguments and the results themselves."""
     key = f"ghp_{'Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z99'}"
     async with Memory(":memory:") as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("Deploy it."))
             for name, shape in SHAPES.items():
                 value = cast("JsonValue", shape(key))
                 call = ToolCallPart(id=name, name="run", arguments=value)
                 await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run", is_error=True))
             await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
         shown = (await hold(memory, "And now?")).system
     assert "Assistant" in shown
     assert [secret for secret in (key, "swordfish") if secret in shown] == []
@@ -208,10 +208,10 @@ async def test_errors_of_models_are_redacted(tmp_path: Path, model: Any, caplog:
             events = listen(memory)
             await hold(memory, "Hello there, my friend of many years.", "Hello.")
             # Not `observe`, which would wait until the model may be asked again.
-            await memory.buffer("t1", "alice")
+            await memory.thread("t1", resource="alice").buffer()
             await memory.settled()
             logging.getLogger("memolog").error("it failed", exc_info=RuntimeError(f"with {KEY}"))
-            status = repr(await memory.status("t1", "alice"))
+            status = repr(await memory.thread("t1", resource="alice").status())
             await memory.export(out, resource="alice")
     told = "".join(map(repr, events))
     assert "[redacted: " in told
@@ -223,7 +223,7 @@ async def test_errors_of_models_are_redacted(tmp_path: Path, model: Any, caplog:
 async def test_without_it_messages_are_exact(tmp_path: Path) -> None:
     """Raw is byte-exact unless somebody asks for less."""
     path = tmp_path / "memory.db"
-    async with Memory(path) as memory, memory.turn("t1", "alice") as turn:
+    async with Memory(path) as memory, memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(*messages())
     assert KEY.encode() in bytes_in(tmp_path)
 
@@ -253,7 +253,7 @@ async def test_a_turn_cannot_have_its_own() -> None:
     """It belongs to the database; a setting that would be ignored is refused."""
     async with Memory(":memory:") as memory:
         with pytest.raises(ConfigError, match="redact_raw"):
-            memory.turn("t1", "alice", settings={"redact_raw": True})
+            memory.thread("t1", resource="alice").turn(settings={"redact_raw": True})
 
 
 async def test_further_patterns_are_secrets_everywhere(tmp_path: Path) -> None:
@@ -264,9 +264,9 @@ async def test_further_patterns_are_secrets_everywhere(tmp_path: Path) -> None:
         folder.mkdir()
         async with Memory(folder / "memory.db", config=config) as memory:
             await hold(memory, "Please close TCK-4711 for badge B123456 before Friday.", "TCK-4711 is closed.")
-            await memory.observe("t1", "alice")
+            await memory.thread("t1", resource="alice").observe()
             context = await hold(memory, "Thanks.")
-            found = await memory.search("4711", "alice")
+            found = await memory.resource("alice").search("4711")
         shown = context.system.replace("[redacted,", "[redacted:")
         assert "close [redacted: ticket] for badge [redacted: badge] before" in shown
         assert "4711" not in context.system

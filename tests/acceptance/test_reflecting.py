@@ -75,14 +75,14 @@ class Talk(Story):
     async def tell(self, facts: tuple[str, ...] = FACTS, answers: int = 3) -> None:
         """Say facts and have them observed."""
         for fact in facts:
-            async with self.memory.turn("t1", "alice") as turn:
+            async with self.memory.thread("t1", resource="alice").turn() as turn:
                 await turn.prepare(UserMessage(fact))
                 await turn.record(*(AssistantMessage(f"Part {n} is written.") for n in range(answers)))
-        await self.memory.observe("t1", "alice")
+        await self.memory.thread("t1", resource="alice").observe()
 
     async def log(self) -> str:
         """Return the log as a model sees it."""
-        async with self.memory.turn("t1", "alice") as turn:
+        async with self.memory.thread("t1", resource="alice").turn() as turn:
             text = (await turn.prepare()).render()
             await turn.discard()
         return text
@@ -94,9 +94,9 @@ async def test_no_statement_disappears(address: str, clock: FakeClock) -> None:
     async with story.memory:
         await story.tell()
         before = await story.log()
-        await story.memory.reflect("t1", "alice")
+        await story.memory.thread("t1", resource="alice").reflect()
         after = await story.log()
-        made = (await story.memory.history("t1", "alice"))[-1]
+        made = (await story.memory.thread("t1", resource="alice").history())[-1]
         assert made.kind == "reflection"
         assert [fact for fact in FACTS if f"🔴 (09:00) User said: {fact}" not in after] == []
         assert len(after) < len(before)
@@ -114,23 +114,27 @@ async def test_what_is_dropped_is_counted_found_and_restored(address: str, clock
     story = Talk(address, clock, in_one("Assistant wrote several parts, among them src/part2.py"))
     async with story.memory as memory:
         await story.tell()
-        assert (await memory.status("t1", "alice")).dropped == 0
-        await memory.reflect("t1", "alice")
-        made = (await memory.history("t1", "alice"))[-1]
+        assert (await memory.thread("t1", resource="alice").status()).dropped == 0
+        await memory.thread("t1", resource="alice").reflect()
+        made = (await memory.thread("t1", resource="alice").history())[-1]
         log = await story.log()
         gone = sorted(
             {f"src/part{n}.py" for n in range(2, 21) if n % 4 != 1} - set(re.findall(r"src/part\d+\.py", log))
         )
         assert "src/part3.py" in gone
         assert "src/part2.py" not in gone
-        found = {hit.id for name in gone for hit in (await memory.search(name, "alice", sources="observation")).results}
+        found = {
+            hit.id
+            for name in gone
+            for hit in (await memory.resource("alice").search(name, sources="observation")).results
+        }
         assert found >= set(made.dropped)
         assert len(made.dropped) == len(gone)
-        assert (await memory.status("t1", "alice")).dropped == len(gone)
+        assert (await memory.thread("t1", resource="alice").status()).dropped == len(gone)
         (event,) = [event for event in story.told(GenerationMade) if event.generation_kind == "reflection"]
         assert event.dropped == len(gone)
-        await memory.restore("t1", "alice", 0)
-        assert (await memory.status("t1", "alice")).dropped == 0
+        await memory.thread("t1", resource="alice").restore(0)
+        assert (await memory.thread("t1", resource="alice").status()).dropped == 0
         log = await story.log()
         assert [name for name in gone if name not in log] == []
         assert (await memory.doctor()).is_healthy
@@ -151,8 +155,8 @@ async def test_a_second_answer_that_says_it_is_taken(address: str, clock: FakeCl
     story = Talk(address, clock, answer)
     async with story.memory as memory:
         await story.tell()
-        await memory.reflect("t1", "alice")
-        made = (await memory.history("t1", "alice"))[-1]
+        await memory.thread("t1", resource="alice").reflect()
+        made = (await memory.thread("t1", resource="alice").history())[-1]
         ended = next(event for event in story.told(RunEnded) if event.run_kind == "reflect")
         assert {"carried_over", "lost"}.isdisjoint(ended.faults)
         assert made.dropped == ()
@@ -176,13 +180,13 @@ async def test_many_lines_in_one_vague_one_are_refused(address: str, clock: Fake
     model = ScriptedModel([reply] * 500)
     async with Memory(address, model=model, config=CONFIG.with_overrides(config), clock=clock) as memory:
         events = listen(memory)
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("go on"))
             await turn.record(*(AssistantMessage(f"Feature {n} is built.") for n in range(40)))
-        await memory.observe("t1", "alice")
-        await memory.reflect("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
+        await memory.thread("t1", resource="alice").reflect()
         assert "say hardly anything of them" in asked[1].text
-        assert len(await memory.history("t1", "alice")) == 1
+        assert len(await memory.thread("t1", resource="alice").history()) == 1
         (failed,) = of_kind(events, RunFailed)
         assert "hardly anything" in failed.error
 
@@ -199,7 +203,7 @@ async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeC
         facts = relatives(0, 30)
         await story.tell(facts, answers=0)
         await memory.settled()
-        status = await memory.status("t1", "alice")
+        status = await memory.thread("t1", resource="alice").status()
         assert (status.health, status.failures, status.generation) == ("ok", 0, 0)
         assert 0.5 < status.observations.tokens / status.observations.limit < 0.9
         assert [event.run_kind for event in story.told(RunFailed)] == ["reflect"]
@@ -214,9 +218,9 @@ async def test_a_log_that_cannot_shrink_is_left_alone(address: str, clock: FakeC
         assert [fact for fact in facts if fact not in log] == []
         # By hand it is tried at once, and ends.
         asked = len(story.asked)
-        await memory.reflect("t1", "alice")
+        await memory.thread("t1", resource="alice").reflect()
         assert len(story.asked) > asked
-        assert (await memory.status("t1", "alice")).generation == 0
+        assert (await memory.thread("t1", resource="alice").status()).generation == 0
 
 
 async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clock: FakeClock) -> None:
@@ -228,8 +232,8 @@ async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clo
             await story.log()
             await memory.settled()
             clock.advance(days=1)
-        await memory.reflect("t1", "alice")
-        status = await memory.status("t1", "alice")
+        await memory.thread("t1", resource="alice").reflect()
+        status = await memory.thread("t1", resource="alice").status()
         log = await story.log()
         told_of = re.findall(r"Archive: (\d+) statements? about [\w ]+, (\S+) to (\S+);", log)
         shown_facts = [fact for fact in relatives(0, 90) if fact in log]
@@ -240,9 +244,9 @@ async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clo
         assert relatives(0, 1)[0] not in log
         assert (status.dropped, status.failures, status.health) == (0, 0, "ok")
         assert status.observations.tokens < 1.1 * status.observations.limit
-        hits = (await memory.search("Name0 keeps dogs", "alice", sources="observation")).results
+        hits = (await memory.resource("alice").search("Name0 keeps dogs", sources="observation")).results
         assert any("Name0 " in hit.content for hit in hits)
-        await memory.restore("t1", "alice", 0)
+        await memory.thread("t1", resource="alice").restore(0)
         log = await story.log()
         assert [fact for fact in relatives(0, 90) if fact not in log] == []
         assert (await memory.doctor()).is_healthy
@@ -273,9 +277,9 @@ async def test_a_shared_log_is_in_the_order_of_time(address: str, clock: FakeClo
         ):
             await hold(memory, f"My fact number {number} is here", "Noted.", thread=thread, zone=zone)
             clock.advance(minutes=7)
-        await memory.observe("a", "alice")
-        await memory.observe("b", "alice")
-        await memory.reflect("a", "alice")
+        await memory.thread("a", resource="alice").observe()
+        await memory.thread("b", resource="alice").observe()
+        await memory.thread("a", resource="alice").reflect()
         store = (await memory.open()).store
         snapshot = await store.logs.snapshot("alice", "a", "resource")
         text = snapshot.groups[0].text
@@ -296,7 +300,7 @@ async def test_observations_carry_their_mode(address: str, clock: FakeClock) -> 
     config = CONFIG.with_overrides({"mode": "bug_fixing"})
     async with Memory(address, model=ScriptedModel([reply]), config=config, clock=clock) as memory:
         await hold(memory, "Fix it", "Fixed.")
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
         (line,) = await logged(memory)
     assert (line.mode, line.metadata, line.category) == (
         "bug_fixing",
@@ -311,14 +315,14 @@ async def test_the_embedded_observer_looks_for_what_the_mode_names(address: str,
     for mode in ("default", "debugging"):
         config = CONFIG.with_overrides({"mode": mode, "observation.message_tokens": 1_000})
         async with Memory(address, config=config, clock=clock) as memory:
-            async with memory.turn(mode, "alice") as turn:
+            async with memory.thread(mode, resource="alice").turn() as turn:
                 await turn.prepare(UserMessage("Why is the report empty?"))
                 call = ToolCallPart(id="c", name="run_report", arguments={"month": "march"})
                 await turn.record(AssistantMessage(["I run it.", call]))
                 printed = "started\nstep 1 ok\nKeyError: 'vat' at report.py:41\nstopped"
                 await turn.record(ToolMessage("c", printed, name="run_report"))
                 await turn.record(AssistantMessage("The table has no such column."))
-            await memory.observe(mode, "alice")
+            await memory.thread(mode, resource="alice").observe()
             found[mode] = await logged(memory, mode)
     errors = [line for line in found["debugging"] if line.metadata.get("error_type") == "KeyError"]
     assert errors

@@ -79,7 +79,7 @@ async def test_a_statement_in_quite_other_words_stays_in_doubt(tell: Open) -> No
     )
     story = tell([answer])
     await story.say(FAMILY)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     found = {line.text: (line.priority, line.is_unverified) for line in await story.lines()}
     assert found["User has been vegetarian since 2019"] == ("high", False)
     assert found["User has three children"] == ("medium", True)
@@ -92,10 +92,10 @@ async def test_a_reply_without_a_word_of_the_messages_is_no_memory(tell: Open) -
     mixed = tagged("* 🔴 (09:00) User moved from Porto to Ghent [1]", *invented)
     story = tell([tagged(*invented)] * 2 + [mixed] * 2)
     await story.say(FAMILY)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert await story.lines() == []
     story.clock.advance(days=1)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert [line.text for line in await story.lines()] == ["User moved from Porto to Ghent"]
 
 
@@ -106,11 +106,11 @@ async def test_every_request_has_a_limit_in_proportion_to_its_span(tell: Open) -
     """A longer span may have a longer answer, up to the setting."""
     story = tell(reply_tokens=3_000)
     await story.say(TALK[0])
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     await story.say(*TALK * 4)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     await story.say(*[(said * 150, answer) for said, answer in TALK])
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     first, second, *_, last = [request.max_tokens for request in story.model.requests]
     assert 0 < first < second < last == 3_000
 
@@ -119,7 +119,7 @@ async def test_a_reply_that_is_cut_off_is_asked_for_once_more(tell: Open) -> Non
     """The second answer may be longer, and is taken if it is whole."""
     story = tell([CUT, WHOLE])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     first, second = story.model.requests
     assert second.text == first.text
     assert second.max_tokens > first.max_tokens
@@ -141,12 +141,12 @@ async def test_a_reply_that_is_cut_off_twice(tell: Open, by: str) -> None:
     )
     story = tell([reply, reply, rest])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert "peanuts" not in story.model.requests[2].text.split("<transcript>")[1]
     store = (await story.memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     assert [(group.span.first, group.span.last) for group in snapshot.groups if group.span] == [(1, 3), (4, 8)]
-    status = await story.memory.status(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).status()
     assert (status.cursor, status.health) == (8, "ok")
     log = await story.log()
     assert all(fact in log for fact in FACTS)
@@ -158,12 +158,12 @@ async def test_a_reply_that_is_cut_off_before_its_first_citation(tell: Open) -> 
     """There is nothing to keep: the run fails and is tried again."""
     story = tell([CUT[:40], CUT[:40], WHOLE])
     await story.say(*TALK)
-    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
     await story.memory.settled()
     (failed,) = story.told(RunFailed)
     assert "cut off" in failed.error or "empty" in failed.error
     story.clock.advance(hours=1)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(await story.lines()) == 4
 
 
@@ -189,10 +189,10 @@ async def test_a_reflection_that_is_cut_off_is_never_accepted(tell: Open, by: st
     model = Cut([WHOLE])
     story = tell(model=model)
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
-    await story.memory.reflect(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.memory.thread(THREAD, resource=RESOURCE).reflect()
     assert any(request.purpose == "reflect" for request in model.requests)
-    assert (await story.memory.status(THREAD, RESOURCE)).generation == 0
+    assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).generation == 0
     assert any("cut off" in event.error for event in story.told(RunFailed))
     assert len(await story.lines()) == 4
 
@@ -206,14 +206,14 @@ async def test_a_reply_that_copies_the_log_is_a_failure(tell: Open) -> None:
     new = tagged("* 🔴 (09:00) User's flight to Lisbon leaves at 6:40 from Porto [1]")
     story = tell([WHOLE, copy, copy, new])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     await story.say(("My flight to Lisbon leaves at 6:40 from Porto.", "That is early."))
-    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
     await story.memory.settled()
     (failed,) = story.told(RunFailed)
     assert "empty" in failed.error
     story.clock.advance(hours=1)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     texts = [line.text for line in await story.lines()]
     assert len(texts) == 5
     assert texts[-1] == "User's flight to Lisbon leaves at 6:40 from Porto"
@@ -224,9 +224,9 @@ async def test_a_short_line_of_the_log_is_no_answer_either(tell: Open) -> None:
     tea = tagged("* 🔴 (09:00) User drinks tea [1]")
     story = tell([tea, tea, tea])
     await story.say(("I drink tea.", "Fine."))
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     await story.say(("My dentist appointment is on 4 May.", "Noted."))
-    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
     await story.memory.settled()
     assert len(story.told(RunFailed)) == 1
     assert len(await story.lines()) == 1
@@ -240,9 +240,9 @@ async def test_copied_lines_beside_new_ones_are_dropped(tell: Open) -> None:
     )
     story = tell([WHOLE, mixed])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     await story.say(("I raised it: my budget for the trip is 2,400 euros.", "Good."))
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert [line.text for line in await story.lines()][4:] == ["User's budget for the trip is 2,400 euros"]
     assert "copied" in story.told(RunEnded)[-1].faults
 
@@ -253,13 +253,13 @@ async def test_what_is_said_again_on_another_day_is_kept(tell: Open) -> None:
     story = tell([tagged(line), tagged(line), tagged(line)])
     said = ("I took the 5 mg ramipril tablet before breakfast.", "Well done.")
     await story.say(said)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     await story.say(said)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len({line.said_at for line in await story.lines()}) == 2
     story.clock.advance(days=-1)
     await story.say(said)
-    status = await story.memory.observe(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(await story.lines()) == 2
     assert (status.cursor, status.health) == (6, "ok")
 
@@ -268,7 +268,7 @@ async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
     """Whatever the instructions say in the place of a hint or a line is refused when it comes back."""
     story = tell()
     await story.say(TALK[0])
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     system = story.model.requests[0].system
     shown = {
         tag: body.strip()
@@ -280,7 +280,7 @@ async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
     line = "* 🔴 (09:00) User decided on the Hotel Miramar in Lisbon [1]"
     story.model.answers[:] = [f"{tagged(example, line)}\n{echo}"]
     await story.say(TALK[1])
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     store = (await story.memory.open()).store
     hints = (await store.threads.get(RESOURCE, THREAD)).hints
     assert not {hints.current_task, hints.suggested_response, hints.title} & set(shown.values())
@@ -298,7 +298,7 @@ async def test_a_reply_that_repeats_the_prompt_is_a_failure(tell: Open, part: st
 
     story = tell([echo, echo])
     await story.say(*TALK)
-    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
     await story.memory.settled()
     assert len(story.told(RunFailed)) == 1
     assert await story.lines() == []
@@ -309,7 +309,7 @@ async def test_an_answer_far_longer_than_its_span_is_a_failure(tell: Open) -> No
     novel = tagged(*(f"* 🟡 (09:00) User told chapter {n} of the {n * 7}th story about boats [1]" for n in range(60)))
     story = tell([novel, novel])
     await story.say(("Ahoy, boats it is!", "Aye."))
-    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
     await story.memory.settled()
     (failed,) = story.told(RunFailed)
     assert "too large" in failed.error
@@ -332,7 +332,7 @@ async def test_statements_without_a_line_are_asked_for_once_more(tell: Open) -> 
 
     story = tell([first, again])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(story.model.requests) == 2
     shown = story.model.requests[1].text.split("<transcript>")[1]
     assert ("Miramar" in shown, "1,850" in shown, "peanuts" in shown, "Paula" in shown) == (True, True, False, False)
@@ -346,7 +346,7 @@ async def test_what_stays_uncovered_is_observed_by_the_embedded_observer(tell: O
     poor = tagged(*WHOLE.split("\n")[1:2])
     story = tell([poor, tagged("nothing worth keeping")])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     lines = await story.lines()
     assert all(any(fact in line.text for line in lines) for fact in FACTS)
     assert [line.sources[0].span.first for line in lines if "observer" not in line.metadata] == [1]
@@ -364,10 +364,10 @@ async def test_lines_of_a_span_that_was_asked_about_in_pieces(tell: Open) -> Non
 
     story = tell([poor] * 99, observation={"prompt_tokens": 1_000})
     said = [f"The code of room {n} is {n * 7}, and I keep the key in box {n}." for n in range(1, 61)]
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(*map(UserMessage, said))
         await turn.record(AssistantMessage("All noted."))
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(story.model.requests) > 3
     lines = await story.lines()
     for number in range(1, 61):
@@ -379,9 +379,9 @@ async def test_the_better_of_two_replies_that_are_cut_off(tell: Open) -> None:
     """A second answer that is worse does not take the place of the first."""
     story = tell([CUT, CUT[:30], tagged("nothing worth keeping")])
     await story.say(*TALK)
-    await story.memory.buffer(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
     await story.memory.settled()
-    await story.memory.activate(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).activate()
     assert [line.sources[0].span.first for line in await story.lines()][:2] == [1, 3]
 
 
@@ -389,7 +389,7 @@ async def test_full_coverage_costs_nothing(tell: Open) -> None:
     """One call, no word of it."""
     story = tell([WHOLE])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(story.model.requests) == 1
     assert story.told(RunEnded)[-1].faults == ()
 
@@ -398,7 +398,7 @@ async def test_nothing_worth_keeping_where_nothing_was_stated(tell: Open) -> Non
     """Thanks and questions are no statements: the answer is taken as it is."""
     story = tell([tagged("nothing worth keeping")])
     await story.say(("Thanks!", "You are welcome."), ("What is the time in Lisbon?", "It is nine."))
-    status = await story.memory.observe(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(story.model.requests) == 1
     assert (status.cursor, await story.lines()) == (4, [])
 
@@ -417,7 +417,7 @@ async def test_lines_in_another_language_cover_what_they_cite(tell: Open) -> Non
         ("Ich wohne seit zehn Jahren im Süden der Stadt.", "Schön dort."),
         ("Kaffee trinke ich keinen, und Tee mag ich auch nicht besonders.", "Dann eben Wasser."),
     )
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(story.model.requests) == 1
     assert len(await story.lines()) == 2
 
@@ -427,7 +427,7 @@ async def test_a_vague_line_about_everything_covers_nothing(tell: Open) -> None:
     vague = tagged("* 🟡 (09:00) Various topics were discussed at length [1-8]")
     story = tell([vague, vague])
     await story.say(*TALK)
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     log = await story.log()
     assert all(fact in log for fact in FACTS)
 
@@ -438,7 +438,7 @@ async def test_a_model_whose_answers_are_of_no_use(tell: Open) -> None:
     await story.say(*TALK)
     for _ in range(8):
         story.clock.advance(hours=1)
-        await story.memory.observe(THREAD, RESOURCE)
+        await story.memory.thread(THREAD, resource=RESOURCE).observe()
     log = await story.log()
     assert all(fact in log for fact in FACTS)
     assert "could not be observed" not in log
@@ -451,10 +451,10 @@ async def test_a_line_that_cites_hundreds_of_messages_keeps_its_citations(tell: 
     numbers = ", ".join(str(number) for number in range(1, 501, 2))
     line = "* 🟡 (09:00) User counted sheep, hundreds of them"
     story = tell([tagged(f"{line} [{numbers}]")])
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(*(UserMessage(f"sheep, hundreds: {number}?") for number in range(500)))
         await turn.record(AssistantMessage("Good night."))
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     lines = await story.lines()
     (counted,) = [line for line in lines if "counted" in line.text]
     assert counted.text == "User counted sheep, hundreds of them"
@@ -468,7 +468,7 @@ async def test_the_day_that_is_meant_is_said_once(tell: Open, words: str) -> Non
     """Whether the reply repeats it, or writes it in a way of its own."""
     story = tell([tagged(f"* 🔴 (09:00) User flies to Porto {words} [1]")])
     await story.say(("I fly to Porto on Friday.", "Have a good flight."))
-    await story.memory.observe(THREAD, RESOURCE)
+    await story.memory.thread(THREAD, resource=RESOURCE).observe()
     log = await story.log()
     assert log.split("flies to Porto")[1].split("\n")[0].count("(meaning") == 1
 
@@ -489,7 +489,7 @@ async def test_observing_by_hand_waits_through_a_back_off(tell: Open, clock: Fak
     story = tell([ConnectionError("down"), ConnectionError("down"), WHOLE])
     story.memory._connection.clock = Running(clock.time)
     await story.say(*TALK)
-    status = await story.memory.observe(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert len(story.told(RunFailed)) == 2
     assert (status.cursor, status.health) == (8, "ok")
 
@@ -521,7 +521,7 @@ async def test_errors_of_the_own_function_never_make_words_unobservable(tell: Op
     assert story.told(RunFailed)
     is_down = False
     story.clock.advance(hours=1)
-    status_after = await story.memory.observe(THREAD, RESOURCE)
+    status_after = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert (status_after.health, status_after.cursor) == ("ok", status_after.last_seq)
 
 
@@ -536,10 +536,10 @@ async def test_an_image_that_the_own_function_does_not_take(tell: Open) -> None:
         return observations_of(request)
 
     story = tell(model=mine, observation={"attach_files": True})
-    async with story.memory.turn(THREAD, RESOURCE) as turn:
+    async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage([FilePart(media_type="image/png", data=b"\x89PNG")]))
         await turn.record(AssistantMessage("A fine cat."))
-    status = await story.memory.observe(THREAD, RESOURCE)
+    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
     assert asked == [1, 0]
     assert (status.health, status.cursor) == ("ok", status.last_seq)
 
@@ -562,7 +562,7 @@ async def test_the_time_of_a_call_is_a_setting_for_every_form_of_model(tell: Ope
     for model in (slow, Slow(), FallbackModel(Slow(), slow), TieredModel({10: Slow()}, above=slow)):
         story = tell(model=model, model_timeout=0.05)
         await story.say(TALK[0])
-        await story.memory.buffer(THREAD, RESOURCE)
+        await story.memory.thread(THREAD, resource=RESOURCE).buffer()
         await story.memory.settled()
         assert "did not answer within 0.05 s" in story.told(RunFailed)[-1].error
         await story.memory.aclose()

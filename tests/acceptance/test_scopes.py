@@ -91,7 +91,7 @@ async def test_threads_share_one_log(memory: Memory, clock: FakeClock) -> None:
     """What was observed in one thread is in the prefix of all, under the thread's alias; each has its own cursor."""
     for name in ("red", "green", "blue"):
         await say(memory, name, *("word " * 40 for _ in range(3)), clock=clock)
-    status = await memory.observe("red", RESOURCE)
+    status = await memory.thread("red", resource=RESOURCE).observe()
     assert status.scope == "resource"
     assert status.backlog_tokens == 0
     where = await cursors(memory)
@@ -109,7 +109,7 @@ async def test_hints_belong_to_their_thread(memory: Memory) -> None:
     """The task of one thread is not the task of another."""
     model_of(memory).answers.append(lambda request: observations_of(request).replace("Going on from", "Task of red,"))
     await say(memory, "red", "word " * 40)
-    await memory.observe("red", RESOURCE)
+    await memory.thread("red", resource=RESOURCE).observe()
     await say(memory, "blue", "word " * 40)
     threads = (await memory.open()).store.threads
     red, blue = await threads.get(RESOURCE, "red"), await threads.get(RESOURCE, "blue")
@@ -132,7 +132,7 @@ async def test_aliases_are_stable(memory: Memory, clock: FakeClock) -> None:
                 assert told is not None
                 seen.setdefault(told[1], set()).add(alias)
         if number == 1:
-            await memory.observe("red", RESOURCE)
+            await memory.thread("red", resource=RESOURCE).observe()
             await (await memory.open()).store.threads.delete(RESOURCE, "white")
     where = await cursors(memory)
     assert set(seen) == {"red", "green", "blue", "white"}
@@ -151,7 +151,7 @@ async def test_threads_that_the_log_has_never_seen_have_aliases_too(memory: Memo
     assert "-project" not in first.edge_text
     names = set(re.findall(r'<other-conversation thread="(t\d+)"', first.edge_text))
     assert len(names) == 2
-    await memory.observe("here", RESOURCE)
+    await memory.thread("here", resource=RESOURCE).observe()
     assert names == {f"t{alias}" for name, (_, alias, _) in (await cursors(memory)).items() if name != "here"}
 
 
@@ -163,7 +163,7 @@ async def test_other_conversations_are_at_the_edge(memory: Memory, clock: FakeCl
     assert OTHER_CONVERSATION in context.edge_text
     assert "the build is broken" not in context.render_without_edge()
     assert [message.text for message in context.messages] == ["blue: hello"]
-    await memory.observe("blue", RESOURCE)
+    await memory.thread("blue", resource=RESOURCE).observe()
     context = await say(memory, "blue", "and now?")
     assert OTHER_CONVERSATION not in context.edge_text
 
@@ -176,7 +176,7 @@ async def test_other_threads_count_towards_the_window(memory: Memory, clock: Fak
     for _ in range(4):
         await say(memory, "quiet", "word " * 150, clock=clock)
         await memory.settled()
-    status = await memory.status("quiet", RESOURCE)
+    status = await memory.thread("quiet", resource=RESOURCE).status()
     assert status.groups > 0
     assert status.messages.tokens < 2_400
     await check_tiles(memory)
@@ -188,14 +188,14 @@ async def test_how_much_of_other_conversations_is_shown_is_a_setting(address: st
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         for name in ("a", "b", "c", "d"):
             await say(memory, name, *(f"number {number}" for number in range(4)), clock=clock)
-        async with memory.turn("a", RESOURCE) as turn:
+        async with memory.thread("a", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("a: withdrawn"))
             await turn.discard()
         context = await say(memory, "here", "hello")
         assert len(re.findall("<other-conversation ", context.edge_text)) == 2
         assert context.edge_text.count("[5 earlier messages not shown]") == 2
         assert "[2 other conversations with 16 messages not shown]" in context.edge_text
-        assert (await memory.seen("here", RESOURCE, 1)).edge_text == context.edge_text
+        assert (await memory.thread("here", resource=RESOURCE).seen(1)).edge_text == context.edge_text
     little = config.with_overrides({"other_tokens": 40})
     async with Memory(address, model=ScriptedModel(), config=little, clock=clock) as memory:
         if address != ":memory:":
@@ -216,7 +216,7 @@ async def test_short_threads_are_observed_in_one_call_oldest_first(memory: Memor
     for name in ("zebra", "mouse", "ant"):
         await say(memory, name, "word " * 10, clock=clock)
     events = listen(memory)
-    await memory.observe("ant", RESOURCE)
+    await memory.thread("ant", resource=RESOURCE).observe()
     assert len(model_of(memory).requests) == 1
     shown = [body for _, body in _SECTION.findall(model_of(memory).requests[0].text)]
     assert [re.findall(r"(\w+): word", body)[0] for body in shown] == ["zebra", "mouse", "ant"]
@@ -246,14 +246,14 @@ async def test_one_failing_thread_keeps_the_progress_of_the_others(memory: Memor
         await say(memory, thread, "word " * 10, clock=clock)
     model.answers.append(all_but(name))
     events = listen(memory)
-    await memory.observe("ant", RESOURCE)
+    await memory.thread("ant", resource=RESOURCE).observe()
     assert [event.thread for event in events if isinstance(event, RunFailed)] == [name]
     where = await cursors(memory)
     assert {thread: seq for thread, (seq, _, _) in where.items()} == {
         thread: 0 if thread == name else 2 for thread in ("zebra", "mouse", "ant")
     }
     clock.advance(minutes=5)
-    await memory.observe("ant", RESOURCE)
+    await memory.thread("ant", resource=RESOURCE).observe()
     assert all(seq == last for seq, _, last in (await cursors(memory)).values())
     assert len(model.requests) == 2
     assert f"{name}: word" in model.requests[1].text
@@ -265,10 +265,10 @@ async def test_a_call_about_several_threads_shows_the_end_of_the_log_once(memory
     """What they share is paid for once; each is called in the call what it is called in the log."""
     for name in ("zebra", "mouse", "ant"):
         await say(memory, name, f"{name} is {name}", clock=clock)
-    await memory.observe("ant", RESOURCE)
+    await memory.thread("ant", resource=RESOURCE).observe()
     for name in ("zebra", "mouse", "ant"):
         await say(memory, name, "word " * 10, clock=clock)
-    await memory.observe("ant", RESOURCE)
+    await memory.thread("ant", resource=RESOURCE).observe()
     text = model_of(memory).requests[-1].text
     assert text.count("<log-end>") == 1
     assert text.index("</log-end>") < text.index("<thread ")
@@ -285,7 +285,7 @@ async def test_a_call_about_several_threads_carries_their_files(address: str, cl
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         for name in ("zebra", "mouse"):
             await hold(memory, UserMessage([TextPart(text="look"), image]), "a plan", thread=name)
-        await memory.observe("mouse", RESOURCE)
+        await memory.thread("mouse", resource=RESOURCE).observe()
         (request,) = model_of(memory).requests
         assert [file.name for file in request.files] == ["plan.png", "plan.png"]
         assert "1. plan.png, of message [1]\n2. plan.png, of message [3]" in request.text
@@ -299,7 +299,7 @@ async def test_one_thread_of_several_asked_about_one_by_one_may_fail(address: st
         for name in ("zebra", "mouse", "ant"):
             await say(memory, name, "word " * 10, clock=clock)
         model.answers += [observations_of, "", observations_of]
-        await memory.observe("ant", RESOURCE)
+        await memory.thread("ant", resource=RESOURCE).observe()
         assert {name: seq for name, (seq, _, _) in (await cursors(memory)).items()} == {
             "zebra": 2,
             "mouse": 0,
@@ -314,9 +314,9 @@ async def test_as_much_of_the_log_is_shown_as_was_asked_for(address: str, clock:
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         for number in range(72):
             await say(memory, "red", f"number {number} is said here", clock=clock)
-            await memory.observe("red", RESOURCE)
+            await memory.thread("red", resource=RESOURCE).observe()
         await say(memory, "red", "and now?", clock=clock)
-        await memory.observe("red", RESOURCE)
+        await memory.thread("red", resource=RESOURCE).observe()
         shown = re.search(r"<log-end>\n(.*?)\n</log-end>", model_of(memory).requests[-1].text, re.DOTALL)
         tokens = memory.counter.count(shown[1]) if shown else 0
         # Each line counts for itself, and with its end.
@@ -329,7 +329,7 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
 ) -> None:
     """Its own result is refused; what the others came to is stored, and they are not asked about again."""
     store = (await memory.open()).store
-    turn = memory.turn("zebra", RESOURCE)
+    turn = memory.thread("zebra", resource=RESOURCE).turn()
     await turn.__aenter__()
     await turn.prepare(UserMessage("zebra: word " * 10))
     await say(memory, "mouse", "word " * 10, clock=clock)
@@ -343,7 +343,7 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
         return observations_of(request)
 
     model_of(memory).answers.append(meanwhile)
-    await memory.observe("ant", RESOURCE)
+    await memory.thread("ant", resource=RESOURCE).observe()
     where = await cursors(memory)
     assert (where["mouse"][0], where["ant"][0]) == (2, 2)
     mentions = [request for request in model_of(memory).requests if "mouse: word" in request.text]
@@ -355,7 +355,7 @@ async def test_an_open_call_elsewhere_holds_nobody_back(memory: Memory, clock: F
     """A thread that waits for a tool keeps its call in its tail; the others are observed to their ends."""
     await hold(memory, "look it up", AssistantMessage([Call(id="c", name="look")]), thread="waiting")
     await say(memory, "red", "word " * 40, clock=clock)
-    await memory.observe("red", RESOURCE)
+    await memory.thread("red", resource=RESOURCE).observe()
     where = await cursors(memory)
     assert where["red"][0] == where["red"][2]
     assert (where["waiting"][0], where["waiting"][2]) == (1, 2)
@@ -397,10 +397,10 @@ async def test_a_reflection_keeps_which_thread_a_line_is_of(memory: Memory, cloc
     for name in ("red", "green"):
         await say(memory, name, "said everywhere", clock=clock)
     model.answers += [in_words]
-    await memory.observe("red", RESOURCE)
+    await memory.thread("red", resource=RESOURCE).observe()
     before = {name: (await store.threads.get(RESOURCE, name)).hints for name in ("red", "green")}
     model.answers += [condensed]
-    await memory.reflect("red", RESOURCE)
+    await memory.thread("red", resource=RESOURCE).reflect()
     aliases = {f"t{alias}": name for name, (_, alias, _) in (await cursors(memory)).items()}
     asked = model.requests[-1].text
     for alias, text in re.findall(r"^o\d+ (t\d+) 🟡 \(\d\d:\d\d\) (.*)$", asked, re.MULTILINE):
@@ -421,7 +421,7 @@ async def test_a_reflection_keeps_which_thread_a_line_is_of(memory: Memory, cloc
     assert "words of t2; back to green" in str(after["green"].suggested_response)
     forgotten = next(source for source in lines[0].sources)
     row = (await store.messages.span(RESOURCE, forgotten.thread, forgotten.span))[0]
-    await memory.forget(RESOURCE, message=row.id, thread=forgotten.thread)
+    await memory.resource(RESOURCE).forget(message=row.id, thread=forgotten.thread)
     system = (await say(memory, "red", "and then?")).system
     assert f"t1: {aliases['t1']}: the words of {aliases['t1']}, 1" in system
     assert "t2: the words of one" in system
@@ -434,8 +434,8 @@ async def test_the_embedded_reflector_keeps_which_thread_a_line_is_of(address: s
             for name in ("red", "green"):
                 await say(memory, name, f"I want {name} wall number {number} painted by Alice.", clock=clock)
                 await say(memory, name, "I want everything to be dry.", clock=clock)
-        await memory.observe("red", RESOURCE)
-        await memory.reflect("red", RESOURCE)
+        await memory.thread("red", resource=RESOURCE).observe()
+        await memory.thread("red", resource=RESOURCE).reflect()
         aliases = {name: f"t{alias}" for name, (_, alias, _) in (await cursors(memory)).items()}
         system = (await say(memory, "red", "and now?")).system
         shown = [line for line in system.split("\n") if " wall number " in line]
@@ -465,7 +465,7 @@ async def test_a_change_of_scope_on_live_data(address: str, clock: FakeClock) ->
             store = (await memory.open()).store
             await _talk(memory, clock, ("red", "blue"), 5)
             for name in ("red", "blue"):
-                status = await memory.observe(name, RESOURCE)
+                status = await memory.thread(name, resource=RESOURCE).observe()
                 assert (status.backlog_tokens, status.cursor, status.scope) == (0, number * 10, config.scope)
                 rows = await store.messages.after(RESOURCE, name, 0)
                 assert [row.seq for row in rows] == list(range(1, number * 10 + 1))
@@ -491,19 +491,19 @@ async def test_who_does_not_say_takes_what_the_resource_was_used_with(address: s
     async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as memory:
         for name in ("red", "blue"):
             await say(memory, name, "word " * 40, clock=clock)
-        said = await memory.observe("red", RESOURCE)
-        history = await memory.history("red", RESOURCE)
+        said = await memory.thread("red", resource=RESOURCE).observe()
+        history = await memory.thread("red", resource=RESOURCE).history()
     async with Memory(address, config=Config(read_only=True), clock=clock) as memory:
-        found = await memory.status("blue", RESOURCE)
+        found = await memory.thread("blue", resource=RESOURCE).status()
         assert (found.scope, found.groups) == ("resource", said.groups)
         assert (found.messages.limit, found.observations.limit) == (2_000, 4_000)
-        assert await memory.history("blue", RESOURCE) == history
-        assert "[red 1-2]" in await memory.export_markdown("blue", RESOURCE)
+        assert await memory.thread("blue", resource=RESOURCE).history() == history
+        assert "[red 1-2]" in await memory.thread("blue", resource=RESOURCE).export_markdown()
         # Nobody else is meant.
         assert (await (await memory.open()).config_for("bob")).scope == "thread"
     async with Memory(address, clock=clock) as memory:
         await say(memory, "green", "word " * 40, clock=clock)
-        await memory.observe("green", RESOURCE)
+        await memory.thread("green", resource=RESOURCE).observe()
         assert set(await cursors(memory)) == {"red", "blue", "green"}
         (logs,) = await select((await memory.open()).store, "SELECT COUNT(*) FROM logs")
         assert logs == [(1,)]
@@ -530,9 +530,9 @@ async def test_what_the_code_says_wins_and_is_told_once(address: str, clock: Fak
     assert await changes(longer) == [(before, {"scope": "resource", "observation.message_tokens": 9_000})]
     async with Memory(address, clock=clock) as memory:
         await hold(memory, "for this turn only", thread="red", settings={"scope": "thread"})
-        found = await memory.status("red", RESOURCE)
+        found = await memory.thread("red", resource=RESOURCE).status()
         assert (found.scope, found.messages.limit) == ("resource", 9_000)
-        await memory.forget(RESOURCE)
+        await memory.resource(RESOURCE).forget()
         assert await (await memory.open()).store.settings.get(RESOURCE) == {}
 
 
@@ -540,7 +540,7 @@ async def test_a_resource_that_was_forgotten_is_set_up_again(address: str, clock
     """The memory that forgot it stores what it says once more."""
     async with Memory(address, model=ScriptedModel(), config=SHARED, clock=clock) as memory:
         await say(memory, "red", "hello")
-        await memory.forget(RESOURCE)
+        await memory.resource(RESOURCE).forget()
         await say(memory, "red", "hello")
         assert (await (await memory.open()).store.settings.get(RESOURCE))["scope"] == "resource"
 
@@ -556,18 +556,18 @@ async def test_a_sweep_observes_what_was_left_behind(address: str, clock: FakeCl
         for name in ("red", "green", "blue"):
             await say(memory, name, "word " * 20, clock=clock)
         assert model.requests == []
-        assert await memory.sweep(RESOURCE) == 3
+        assert await memory.resource(RESOURCE).sweep() == 3
         await memory.settled()
         for name in ("red", "green", "blue"):
-            assert (await memory.status(name, RESOURCE)).backlog_tokens == 0
+            assert (await memory.thread(name, resource=RESOURCE).status()).backlog_tokens == 0
         asked = len(model.requests)
         assert asked == (3 if config.scope == "thread" else 1)
-        await memory.sweep(RESOURCE)
+        await memory.resource(RESOURCE).sweep()
         await memory.settled()
         assert len(model.requests) == asked
-        assert await memory.sweep("somebody else") == 0
+        assert await memory.resource("somebody else").sweep() == 0
         with pytest.raises(ThreadNotFound):
-            await memory.observe("red", "somebody else")
+            await memory.thread("red", resource="somebody else").observe()
 
 
 async def test_a_sweep_takes_over_from_the_dead(address: str, clock: FakeClock) -> None:
@@ -577,11 +577,11 @@ async def test_a_sweep_takes_over_from_the_dead(address: str, clock: FakeClock) 
         model.answers.append(RuntimeError("down"))
         await say(memory, "red", "word " * 400)
         await memory.settled()
-        assert (await memory.status("red", RESOURCE)).failed == 1
+        assert (await memory.thread("red", resource=RESOURCE).status()).failed == 1
         clock.advance(hours=1)
-        await memory.sweep(RESOURCE)
+        await memory.resource(RESOURCE).sweep()
         await memory.settled()
-        status = await memory.status("red", RESOURCE)
+        status = await memory.thread("red", resource=RESOURCE).status()
         assert (status.failed, status.backlog_tokens) == (0, 0)
 
 
@@ -592,7 +592,7 @@ async def test_many_threads_are_swept(address: str, clock: FakeClock) -> None:
         store = (await memory.open()).store
         for number in range(210):
             await store.messages.save(RESOURCE, f"thread-{number}", UserMessage("hello"))
-        assert await memory.sweep(RESOURCE) == 210
+        assert await memory.resource(RESOURCE).sweep() == 210
         await memory.settled()
     assert len(model.requests) == 210
 
@@ -605,7 +605,7 @@ async def test_a_busy_sibling_does_not_push_out_the_last_answer(memory: Memory, 
         thread = "one" if number % 12 == 5 else "two" if number % 12 == 11 else "three"
         said = counts[thread]
         counts[thread] += 1
-        async with memory.turn(thread, RESOURCE) as turn:
+        async with memory.thread(thread, resource=RESOURCE).turn() as turn:
             context = await turn.prepare(UserMessage(f"{thread} asks {said}: " + "so and so " * 12))
             texts = [message.text for message in context.tail]
             assert not said or any(text.startswith(f"{thread} answers {said - 1}:") for text in texts), (thread, said)

@@ -92,7 +92,7 @@ async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
             # Two days are observed together.
             await settle(memory, clock)
     await settle(memory, clock)
-    status = await memory.status(THREAD, RESOURCE)
+    status = await memory.thread(THREAD, resource=RESOURCE).status()
     assert status.cursor == status.last_seq
     assert (await memory.doctor()).is_healthy
     return await logged(memory, THREAD, RESOURCE)
@@ -101,7 +101,7 @@ async def lived(memory: Memory, clock: FakeClock) -> list[Observation]:
 async def settle(memory: Memory, clock: FakeClock) -> None:
     """Observe what was said, however often the model has to be asked."""
     for _ in range(8):
-        status = await memory.observe(THREAD, RESOURCE)
+        status = await memory.thread(THREAD, resource=RESOURCE).observe()
         if status.cursor == status.last_seq:
             return
         clock.advance(minutes=20)

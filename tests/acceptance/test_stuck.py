@@ -58,12 +58,12 @@ class Talk(Story):
         """Hold some turns, an hour apart; one of them has the words."""
         for number in range(turns):
             self.clock.advance(hours=1)
-            async with self.memory.turn("t", "alice") as turn:
+            async with self.memory.thread("t", resource="alice").turn() as turn:
                 words = "FORBIDDEN " if number == odd else ""
                 await turn.prepare(UserMessage(f"{words}The limit of q{number} is {number * 100}."))
                 await turn.record(AssistantMessage("Done. " * 15))
             await self.memory.settled()
-            self.health.append((await self.memory.status("t", "alice")).health)
+            self.health.append((await self.memory.thread("t", resource="alice").status()).health)
 
 
 Open = Callable[..., Talk]
@@ -75,7 +75,7 @@ async def test_one_message_that_is_always_refused(tell: Open) -> None:
     model = Picky("FORBIDDEN", refused)
     story = tell(model)
     await story.chat(30, odd=3)
-    status = await story.memory.status("t", "alice")
+    status = await story.memory.thread("t", resource="alice").status()
     assert (status.health, status.failed) == ("ok", 0)
     assert status.messages.tokens < status.messages.limit
     system = await story.log()
@@ -86,7 +86,7 @@ async def test_one_message_that_is_always_refused(tell: Open) -> None:
     assert "content_filter" in degraded.error
     assert [event.faults for event in story.told(RunEnded) if "stood_in" in event.faults]
     assert (await story.memory.doctor()).is_healthy
-    (hit,) = (await story.memory.search("FORBIDDEN", "alice", thread="t")).results[:1]
+    (hit,) = (await story.memory.resource("alice").search("FORBIDDEN", thread="t")).results[:1]
     assert "q3" in hit.content
 
 
@@ -104,7 +104,7 @@ async def test_a_message_without_a_usable_answer(tell: Open) -> None:
     """A line says that it is missing; its words would make the model fail on whatever shows the log's end."""
     story = tell(Picky("FORBIDDEN", lambda: ""))
     await story.chat(30, odd=3)
-    assert (await story.memory.status("t", "alice")).health == "ok"
+    assert (await story.memory.thread("t", resource="alice").status()).health == "ok"
     system = await story.log()
     assert system.count(MISSING) == 1
     assert "FORBIDDEN" not in system
@@ -115,12 +115,12 @@ async def test_a_model_that_is_not_there(tell: Open) -> None:
     model = Picky("limit", refused)
     story = tell(model)
     await story.chat(24)
-    status = await story.memory.status("t", "alice")
+    status = await story.memory.thread("t", resource="alice").status()
     assert (status.health, status.cursor) == ("failing", 0)
     model.words = "nobody says this"
     story.clock.advance(hours=1)
-    await story.memory.observe("t", "alice")
-    status = await story.memory.status("t", "alice")
+    await story.memory.thread("t", resource="alice").observe()
+    status = await story.memory.thread("t", resource="alice").status()
     assert (status.health, status.cursor) == ("ok", status.last_seq)
     assert MISSING not in await story.log()
 
@@ -185,14 +185,14 @@ async def test_a_way_that_is_broken_for_a_while(tell: Open) -> None:
     model.words = "nobody says this"
     await story.chat(4)
     assert MISSING not in await story.log()
-    assert (await story.memory.status("t", "alice")).health == "ok"
+    assert (await story.memory.thread("t", resource="alice").status()).health == "ok"
 
 
 async def test_a_span_of_nothing_else(tell: Open) -> None:
     """A span in which nothing else was said is tried for so long as nobody knows whether the model works at all."""
     story = tell(Picky("FORBIDDEN", refused))
     await story.chat(1, odd=0)
-    await story.memory.observe("t", "alice")
+    await story.memory.thread("t", resource="alice").observe()
     await story.chat(12)
     system = await story.log()
     assert system.count(MISSING) == 1
@@ -209,7 +209,7 @@ async def test_a_reflection_that_never_fits(tell: Open) -> None:
 
     story = tell(Talkative(), reflection={"observation_tokens": 200, "keep_recent": {"hours": 0, "observations": 5}})
     await story.chat(60)
-    status = await story.memory.status("t", "alice")
+    status = await story.memory.thread("t", resource="alice").status()
     assert status.generation > 0
     assert any("stood_in" in event.faults for event in story.told(RunEnded))
     assert (await story.memory.doctor()).is_healthy

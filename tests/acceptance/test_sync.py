@@ -54,7 +54,7 @@ def make(address: str, clock: FakeClock, **options: Any) -> SyncMemory:
 def chat(memory: SyncMemory, turns: int, thread: str = THREAD) -> None:
     """Hold some turns."""
     for number in range(turns):
-        with memory.turn(thread, RESOURCE) as turn:
+        with memory.thread(thread, resource=RESOURCE).turn() as turn:
             context = turn.prepare(UserMessage(f"question {number} " + "word " * 40))
             assert any(message.text.startswith(f"question {number} ") for message in context.messages)
             turn.record(AssistantMessage("word " * 40), usage=Usage(model="m", input_tokens=5))
@@ -70,28 +70,28 @@ def test_the_whole_lifecycle(address: str, clock: FakeClock) -> None:
         events: list[Event] = []
         stop = memory.subscribe(events.append)
         chat(memory, 8)
-        assert memory.status(THREAD, RESOURCE).buffered_groups > 0
-        memory.buffer(THREAD, RESOURCE)
+        assert memory.thread(THREAD, resource=RESOURCE).status().buffered_groups > 0
+        memory.thread(THREAD, resource=RESOURCE).buffer()
         memory.settled()
-        assert memory.activate(THREAD, RESOURCE).groups > 0
+        assert memory.thread(THREAD, resource=RESOURCE).activate().groups > 0
         assert any(isinstance(event, Activated) for event in events)
-        status = memory.observe(THREAD, RESOURCE)
+        status = memory.thread(THREAD, resource=RESOURCE).observe()
         assert status.cursor == status.last_seq == 16
-        assert memory.reflect(THREAD, RESOURCE).generation == 1
-        assert [generation.number for generation in memory.history(THREAD, RESOURCE)] == [0, 1]
-        assert memory.restore(THREAD, RESOURCE, 0).restored_from == 0
-        assert len(memory.as_of(THREAD, RESOURCE, clock.now())) == status.groups
-        assert memory.seen(THREAD, RESOURCE, 1).messages[0].text.startswith("question 0")
-        assert memory.clone(THREAD, RESOURCE, "copy").cloned_from == THREAD
-        assert memory.sweep(RESOURCE) >= 0
-        assert memory.finalize("copy", RESOURCE).backlog_tokens == 0
+        assert memory.thread(THREAD, resource=RESOURCE).reflect().generation == 1
+        assert [generation.number for generation in memory.thread(THREAD, resource=RESOURCE).history()] == [0, 1]
+        assert memory.thread(THREAD, resource=RESOURCE).restore(0).restored_from == 0
+        assert len(memory.thread(THREAD, resource=RESOURCE).as_of(clock.now())) == status.groups
+        assert memory.thread(THREAD, resource=RESOURCE).seen(1).messages[0].text.startswith("question 0")
+        assert memory.thread(THREAD, resource=RESOURCE).clone("copy").cloned_from == THREAD
+        assert memory.resource(RESOURCE).sweep() >= 0
+        assert memory.thread("copy", resource=RESOURCE).finalize().backlog_tokens == 0
         stop()
         told = len(events)
-        with memory.turn(THREAD, RESOURCE) as turn:
+        with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             turn.prepare(UserMessage("secret"), ephemeral=[UserMessage("whisper")])
             turn.discard()
         assert len(events) == told
-        with memory.turn(THREAD, RESOURCE) as turn:
+        with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             assert "secret" not in turn.prepare(UserMessage("hello")).render()
     assert portals() == []
 
@@ -102,9 +102,9 @@ def test_several_threads_share_a_memory(address: str, clock: FakeClock) -> None:
         for done in [pool.submit(chat, memory, 5, f"thread-{number % 3}") for number in range(6)]:
             done.result(60)
         with pytest.raises(InputError):
-            pool.submit(memory.status, "", RESOURCE).result(10)
+            pool.submit(memory.thread("", resource=RESOURCE).status).result(10)
         for number in range(3):
-            status = memory.observe(f"thread-{number}", RESOURCE)
+            status = memory.thread(f"thread-{number}", resource=RESOURCE).observe()
             assert status.cursor == status.last_seq == 20
     assert portals() == []
 
@@ -114,14 +114,14 @@ def test_errors_are_the_callers(address: str, clock: FakeClock) -> None:
     with make(address, clock) as memory:
 
         def fall() -> None:
-            with memory.turn(THREAD, RESOURCE) as turn:
+            with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
                 turn.prepare(UserMessage("before the fall"))
                 raise KeyError("fallen")
 
         with pytest.raises(KeyError):
             fall()
-        assert memory.status(THREAD, RESOURCE).last_seq == 1
-        with memory.turn(THREAD, RESOURCE) as turn, pytest.raises(InputError):
+        assert memory.thread(THREAD, resource=RESOURCE).status().last_seq == 1
+        with memory.thread(THREAD, resource=RESOURCE).turn() as turn, pytest.raises(InputError):
             turn.prepare(UserMessage("bad id", id=""))
         with pytest.raises(InputError):
             turn.prepare(UserMessage("too late"))
@@ -147,10 +147,15 @@ def test_closing(address: str, clock: FakeClock) -> None:
     memory.close()
     memory.close()
     assert portals() == []
-    for call in (memory.settled, memory.open, lambda: memory.status(THREAD, RESOURCE), lambda: memory.sweep(RESOURCE)):
+    for call in (
+        memory.settled,
+        memory.open,
+        lambda: memory.thread(THREAD, resource=RESOURCE).status(),
+        lambda: memory.resource(RESOURCE).sweep(),
+    ):
         with pytest.raises(StoreClosed):
             call()
-    with pytest.raises(StoreClosed), memory.turn(THREAD, RESOURCE):
+    with pytest.raises(StoreClosed), memory.thread(THREAD, resource=RESOURCE).turn():
         pass
 
 
@@ -161,7 +166,7 @@ def test_a_listener_that_calls_back_is_told(address: str, clock: FakeClock) -> N
 
         def call_back(event: Event) -> None:
             try:
-                memory.status(THREAD, RESOURCE)
+                memory.thread(THREAD, resource=RESOURCE).status()
             except InputError as error:
                 refused.append(error)
 
@@ -178,7 +183,7 @@ from memolog.runtime.sync import SyncMemory
 from memolog.testing import ScriptedModel
 
 memory = SyncMemory(sys.argv[1], model=ScriptedModel())
-with memory.turn("t1", "alice") as turn:
+with memory.thread("t1", resource="alice").turn() as turn:
     print(len(turn.prepare(UserMessage("hello")).messages))
     turn.record(AssistantMessage("hi"))
 if sys.argv[2] == "close":
@@ -201,7 +206,7 @@ def test_a_plain_script(tmp_path: Path, ending: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == ("1\n['MainThread']\n" if ending == "close" else "1\n")
     with SyncMemory(address, model=ScriptedModel()) as memory:
-        assert memory.status("t1", "alice").last_seq == 2
+        assert memory.thread("t1", resource="alice").status().last_seq == 2
 
 
 # ---------------------------------------------------------------- parity
@@ -255,7 +260,7 @@ def test_a_model_that_ends_the_program_holds_nobody_up(address: str, clock: Fake
 
     with SyncMemory(address, model=Leaving(), config=SMALL, clock=clock) as memory:
         chat(memory, 12)
-        status = memory.observe(THREAD, RESOURCE)
+        status = memory.thread(THREAD, resource=RESOURCE).observe()
     assert (status.health, status.last_seq) == ("failing", 24)
     assert "SystemExit" in str(status.last_error)
 
@@ -268,7 +273,7 @@ def test_a_listener_that_ends_the_program_ends_the_call(address: str, clock: Fak
 
     with make(address, clock) as memory:
         unsubscribe = memory.subscribe(leave)
-        with pytest.raises(SystemExit), memory.turn(THREAD, RESOURCE) as turn:
+        with pytest.raises(SystemExit), memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             turn.prepare(UserMessage("hello"))
         unsubscribe()
         chat(memory, 1)

@@ -24,7 +24,7 @@ memory = a_memory(model=ScriptedModel, config=SMALL)
 
 async def talk(memory: Memory, words: str, thread: str = "t1") -> Any:
     """Hold a turn and return its context."""
-    async with memory.turn(thread, "alice") as turn:
+    async with memory.thread(thread, resource="alice").turn() as turn:
         context = await turn.prepare(UserMessage(words))
         await turn.record(AssistantMessage(f"about {words}"), usage=Usage(model="m", input_tokens=10, cost=0.5))
     return context
@@ -35,7 +35,7 @@ async def talk(memory: Memory, words: str, thread: str = "t1") -> Any:
 
 async def test_work_is_handed_on_between_sessions(memory: Memory, clock: FakeClock) -> None:
     """One session plans, works and dies; another finds what is ready, takes over, and learns all that was said."""
-    first = memory.tasks("alice", session="one", thread="t1", who="Ada")
+    first = memory.resource("alice").tasks(session="one", thread="t1", who="Ada")
     schema = await first.create("Design the schema", priority=1)
     form = await first.create("Build the form", blocked_by=[schema.handle])
     docs = await first.create("Write the manual", blocked_by=[form.handle], priority=3)
@@ -48,7 +48,7 @@ async def test_work_is_handed_on_between_sessions(memory: Memory, clock: FakeClo
     await talk(memory, "the form posts to /login")
     clock.advance(hours=1)
 
-    second = memory.tasks("alice", session="two", thread="t2", who="Bob")
+    second = memory.resource("alice").tasks(session="two", thread="t2", who="Bob")
     ready = await second.ready()
     assert [item.task.id for item in ready.items] == [form.id]
     assert ready.counts == TaskCounts(ready=1, blocked=1, in_progress=1)
@@ -79,7 +79,7 @@ async def test_work_is_handed_on_between_sessions(memory: Memory, clock: FakeClo
 
 async def test_everything_about_a_task(memory: Memory) -> None:
     """What was learned is found through the messages it cites, and the draft of a summary cites them."""
-    tasks = memory.tasks("alice", thread="t1")
+    tasks = memory.resource("alice").tasks(thread="t1")
     await talk(memory, "small talk before")
     await tasks.create("Talk about the weather")
     await tasks.claim("T-1")
@@ -87,7 +87,7 @@ async def test_everything_about_a_task(memory: Memory) -> None:
         await talk(memory, f"it rains {number}")
     await tasks.release("T-1")
     await talk(memory, "small talk after")
-    await memory.observe("t1", "alice")
+    await memory.thread("t1", resource="alice").observe()
     observations = await tasks.observations("T-1")
     cited = {
         seq for one in observations for source in one.sources for seq in range(source.span.first, source.span.last + 1)
@@ -119,12 +119,12 @@ async def test_a_written_summary_is_used_if_it_cites(
     """The model writes the draft; one that cites nothing, or what is not there, gives way to the embedded one."""
     model = ScriptedModel()
     async with Memory(tmp_path / "m.db", model=model, config=SMALL, clock=clock) as memory:
-        tasks = memory.tasks("alice", thread="t1")
+        tasks = memory.resource("alice").tasks(thread="t1")
         await tasks.create("Watch the weather")
         await tasks.claim("T-1")
         for number in range(3):
             await talk(memory, f"it rains {number}")
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
         model.answers.append(answer)
         draft = await tasks.draft_summary("T-1")
         assert (draft.model == "scripted") is is_used
@@ -139,7 +139,7 @@ async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, c
     """The active task first, then what is ready; after the last message only; and a context can be built again as it was."""
     plain = await talk(memory, "hello")
     assert "<tasks>" not in plain.render()
-    tasks = memory.tasks("alice", thread="t1")
+    tasks = memory.resource("alice").tasks(thread="t1")
     await tasks.create("Later", priority=4)
     await tasks.create("Now <b>&", priority=0)
     await tasks.create("In hand", priority=2)
@@ -153,7 +153,7 @@ async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, c
     assert "T-3" not in context.render_without_edge()
     await tasks.close("T-3", summary="done")
     await tasks.edit("T-2", title="Another title")
-    assert (await memory.seen("t1", "alice", 2)).edge_text == edge
+    assert (await memory.thread("t1", resource="alice").seen(2)).edge_text == edge
     assert "<tasks>" not in (await hold(memory, "quiet", settings={"task_tokens": 0})).render()
     clock.advance(hours=1)
 
@@ -161,7 +161,7 @@ async def test_the_edge_tells_of_tasks_and_the_prefix_does_not(memory: Memory, c
 async def test_search_finds_tasks_by_their_words(memory: Memory) -> None:
     """By title, description and summary, in any case; with what was said about them if asked for."""
     await hold(memory, UserMessage("the schema is in auth.ts", id="m1"))
-    tasks = memory.tasks("alice")
+    tasks = memory.resource("alice").tasks()
     await tasks.create("Design LoginSchema", created_from=["m1"])
     await tasks.create("Invoices", description="the login page needs a link to invoices")
     await tasks.create("Unrelated")
@@ -214,7 +214,7 @@ def test_the_edge_keeps_what_is_valuable_not_what_is_new(clock: FakeClock) -> No
 
 async def test_errors_of_the_face(memory: Memory, tmp_path: Path) -> None:
     """What is not there, not allowed or makes no sense is told; a read-only memory writes nothing and still reads."""
-    tasks = memory.tasks("alice")
+    tasks = memory.resource("alice").tasks()
     made = await tasks.create("Find me", labels="one")
     assert made.labels == {"one"}
     assert [found.id for found in await tasks.find("find ME")] == [made.id]
@@ -228,25 +228,25 @@ async def test_errors_of_the_face(memory: Memory, tmp_path: Path) -> None:
         with pytest.raises(InputError):
             await tasks.claim_next(lease=lease)
     with pytest.raises(InputError):
-        memory.tasks("")
+        memory.resource("").tasks()
     with pytest.raises(InputError):
         await tasks.attach("T-1", Span(first=1, last=1))
     async with Memory(tmp_path / "m.db", config=Config(read_only=False)) as other:
-        await other.tasks("alice").create("Kept")
+        await other.resource("alice").tasks().create("Kept")
     async with Memory(tmp_path / "m.db", config=Config(read_only=True)) as reader:
-        assert (await reader.tasks("alice").get("T-1")).title == "Kept"
+        assert (await reader.resource("alice").tasks().get("T-1")).title == "Kept"
         with pytest.raises(StoreReadOnly):
-            await reader.tasks("alice").create("Not kept")
+            await reader.resource("alice").tasks().create("Not kept")
 
 
 def test_without_await(tmp_path: Path) -> None:
     """The synchronous face does the same."""
     with SyncMemory(str(tmp_path / "m.db")) as memory:
-        tasks = memory.tasks("alice", thread="t1")
+        tasks = memory.resource("alice").tasks(thread="t1")
         tasks.create("One")
         tasks.create("Two", blocked_by=["T-1"])
         tasks.claim("T-1")
-        with memory.turn("t1", "alice") as turn:
+        with memory.thread("t1", resource="alice").turn() as turn:
             assert "active T-1" in turn.prepare(UserMessage("hello")).edge_text
         assert tasks.about("T-1").total_messages == 1
         closed = tasks.close("T-1", summary="done", claim_next=True)

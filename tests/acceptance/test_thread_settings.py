@@ -26,10 +26,10 @@ async def test_settings_of_one_thread(address: str, clock: FakeClock) -> None:
     async with Memory(address, clock=clock, config=CONFIG) as memory:
         await chat(memory, 1)
         await chat(memory, 1, "other")
-        thread = await memory.override("t", "alice", {"observation.message_tokens": 5_000})
+        thread = await memory.thread("t", resource="alice").override({"observation.message_tokens": 5_000})
         assert thread.overrides == {"observation.message_tokens": 5_000}
-        assert (await memory.status("t", "alice")).messages.limit == 5_000
-        assert (await memory.status("other", "alice")).messages.limit == 300
+        assert (await memory.thread("t", resource="alice").status()).messages.limit == 5_000
+        assert (await memory.thread("other", resource="alice").status()).messages.limit == 300
 
 
 @pytest.mark.parametrize("settings", [{"read_only": True}, {"scope": "resource"}])
@@ -38,7 +38,7 @@ async def test_settings_that_a_thread_cannot_have(address: str, clock: FakeClock
     async with Memory(address, clock=clock, config=CONFIG) as memory:
         await chat(memory, 1)
         with pytest.raises(ConfigError, match="from thread to thread"):
-            await memory.override("t", "alice", settings)
+            await memory.thread("t", resource="alice").override(settings)
         assert await hold(memory, "And?", thread="t", settings=settings)
 
 
@@ -46,8 +46,8 @@ async def test_settings_of_one_turn(address: str, clock: FakeClock) -> None:
     """They count before the thread's own, which hold for all that they do not name and for the turns that follow."""
     async with Memory(address, clock=clock, config=CONFIG.with_overrides({"observe": False})) as memory:
         await chat(memory, 4)
-        await memory.override("t", "alice", {"last_messages": 6, "context_tokens": 5_000})
-        async with memory.turn("t", "alice", settings={"last_messages": 2}) as turn:
+        await memory.thread("t", resource="alice").override({"last_messages": 6, "context_tokens": 5_000})
+        async with memory.thread("t", resource="alice").turn(settings={"last_messages": 2}) as turn:
             few = await turn.prepare(UserMessage("And?"))
             again = await turn.prepare()
         more = await hold(memory, "And now?", thread="t")
@@ -62,7 +62,7 @@ async def test_settings_that_nobody_knows_any_more(address: str, clock: FakeCloc
         kit = await memory.open()
         own = {"nope": 1, "observation.message_tokens": 5_000}
         await kit.store.threads.update("alice", "t", overrides=own)
-        assert (await memory.status("t", "alice")).messages.limit == 5_000
+        assert (await memory.thread("t", resource="alice").status()).messages.limit == 5_000
         context = await hold(memory, "And?", thread="t")
         assert len(context.messages) == 3
     told = [event for event in events if isinstance(event, Degraded)]
@@ -74,7 +74,7 @@ async def test_health_without_a_log(address: str, clock: FakeClock) -> None:
     """Who observes nothing is not behind with it."""
     async with Memory(address, clock=clock, config=CONFIG.with_overrides({"observe": False})) as memory:
         await chat(memory, 12)
-        assert (await memory.status("t", "alice")).health == "ok"
+        assert (await memory.thread("t", resource="alice").status()).health == "ok"
 
 
 async def test_a_sweep_ends(address: str, clock: FakeClock) -> None:
@@ -82,10 +82,10 @@ async def test_a_sweep_ends(address: str, clock: FakeClock) -> None:
     config = CONFIG.with_overrides({"observation.message_tokens": 30_000})
     async with Memory(address, clock=clock, config=config) as memory:
         await chat(memory, 1)
-        assert await memory.sweep("alice") == 1
+        assert await memory.resource("alice").sweep() == 1
         await memory.settled()
-        assert await memory.sweep("alice") == 0
-        assert (await memory.status("t", "alice")).buffered_groups == 1
+        assert await memory.resource("alice").sweep() == 0
+        assert (await memory.thread("t", resource="alice").status()).buffered_groups == 1
 
 
 async def test_a_reader_writes_nothing(address: str, clock: FakeClock) -> None:
@@ -106,6 +106,6 @@ async def test_a_reader_writes_nothing(address: str, clock: FakeClock) -> None:
 
 def test_a_turn_without_await_says_what_it_is(address: str) -> None:
     """As the other one does."""
-    with SyncMemory(address, config=CONFIG) as memory, memory.turn("t", "alice") as turn:
+    with SyncMemory(address, config=CONFIG) as memory, memory.thread("t", resource="alice").turn() as turn:
         turn.prepare(UserMessage("hello"))
         assert (turn.thread, turn.resource, turn.step, bool(turn.id)) == ("t", "alice", 1, True)

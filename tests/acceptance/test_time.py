@@ -26,7 +26,7 @@ async def say(memory: Memory, text: str, answer: str = "ok", thread: str = THREA
 
 async def check_seen(memory: Memory, context: Context, number: int, thread: str = THREAD) -> None:
     """Compare a context with what is built again from its record."""
-    assert (await memory.seen(thread, RESOURCE, number)).render() == context.render()
+    assert (await memory.thread(thread, resource=RESOURCE).seen(number)).render() == context.render()
 
 
 async def stored(memory: Memory) -> Any:
@@ -67,7 +67,7 @@ async def test_the_tail_says_when_things_were_said(opened: OpenMemory, clock: Fa
         *("I fly to Porto tomorrow", "ok", "Which gate?", "ok"),
         *(mark, "I am back", "ok", "And tired"),
     ]
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     page = await stored(memory)
     assert not any("later:" in message.text for message in page)
     assert not any("later:" in request.text for request in model.requests)
@@ -77,7 +77,7 @@ async def test_a_gap_between_the_log_and_the_tail_is_marked(opened: OpenMemory, 
     """Also where the message before the gap is in the log alone; a restart changes nothing."""
     memory = opened()
     await say(memory, "The port is 8080")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     clock.advance(hours=5)
     first = await say(memory, "Which port?")
     assert [message.text for message in first.tail] == ["[5 hours later: Saturday 2026-03-14, 14:00]", "Which port?"]
@@ -91,7 +91,7 @@ async def test_a_gap_between_the_log_and_the_tail_is_marked(opened: OpenMemory, 
 async def test_a_tool_that_takes_hours_keeps_its_place(opened: OpenMemory, clock: FakeClock) -> None:
     """Call and result stay together, and nothing stands between the result and the model's answer."""
     memory = opened()
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("Train it"))
         await turn.record(AssistantMessage((ToolCallPart(id="c1", name="train"),)))
         clock.advance(hours=7)
@@ -141,7 +141,7 @@ async def test_plans_are_told_once_their_date_has_passed(opened: OpenMemory, clo
     )
     memory = opened(replace(CONFIG, scope=scope), ScriptedModel([observed(*PLANS), done]))
     await say(memory, SAID)
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     assert edge_of(await say(memory, "hello"), "plans") == ""
     clock.advance(days=4)
     context = await say(memory, "What is left?")
@@ -154,7 +154,7 @@ async def test_plans_are_told_once_their_date_has_passed(opened: OpenMemory, clo
     assert "even when its date has passed" in context.system
     again = await say(memory, "Fastify is done: the move from Express works", "Then the dentist was moved to Friday.")
     assert again.render_without_edge().startswith(context.render_without_edge())
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     clock.advance(days=1)
     later = await say(memory, "And now?")
     assert edge_of(later, "plans") == (
@@ -170,7 +170,7 @@ async def test_plans_taken_as_done_are_told_so(opened: OpenMemory, clock: FakeCl
     """With `assume_done` prefix and edge say the same; what was seen stays as it was when the setting changes."""
     memory = opened(replace(CONFIG, assume_done=True), ScriptedModel([observed(*PLANS)]))
     await say(memory, SAID)
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     clock.advance(days=3)
     context = await say(memory, "What is left?")
     assert edge_of(context, "plans") == (
@@ -184,21 +184,21 @@ async def test_a_forgotten_plan_is_not_told(opened: OpenMemory, clock: FakeClock
     """What was known of it goes with the message."""
     memory = opened(model=ScriptedModel([observed(*PLANS)]))
     await say(memory, SAID)
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     clock.advance(days=3)
     assert "Fastify" in edge_of(await say(memory, "What is left?"), "plans")
     message = (await stored(memory))[0]
-    await memory.forget(RESOURCE, message=message.id, thread=THREAD)
+    await memory.resource(RESOURCE).forget(message=message.id, thread=THREAD)
     context = await say(memory, "What is left?")
     assert edge_of(context, "plans") == ""
-    assert "Fastify" not in (await memory.seen(THREAD, RESOURCE, 2)).render()
+    assert "Fastify" not in (await memory.thread(THREAD, resource=RESOURCE).seen(2)).render()
 
 
 async def test_the_embedded_observer_finds_plans(opened: OpenMemory, clock: FakeClock) -> None:
     """Without a model, too."""
     memory = opened(model="extractive")
     await say(memory, "I will present the budget to the board tomorrow.")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     clock.advance(days=3)
     assert "2026-03-15 (date has passed; not known to be done)" in edge_of(await say(memory, "Hello"), "plans")
 
@@ -213,7 +213,7 @@ async def hints_of(memory: Memory) -> Any:
 
 async def step(memory: Memory) -> Context:
     """Return the context of a step in which no user says anything: the model goes on from its own words."""
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         return await turn.prepare()
 
 
@@ -229,19 +229,19 @@ async def test_of_several_groups_the_newest_task_holds(opened: OpenMemory, clock
     ]
     memory = opened(replace(CONFIG, scope=scope), ScriptedModel(answers))
     await say(memory, "Sort the old letters")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     assert (await hints_of(memory)).current_task == "Sort the old letters"
     clock.advance(minutes=10)
     await say(memory, "Paint the boat", "Which colour?")
     said = clock.now()
-    await memory.buffer(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).buffer()
     await memory.settled()
     clock.advance(minutes=20)
     await say(memory, "It is a fine day", "Indeed")
-    await memory.buffer(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).buffer()
     await memory.settled()
     clock.advance(hours=5)
-    await memory.activate(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).activate()
     hints = await hints_of(memory)
     assert (hints.current_task, hints.suggested_response, hints.title) == ("Paint the boat", None, "Letters")
     assert (hints.at, hints.last_seq) == (said, 6)
@@ -259,7 +259,7 @@ async def test_a_new_request_outranks_an_older_hint(opened: OpenMemory, clock: F
     )
     memory = opened(model=ScriptedModel([told]))
     await say(memory, "Paint the boat", "Which colour?")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     clock.advance(minutes=30)
     assert edge_of(await step(memory), "hints").startswith('<current-task said="30 minutes ago">\nPaint the boat\n')
     context = await say(memory, "Forget it. Fix the roof instead.")
@@ -279,7 +279,7 @@ async def test_a_task_that_is_done_is_no_hint_any_more(opened: OpenMemory) -> No
     memory = opened(model=ScriptedModel(answers))
     for expected in ("Paint the boat", "Paint the boat", None):
         await say(memory, "Paint the boat")
-        await memory.observe(THREAD, RESOURCE)
+        await memory.thread(THREAD, resource=RESOURCE).observe()
         assert (await hints_of(memory)).current_task == expected
     context = await step(memory)
     assert edge_of(context, "hints") == ""
@@ -298,10 +298,10 @@ async def test_what_a_reflection_said_of_the_task_is_seen_again(opened: OpenMemo
     )
     memory = opened(config, ScriptedModel(answers))
     await say(memory, "Talk about the boat and the roof of the house")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     before = await step(memory)
     assert "<current-task" in edge_of(before, "hints")
-    await memory.reflect(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).reflect()
     assert (await hints_of(memory)).current_task is None
     after = await step(memory)
     assert edge_of(after, "hints") == ""
@@ -313,15 +313,15 @@ async def test_the_embedded_observer_ends_what_was_answered(opened: OpenMemory, 
     """A question that was answered is no task; a request is one until it is confirmed, and as old as its message."""
     memory = opened(model="extractive")
     await say(memory, "Which port does the service use?", "It uses port 8080.")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     assert (await hints_of(memory)).current_task is None
     said = clock.now()
     await say(memory, "Please write tests for the orders endpoint", "I have written three tests.")
     clock.advance(minutes=30)
     await say(memory, "The orders endpoint is slow on Mondays.", "That is good to know.")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     hints = await hints_of(memory)
     assert (hints.current_task, hints.at) == ("Please write tests for the orders endpoint", said)
     await say(memory, "It works now, thanks!", "Glad to hear it.")
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     assert (await hints_of(memory)).current_task is None

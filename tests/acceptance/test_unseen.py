@@ -40,7 +40,7 @@ class Agent:
 
     async def ask(self, question: str, *, most_steps: int = 4) -> None:
         """Hold one turn: question, calls, results, answer."""
-        async with self._memory.turn(THREAD, RESOURCE) as turn:
+        async with self._memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             news: tuple[NewMessage, ...] = (UserMessage(question),)
             asked: set[str] = set()
             while self.steps < most_steps:
@@ -84,7 +84,7 @@ async def test_two_large_results_are_seen(opened: OpenMemory, model: str, buffer
     for number in range(3):
         await Agent(memory, {"c": text_of(2_000, "c")}).ask(f"And then {number}?")
         await memory.settled()
-    status = await memory.status(THREAD, RESOURCE)
+    status = await memory.thread(THREAD, resource=RESOURCE).status()
     assert status.messages.tokens < 30_000
     assert status.health == "ok"
 
@@ -103,7 +103,7 @@ async def test_a_long_paste_is_seen_on_first_sight(opened: OpenMemory) -> None:
     for number in range(10):
         await Agent(memory, {"c": text_of(1_500, "c")}).ask(f"Question {number}")
     paste = text_of(40_000, "paste")
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         first = await turn.prepare(UserMessage(paste))
         await memory.settled()
         again = await turn.prepare()
@@ -122,7 +122,7 @@ async def test_a_provider_that_fails_leaves_the_words_in_sight(opened: OpenMemor
     paste = text_of(40_000, "paste")
     message = UserMessage(paste, id="m1")
     for _ in range(3):
-        async with memory.turn(THREAD, RESOURCE) as turn:
+        async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             context = await turn.prepare(message)
             assert [m.text for m in context.tail] == [paste]
         await memory.settled()
@@ -134,7 +134,7 @@ async def test_a_sibling_does_not_take_what_is_unseen(address: str, engine_name:
     first = Memory(address, model=ScriptedModel(), clock=clock, config=config)
     second = first if engine_name == "memory" else Memory(address, model=ScriptedModel(), clock=clock, config=config)
     async with first, second:
-        async with first.turn("a", RESOURCE) as turn:
+        async with first.thread("a", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("Look."))
             await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
             result = text_of(3_000, "result")
@@ -143,7 +143,7 @@ async def test_a_sibling_does_not_take_what_is_unseen(address: str, engine_name:
                 clock.advance(minutes=6)
                 # As time passes, a process says that it is alive.
                 await (await first.open()).runner.heartbeat.now()
-                async with second.turn("b", RESOURCE, model=f"m{number}") as other:
+                async with second.thread("b", resource=RESOURCE).turn(model=f"m{number}") as other:
                     await other.prepare(UserMessage(text_of(900, f"b {number}")))
                     await other.record(AssistantMessage("ok"))
                 await second.settled()
@@ -151,9 +151,9 @@ async def test_a_sibling_does_not_take_what_is_unseen(address: str, engine_name:
             assert results_in(again) == results_in(context) == {"c": result}
             await turn.record(AssistantMessage("Done."))
         clock.advance(minutes=10)
-        async with first.turn("a", RESOURCE) as turn:
+        async with first.thread("a", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("Next."))
-        status = await first.observe("a", RESOURCE)
+        status = await first.thread("a", resource=RESOURCE).observe()
         assert status.cursor == status.last_seq
 
 
@@ -164,7 +164,7 @@ async def test_the_answer_that_the_user_replies_to_stays(opened: OpenMemory, buf
     memory = opened(Config(observation=observation))
     least = 10_000
     for number in range(90):
-        async with memory.turn(THREAD, RESOURCE) as turn:
+        async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             context = await turn.prepare(UserMessage(text_of(100, f"question {number}")))
             if number:
                 assert f"end answer {number - 1}" in context.tail[-2].text
@@ -181,7 +181,7 @@ async def test_a_repeated_request_makes_no_second_activation(opened: OpenMemory)
     activations: list[Event] = []
     memory.subscribe(lambda event: activations.append(event) if isinstance(event, Activated) else None)
     request = text_of(1_000, "request")
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage(request))
         for number in range(4):
             await turn.record(AssistantMessage([ToolCallPart(id=f"c{number}", name="read")]))
@@ -200,7 +200,7 @@ async def test_the_known_window_of_a_model_is_a_limit(opened: OpenMemory) -> Non
     told: list[Trimmed] = []
     memory.subscribe(lambda event: told.append(event) if isinstance(event, Trimmed) else None)
     texts = {"a": text_of(120_000, "a"), "b": text_of(120_000, "b")}
-    async with memory.turn(THREAD, RESOURCE, model="openai:gpt-4o") as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn(model="openai:gpt-4o") as turn:
         await turn.prepare(UserMessage("Read both."))
         await turn.record(AssistantMessage([ToolCallPart(id=call, name="read") for call in texts]))
         context = await turn.prepare(*(ToolMessage(call, text) for call, text in texts.items()))
@@ -212,14 +212,14 @@ async def test_the_known_window_of_a_model_is_a_limit(opened: OpenMemory) -> Non
             assert text.endswith(f"end {call}")
             assert "characters are left out here" in text
         assert len(told) == 1
-    found = await memory.search("lorem ipsum", RESOURCE, sources=["raw"])
+    found = await memory.resource(RESOURCE).search("lorem ipsum", sources=["raw"])
     assert found.results
 
 
 async def test_several_messages_at_once_are_all_shown_within_a_hard_limit(opened: OpenMemory) -> None:
     """A hard limit shortens what is new; it leaves none of it out."""
     memory = opened(Config(observation=ObservationConfig(message_tokens=2_000), context_tokens=4_000))
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(*(UserMessage(text_of(2_000, f"part {number}")) for number in range(5)))
     assert context.tokens.total <= 4_000
     assert context.trimmed == 0
@@ -241,14 +241,14 @@ async def test_a_new_thread_does_not_wait_for_its_sibling(opened: OpenMemory, bu
     memory.subscribe(lambda event: decisions.append(event.decision) if isinstance(event, Decided) else None)
     store = (await memory.open()).store
     await store.messages.save(RESOURCE, "old", [UserMessage(text_of(200, f"m {number}")) for number in range(150)])
-    async with memory.turn("new", RESOURCE) as turn:
+    async with memory.thread("new", resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage("Hello."))
         assert context.tail[-1].text == "Hello."
         await turn.record(AssistantMessage("Hello."))
     assert "Buffer" in decisions
     assert "Observe" not in decisions
     never.set()
-    status = await memory.observe("new", RESOURCE)
+    status = await memory.thread("new", resource=RESOURCE).observe()
     assert status.backlog_tokens == 0
 
 
@@ -257,7 +257,7 @@ async def test_who_observes_by_hand_leaves_what_comes_meanwhile(opened: OpenMemo
     model = ScriptedModel()
     memory = opened(model=model)
     await hold(memory, "I live in Utrecht.", "Noted.")
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("Look."))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
         shown: list[Context] = []
@@ -277,29 +277,29 @@ async def test_who_observes_by_hand_leaves_what_comes_meanwhile(opened: OpenMemo
                 clock.advance(seconds=1)
 
         model.answers.append(fail_while_a_result_comes)
-        await memory.observe(THREAD, RESOURCE)
+        await memory.thread(THREAD, resource=RESOURCE).observe()
         await times[0]
         again = await turn.prepare()
         assert results_in(again) == results_in(shown[0])
         assert list(results_in(again)) == ["c"]
         await turn.record(AssistantMessage("Done."))
-    status = await memory.observe(THREAD, RESOURCE)
+    status = await memory.thread(THREAD, resource=RESOURCE).observe()
     assert status.cursor == status.last_seq
 
 
 async def test_who_observes_a_thread_by_hand_leaves_its_siblings_alone(opened: OpenMemory) -> None:
     """An open turn of another thread of the same log still sees its result; its own thread would count as seen."""
     memory = opened(Config(scope="resource"))
-    async with memory.turn("a", RESOURCE) as turn:
+    async with memory.thread("a", resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("Look."))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
         before = await turn.prepare(ToolMessage("c", text_of(2_000, "result")))
         await hold(memory, "Hello.", "Hello.", thread="b")
-        status = await memory.observe("b", RESOURCE)
+        status = await memory.thread("b", resource=RESOURCE).observe()
         assert status.cursor == status.last_seq
         again = await turn.prepare()
         assert results_in(again) == results_in(before)
         assert list(results_in(again)) == ["c"]
         await turn.record(AssistantMessage("Done."))
-    status = await memory.observe("a", RESOURCE)
+    status = await memory.thread("a", resource=RESOURCE).observe()
     assert status.cursor == status.last_seq

@@ -67,13 +67,13 @@ async def test_one_message_above_the_hard_limit(opened: OpenMemory, observe: boo
     assert BIG.endswith(tail.lstrip("\n"))
     assert len(head) - 1 + missing + len(tail) - 1 == len(BIG)
     assert [(event.messages, event.shortened, event.limit) for event in told] == [(0, 1, 3_000)]  # type: ignore[attr-defined]
-    page = await memory.recall(message, RESOURCE, detail="full", tokens=50_000)
+    page = await memory.resource(RESOURCE).recall(message, detail="full", tokens=50_000)
     assert "the port of service 7 is 8007. " * 100 in page.text
     second = await say(memory, "and then?")
     assert second.render_without_edge().startswith(first.render_without_edge())
     assert await stored(memory) == [BIG, "ok", "and then?", "ok"]
     for number, context in ((1, first), (2, second)):
-        assert (await memory.seen(THREAD, RESOURCE, number)).render() == context.render()
+        assert (await memory.thread(THREAD, resource=RESOURCE).seen(number)).render() == context.render()
 
 
 @pytest.mark.parametrize("observe", [True, False])
@@ -81,7 +81,7 @@ async def test_one_tool_result_above_the_hard_limit(opened: OpenMemory, observe:
     """It is cut like a message, and stays the result of its call."""
     memory = opened(replace(LIMITED, observe=observe), ScriptedModel([RuntimeError()] * 50))
     told = listening(memory)
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("read it"))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
         context = await turn.prepare(ToolMessage("c", BIG))
@@ -101,7 +101,7 @@ async def test_a_covered_request_is_counted_and_the_first_to_go(opened: OpenMemo
     """A request larger than a tail is repeated in part, truly marked, told and counted; newer messages push it out."""
     memory = opened(LIMITED, ScriptedModel([observations_of, *[RuntimeError()] * 50]))
     told = listening(memory)
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage(BIG))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
         await memory.settled()
@@ -111,7 +111,7 @@ async def test_a_covered_request_is_counted_and_the_first_to_go(opened: OpenMemo
     assert "covers" not in first.tail[0].text
     assert shown_of(first.tail[0].text)[2] == (await (await memory.open()).store.messages.after(RESOURCE, THREAD))[0].id
     assert (told[0].messages, told[0].shortened) == (0, 1)  # type: ignore[attr-defined]
-    status = await memory.status(THREAD, RESOURCE)
+    status = await memory.thread(THREAD, resource=RESOURCE).status()
     assert status.messages.tokens >= first.tokens.tail - first.note.tokens - 50
     assert status.backlog_tokens < 100
     second = await say(memory, "more " * 300)
@@ -127,11 +127,11 @@ async def test_a_late_result_stands_at_its_own_place(opened: OpenMemory) -> None
     """A call stays as it was shown once the user has gone on; its result is a note, and each context extends the last."""
     memory = opened(replace(LIMITED, context_tokens=None))
     shown: list[Context] = []
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("run the tests"))
         await turn.record(AssistantMessage([ToolCallPart(id="c1", name="pytest", arguments={"path": "tests/unit"})]))
     shown.append(await say(memory, "never mind, what time is it?", "Noon."))
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         shown.append(await turn.prepare(ToolMessage("c1", "42 passed")))
     shown.append(await say(memory, "next"))
     for earlier, later in pairwise(shown):
@@ -140,23 +140,23 @@ async def test_a_late_result_stands_at_its_own_place(opened: OpenMemory) -> None
     assert (note.role, note.synthetic) == ("user", True)
     assert "answered late: pytest." in note.text
     assert "42 passed" in note.text
-    assert (await memory.seen(THREAD, RESOURCE, 2)).render() == shown[0].render()
+    assert (await memory.thread(THREAD, resource=RESOURCE).seen(2)).render() == shown[0].render()
 
 
 async def test_the_observer_sees_a_late_result_with_its_call(opened: OpenMemory) -> None:
     """Also when the call was observed long before."""
     model = ScriptedModel()
     memory = opened(replace(LIMITED, context_tokens=None), model)
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("run the tests"))
         await turn.record(AssistantMessage([ToolCallPart(id="c1", name="pytest", arguments={"path": "tests/unit"})]))
     await say(memory, "never mind")
-    assert (await memory.observe(THREAD, RESOURCE)).cursor == 4
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    assert (await memory.thread(THREAD, resource=RESOURCE).observe()).cursor == 4
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(ToolMessage("c1", "42 passed"))
         assert "answered late" in context.tail[-1].text
         await turn.record(AssistantMessage("They pass."))
-    await memory.observe(THREAD, RESOURCE)
+    await memory.thread(THREAD, resource=RESOURCE).observe()
     asked = model.requests[-1].text
     assert '<call>pytest {"path":"tests/unit"}</call>' in asked
     assert "<result>pytest\n42 passed</result>" in asked
@@ -168,10 +168,10 @@ async def test_what_is_passed_along_once_is_told_of_in_what_was_seen(opened: Ope
     memory = opened(replace(LIMITED, context_tokens=2_500), ScriptedModel([RuntimeError()] * 50))
     for number in range(5):
         await say(memory, f"{number} " + "word " * 250)
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         context = await turn.prepare(UserMessage("and now?"), ephemeral=[UserMessage("only now: " + "x " * 2_500)])
     assert context.trimmed
-    seen = await memory.seen(THREAD, RESOURCE, 6)
+    seen = await memory.thread(THREAD, resource=RESOURCE).seen(6)
     assert seen.render_without_edge() == context.render_without_edge()
     assert (seen.edge, seen.tokens) == (context.edge, context.tokens)
     assert [message.text for message in seen.ephemeral] == [
@@ -203,7 +203,7 @@ async def test_what_was_shown_while_the_database_was_away_is_recorded_later(open
     await say(memory, "hello")
     store = (await memory.open()).store
     shown: list[Context] = []
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         end = fail(store, {"store.save_and_snapshot", "messages.save"})
         shown.append(await turn.prepare(UserMessage("are you there?")))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="look")]))
@@ -222,7 +222,7 @@ async def test_what_was_shown_while_the_database_was_away_is_recorded_later(open
         (5, False),
     ]
     for number, context in zip((3, 4, 5), shown, strict=True):
-        assert said_in(await memory.seen(THREAD, RESOURCE, number)) == said_in(context)
+        assert said_in(await memory.thread(THREAD, resource=RESOURCE).seen(number)) == said_in(context)
 
 
 async def test_what_was_shown_before_a_turn_ended_without_its_database_is_recorded(opened: OpenMemory) -> None:
@@ -230,7 +230,7 @@ async def test_what_was_shown_before_a_turn_ended_without_its_database_is_record
     memory = opened(replace(LIMITED, context_tokens=None))
     await say(memory, "hello")
     store = (await memory.open()).store
-    async with memory.turn(THREAD, RESOURCE) as turn:
+    async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         end = fail(store, {"journal.add_context"})
         first = await turn.prepare(UserMessage("are you there?"))
         end()
@@ -242,4 +242,4 @@ async def test_what_was_shown_before_a_turn_ended_without_its_database_is_record
     records = await store.journal.contexts(RESOURCE, THREAD)
     assert [record.record.get("degraded", False) for record in records] == [False, True, True, False]
     for number, context in ((2, first), (3, second)):
-        assert said_in(await memory.seen(THREAD, RESOURCE, number)) == said_in(context)
+        assert said_in(await memory.thread(THREAD, resource=RESOURCE).seen(number)) == said_in(context)

@@ -28,12 +28,12 @@ def block(blocks: object, name: str = "working-memory") -> str:
 async def test_an_update_does_not_cost_the_cache(memory: Memory, clock: FakeClock) -> None:
     """The prefix keeps the text it began with; the present one is at the edge until a generation takes it over."""
     events = listen(memory)
-    facts = memory.working_memory("alice")
+    facts = memory.resource("alice").working_memory()
     await facts.replace("# Name\n\nAnn\n", who="test")
     previous, kept, changes, taken_over = "", 0, 0, 0
     for number in range(70):
         before = len(events)
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             context = await turn.prepare(UserMessage(f"question {number} " + "word " * 30))
             text = context.render_without_edge()
             is_rewritten = any(isinstance(event, Activated | GenerationMade) for event in events[before:])
@@ -58,35 +58,39 @@ async def test_an_update_does_not_cost_the_cache(memory: Memory, clock: FakeCloc
     assert taken_over > 0
     assert changes == 70
     assert len([event for event in events if isinstance(event, WorkingMemoryChanged)]) == 5
-    assert len(await memory.history("t1", "alice")) > 1
+    assert len(await memory.thread("t1", resource="alice").history()) > 1
 
 
 async def test_what_was_seen_names_its_versions(memory: Memory) -> None:
     """A context is built again with the working memory as it was then, at both places."""
-    facts = memory.working_memory("alice")
+    facts = memory.resource("alice").working_memory()
     await facts.start("coding", who="test")
     seen = []
     for text in ("one", "two", "three"):
-        async with memory.turn("t1", "alice") as turn:
-            await memory.working_memory("alice", "t1").replace(text, who="test") if seen else None
+        async with memory.thread("t1", resource="alice").turn() as turn:
+            await memory.resource("alice").working_memory(thread="t1").replace(text, who="test") if seen else None
             seen.append(await turn.prepare(UserMessage(text)))
         await facts.edit_section("Decisions", text, who="test")
     for number, context in enumerate(seen, start=1):
-        assert await memory.seen("t1", "alice", number) == context
+        assert await memory.thread("t1", resource="alice").seen(number) == context
 
 
 async def test_both_scopes_are_shown_and_the_threads_holds(memory: Memory) -> None:
     """The resource's document is shown in every thread, a thread's own only there, and it says which one holds."""
     await hold(memory, "hello", "hello")
-    await memory.working_memory("alice").replace("Prefers tea", who="test")
-    await memory.working_memory("alice", "t1").replace("Prefers coffee in {this} {thread} <b>", who="test")
-    async with memory.turn("t1", "alice") as turn:
+    await memory.resource("alice").working_memory().replace("Prefers tea", who="test")
+    await (
+        memory.resource("alice")
+        .working_memory(thread="t1")
+        .replace("Prefers coffee in {this} {thread} <b>", who="test")
+    )
+    async with memory.thread("t1", resource="alice").turn() as turn:
         context = await turn.prepare(UserMessage("hello"))
         assert block(context.edge) == (
             "<working-memory>\nIn all conversations:\n\nPrefers tea\n\nIn this conversation; where the two differ, this "
             "holds:\n\nPrefers coffee in {this} {thread} &lt;b>\n</working-memory>"
         )
-    async with memory.turn("t2", "alice") as turn:
+    async with memory.thread("t2", resource="alice").turn() as turn:
         context = await turn.prepare(UserMessage("hello"))
         assert block(context.blocks) == "<working-memory>\nPrefers tea\n</working-memory>"
         assert block(context.edge) == ""
@@ -101,11 +105,11 @@ async def test_a_shared_log_shows_each_thread_its_own(address: str, clock: FakeC
     async with Memory(address, model=ScriptedModel(), config=config, clock=clock) as memory:
         for thread in ("t1", "t2"):
             await hold(memory, "hello", thread=thread)
-            await memory.working_memory("alice", thread).replace(f"of {thread}", who="test")
+            await memory.resource("alice").working_memory(thread=thread).replace(f"of {thread}", who="test")
         in_prefix = ""
         for number in range(40):
             for thread in ("t1", "t2"):
-                async with memory.turn(thread, "alice") as turn:
+                async with memory.thread(thread, resource="alice").turn() as turn:
                     context = await turn.prepare(UserMessage(f"{number} " + "word " * 60))
                     assert (f"of {thread}" in block(context.blocks)) != (f"of {thread}" in block(context.edge))
                     in_prefix = block(context.blocks)
@@ -113,15 +117,15 @@ async def test_a_shared_log_shows_each_thread_its_own(address: str, clock: FakeC
                     assert f"of {other}" not in block(context.blocks) + block(context.edge)
             await memory.settled()
             clock.advance(minutes=1)
-        assert len(await memory.history("t1", "alice")) > 1
+        assert len(await memory.thread("t1", resource="alice").history()) > 1
         assert in_prefix != ""
 
 
 async def test_a_document_that_is_emptied_is_said_to_be(memory: Memory) -> None:
     """What the prefix says no longer holds, and the edge says so."""
-    facts = memory.working_memory("alice")
+    facts = memory.resource("alice").working_memory()
     await facts.replace("# Name\n\nAnn\n", who="test")
-    async with memory.turn("t1", "alice") as turn:
+    async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(UserMessage("hello"))
         await facts.replace("", who="test")
         context = await turn.prepare()
@@ -133,15 +137,15 @@ async def test_a_document_that_is_emptied_is_said_to_be(memory: Memory) -> None:
 async def test_a_clone_begins_with_what_its_original_knew(memory: Memory) -> None:
     """The clone's prefix holds the present text of the thread's document."""
     await hold(memory, "hello")
-    await memory.working_memory("alice", "t1").replace("Knows this", who="test")
-    await memory.clone("t1", "alice", "t2")
+    await memory.resource("alice").working_memory(thread="t1").replace("Knows this", who="test")
+    await memory.thread("t1", resource="alice").clone("t2")
     context = await hold(memory, "go on", thread="t2")
     assert "Knows this" in block(context.blocks)
 
 
 async def test_templates_schemas_and_limits(memory: Memory) -> None:
     """What a user meets: a start that does not overwrite, a schema that refuses, a limit that says by how much."""
-    facts = memory.working_memory("alice")
+    facts = memory.resource("alice").working_memory()
     await facts.start("personal", who="test")
     with pytest.raises(DocumentInvalid, match="already"):
         await facts.start("coding", who="test")
@@ -150,7 +154,7 @@ async def test_templates_schemas_and_limits(memory: Memory) -> None:
     await facts.edit_section("About me", "- Name: Bob", who="test")
     with pytest.raises(DocumentConflict):
         await facts.edit_section("About me", "- Name: Ann", who="test", version=1)
-    table = memory.working_memory("bob")
+    table = memory.resource("bob").working_memory()
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
     await table.start(schema=schema, who="test")
     await table.merge({"name": "Bob"}, who="test")
@@ -166,20 +170,20 @@ async def test_a_read_only_memory_reads(tmp_path: Path, clock: FakeClock) -> Non
     """It shows the working memory, in the prefix as nothing has begun yet, and does not change it."""
     address = str(tmp_path / "memolog.db")
     async with Memory(address, clock=clock) as memory:
-        await memory.working_memory("alice").replace("Prefers tea", who="test")
+        await memory.resource("alice").working_memory().replace("Prefers tea", who="test")
         store = (await memory.open()).store
         await store.threads.create("alice", "t1")
     async with Memory(address, clock=clock, config=Config(read_only=True)) as memory:
         context = await hold(memory, "hello")
         assert "Prefers tea" in block(context.blocks)
         with pytest.raises(StoreReadOnly):
-            await memory.working_memory("alice").replace("x", who="test")
+            await memory.resource("alice").working_memory().replace("x", who="test")
 
 
 def test_without_await(tmp_path: Path, clock: FakeClock) -> None:
     """The synchronous face does the same."""
     with SyncMemory(str(tmp_path / "memolog.db"), clock=clock) as memory:
-        facts = memory.working_memory("alice")
+        facts = memory.resource("alice").working_memory()
         assert facts.read() is None
         facts.start("personal", who="test")
         document = facts.edit_section("Likes and dislikes", "- tea", who="test")
@@ -188,6 +192,6 @@ def test_without_await(tmp_path: Path, clock: FakeClock) -> None:
         assert "+- tea" in facts.diff(1)
         assert facts.restore(1, who="test").current.number == 3
         assert facts.replace("x", who="test", version=3).current.text == "x"
-        other = memory.working_memory("bob")
+        other = memory.resource("bob").working_memory()
         other.merge({"a": 1}, who="test")
         assert other.value() == {"a": 1}

@@ -20,7 +20,7 @@ engine_name = engines("sqlite", "postgres")
 async def foreign_export(clock: FakeClock, zone: str) -> str:
     """Return what a machine exported that knew this zone."""
     async with Memory(":memory:", clock=clock, config=CONFIG) as memory:
-        async with memory.turn("t", "alice") as turn:
+        async with memory.thread("t", resource="alice").turn() as turn:
             await turn.prepare(NewMessage(role="user", parts=(TextPart(text="The port is 8080."),), zone="Europe/Rome"))
             await turn.record(AssistantMessage("Noted. " * 20))
         text = io.StringIO()
@@ -42,8 +42,8 @@ async def test_an_unknown_zone_is_utc(
     await asyncio.to_thread(exported.write_text, await foreign_export(clock, zone), "utf-8")
     async with Memory(address, clock=clock, model=model, config=CONFIG) as memory:
         await memory.import_from(exported)
-        status = await memory.observe("t", "alice")
+        status = await memory.thread("t", resource="alice").observe()
         assert (status.cursor, status.health) == (status.last_seq, "ok")
         context = await hold(memory, "And now?", thread="t")
         assert "09:00" in context.system
-        assert await memory.export_markdown("t", "alice")
+        assert await memory.thread("t", resource="alice").export_markdown()

@@ -134,7 +134,7 @@ async def test_the_cache_is_marked() -> None:
         client = provider.async_client()
         call = DRIVER.call(wrapped.wrap(DRIVER, client, memory, thread="t1", resource="alice"))
         await call(**DRIVER.said("one"))
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
         await call(**DRIVER.said("two"))
         body = provider.bodies[1]
         assert [n for n, block in enumerate(body["system"]) if "cache_control" in block] == [len(body["system"]) - 1]

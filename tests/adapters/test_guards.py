@@ -69,9 +69,9 @@ async def test_what_is_stopped_is_gone(address: str, text: str, side: str, guard
         assert (caught.value.side, caught.value.guard) == (side, guard)
         assert "start another turn" in str(caught.value)
         assert brief(await stored(memory, "alice", "t1")) == ["user: hello", "assistant: You said: hello"]
-        await memory.observe("t1", "alice")
-        assert (await memory.search(text, "alice")).results == ()
-        async with memory.turn("t1", "alice") as turn:
+        await memory.thread("t1", resource="alice").observe()
+        assert (await memory.resource("alice").search(text)).results == ()
+        async with memory.thread("t1", resource="alice").turn() as turn:
             assert text not in (await turn.prepare(UserMessage("again"))).render()
 
 
@@ -179,7 +179,7 @@ def test_without_waiting(driver: Driver, tmp_path: Path) -> None:
     provider = Provider(driver, lambda _: Reply(text="Yes."))
 
     def once(checked: Checked) -> str | None:
-        found = memory.search(checked.text, "alice", thread="t1").results
+        found = memory.resource("alice").search(checked.text, thread="t1").results
         return "Said before" if len(found) > 1 else None
 
     guards: list[Guard] = [once, no_anger]

@@ -165,7 +165,7 @@ async def test_where_the_provider_keeps_the_conversation() -> None:
     async with Memory(":memory:") as memory:
         call = driver.call(wrapped.wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
         first = await call(**driver.said("one"))
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
         await call(**driver.said("two"), previous_response_id=first.id)
         assert provider.bodies[1]["input"] == "two"
         assert provider.bodies[1]["instructions"].startswith("Be exact.\n\n")

@@ -102,7 +102,7 @@ async def test_the_order_of_a_request(memory: Memory) -> None:
     agent = agent_with(memory, script, instructions="Be kind.")
     agent.instructions(lambda: "Always new.")
     await agent.run("the API lives in server/ and the limit is 4,096", conversation_id="t1")
-    await memory.observe("t1", "alice")
+    await memory.thread("t1", resource="alice").observe()
     await agent.run("where is it?", conversation_id="t1")
     instructions = script.infos[1].instructions or ""
     places = [instructions.index(text) for text in ("Be kind.", "memory-search", "server/", "Always new.")]
@@ -118,7 +118,7 @@ async def test_the_library_keeps_its_own_history_clean(memory: Memory) -> None:
     script = Script()
     agent = agent_with(memory, script, instructions="Be kind.")
     await agent.run("the API lives in server/", conversation_id="t1")
-    await memory.observe("t1", "alice")
+    await memory.thread("t1", resource="alice").observe()
     result = await agent.run("where?", conversation_id="t1")
     text = result.all_messages_json().decode()
     assert "server/" in (script.infos[1].instructions or "")
@@ -152,7 +152,7 @@ async def test_usage_is_reported(memory: Memory) -> None:
     """What a provider reports goes to the ledger, cached tokens apart."""
     script = Script()
     await agent_with(memory, script).run("hello", conversation_id="t1")
-    usage = (await memory.status("t1", "alice")).usage
+    usage = (await memory.thread("t1", resource="alice").status()).usage
     assert usage.requests == 1
     assert usage.input_tokens > 0
     assert usage.cache_read_tokens > 0
@@ -170,7 +170,7 @@ async def test_an_empty_answer_has_its_price(memory: Memory) -> None:
     await agent_with(memory, Script(answer)).run("hello", conversation_id="t1")
     lines = await said(memory)
     assert (lines[0], lines[-1]) == ("user: hello", "assistant: well")
-    assert (await memory.status("t1", "alice")).usage.requests == 2
+    assert (await memory.thread("t1", resource="alice").status()).usage.requests == 2
 
 
 # ---------------------------------------------------------------- what the caller supplies
@@ -506,7 +506,7 @@ async def test_other_conversations_are_at_the_edge(tmp_path: Path) -> None:
 
 async def test_the_tools_work_for_this_resource_only(memory: Memory) -> None:
     """A model searches and makes tasks where the run is, whatever it asks for."""
-    async with memory.turn("b1", "bob") as turn:
+    async with memory.thread("b1", resource="bob").turn() as turn:
         await turn.record(UserMessage("my cat is called Rex"))
     await agent_with(memory, Script()).run("my cat is called Mia", conversation_id="t0")
     calls = [
@@ -522,7 +522,7 @@ async def test_the_tools_work_for_this_resource_only(memory: Memory) -> None:
     assert "Mia" in str(found)
     assert "Rex" not in str(found)
     assert made["success"]
-    assert [task.title for task in (await memory.tasks("alice").list()).items] == ["feed Mia"]
+    assert [task.title for task in (await memory.resource("alice").tasks().list()).items] == ["feed Mia"]
     rows = await stored(memory, "alice", "t1")
     assert [row.own for row in rows] == [False, True, True, False]
 

@@ -19,6 +19,8 @@ from memolog import Event, InputError, Memory, NotFound
 from memolog.adapters.guards import GuardStopped
 from memolog.adapters.pydantic_ai import Child, MemoryCapability, child_memory, discard_turn
 from memolog.runtime.events import Withdrawn
+from memolog.runtime.memory import Thread
+from memolog.runtime.turn import Turn
 
 
 class Watched(Memory):
@@ -28,9 +30,15 @@ class Watched(Memory):
         super().__init__(address)
         self.begun: list[tuple[str, Mapping[str, Any] | None]] = []
 
-    def turn(self, thread: str, resource: str, **options: Any) -> Any:
-        self.begun.append((thread, options.get("settings")))
-        return super().turn(thread, resource, **options)
+    def thread(self, id: str, *, resource: str) -> Thread:
+        begun = self.begun
+
+        class WatchedThread(Thread):
+            def turn(self, **options: Any) -> Turn:
+                begun.append((id, options.get("settings")))
+                return super().turn(**options)
+
+        return WatchedThread(self, self._connection, id, resource)
 
 
 @pytest.fixture

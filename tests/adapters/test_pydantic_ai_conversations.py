@@ -144,9 +144,9 @@ async def test_resources_do_not_see_each_other(memory: Memory) -> None:
     assert await others.load("t1") is None
     with pytest.raises(LookupError):
         await others.read_entry(entries[0].id)
-    assert (await memory.search("alice", "secret")).results == ()
-    assert (await memory.search("alice#conversations", "secret")).results == ()
-    assert await memory.sweep("alice#conversations") == 0
+    assert (await memory.resource("secret").search("alice")).results == ()
+    assert (await memory.resource("secret").search("alice#conversations")).results == ()
+    assert await memory.resource("alice#conversations").sweep() == 0
 
 
 @pytest.mark.parametrize("engine_name", ["sqlite", "postgres"])

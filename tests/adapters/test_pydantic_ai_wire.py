@@ -80,7 +80,7 @@ async def test_anthropic_gets_its_signed_thoughts_and_a_mark_before_the_edge(mem
         last = body["messages"][-1]["content"]
         assert "<now>" in last[-1]["text"]
         assert marked(last) == [len(last) - 2]
-    assert (await memory.status("t1", "alice")).usage.cache_read_tokens == 270
+    assert (await memory.thread("t1", resource="alice").status()).usage.cache_read_tokens == 270
 
 
 def chat(message: dict[str, Any]) -> dict[str, Any]:
@@ -153,4 +153,4 @@ async def test_openai_gets_items_that_extend_each_other(
     if key == "input":
         thoughts = [item for item in upstream.bodies[-1][key] if item.get("type") == "reasoning"]
         assert [thought["encrypted_content"] for thought in thoughts] == ["gAAAAAB"] * 3
-    assert (await memory.status("t1", "alice")).usage.cache_read_tokens == 240
+    assert (await memory.thread("t1", resource="alice").status()).usage.cache_read_tokens == 240

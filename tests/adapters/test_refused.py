@@ -322,7 +322,7 @@ def test_without_waiting(tmp_path: Path) -> None:
                 bot.invoke({"messages": [{"role": "user", "content": text}]}, here)
             except openai.APIStatusError:
                 assert text == "poison"
-        with memory.turn("t1", "alice") as turn:
+        with memory.thread("t1", resource="alice").turn() as turn:
             assert [message.text for message in turn.prepare().messages] == ["two", "Yes."]
 
 

@@ -132,7 +132,7 @@ async def check_a_long_conversation(driver: Driver, address: str) -> None:
                 await talk.say(client, number, is_streamed=number % 2 == 0, then=EVENTS.get(number % 50, ""))
                 await memory.settled()
             rows = await stored(memory, "alice", "t1")
-            status = await memory.status("t1", "alice")
+            status = await memory.thread("t1", resource="alice").status()
     assert brief(rows) == talk.expected
     check_pairs(rows)
     prompts.check()
@@ -176,7 +176,7 @@ def check_a_sync_client(driver: Driver, path: Path) -> None:
             memory.settled()
         with pytest.raises(Exception, match="out of order"):
             call(**driver.said("Message number 70. fail now"))
-        assert memory.status("t1", "alice").cursor > 0
+        assert memory.thread("t1", resource="alice").status().cursor > 0
     assert len(provider.bodies) == 72
     first, later = driver.prompt(provider.bodies[0]), driver.prompt(provider.bodies[1])
     assert later.startswith(first)
@@ -272,14 +272,14 @@ async def check_bindings(driver: Driver) -> None:
         said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
         assert said == ["user: hi", "assistant: Yes.", "user: hi again", "assistant: Yes."]
         assert len(await stored(memory, "bob", "späť 1")) == 2
-        async with memory.turn("t2", "alice") as turn:
+        async with memory.thread("t2", resource="alice").turn() as turn:
             stepping = wrap(driver, provider.async_client(), memory, turn=turn)
             await driver.call(stepping)(**driver.said("one"))
             await driver.call(stepping)(**driver.said("two"))
             assert len(await stored(memory, "alice", "t2")) == 4
             await turn.discard()
         assert await stored(memory, "alice", "t2") == []
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             assert len((await turn.prepare(UserMessage("more"))).tail) == 5
         with pytest.raises(InputError, match="cannot be used with"):
             wrap(driver, provider.client(), memory)
@@ -292,7 +292,7 @@ async def check_contradictions(driver: Driver) -> None:
     """A turn says whose it is: what says otherwise is refused, in `wrap` and in a call, and nobody is asked."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     raw = provider.async_client()
-    async with Memory(":memory:") as memory, memory.turn("t1", "alice") as turn:
+    async with Memory(":memory:") as memory, memory.thread("t1", resource="alice").turn() as turn:
         for odd in ({"thread": "t2"}, {"resource": "bob"}, {"zone": "Europe/Vienna"}, {"settings": {"threshold": 9}}):
             with pytest.raises(InputError, match=f"{next(iter(odd))}.*Leave"):
                 wrap(driver, raw, memory, turn=turn, **odd)
@@ -329,7 +329,7 @@ async def check_a_refused_message(driver: Driver, status: int) -> None:
         await call(**driver.said("two"))
         said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
         assert said == ["user: one", "assistant: Yes.", "user: two", "assistant: Yes."]
-        async with memory.turn("t2", "alice") as turn:
+        async with memory.thread("t2", resource="alice").turn() as turn:
             with pytest.raises(Exception, match="out of order"):
                 await driver.call(wrap(driver, provider.async_client(), memory, turn=turn))(**driver.said("poison"))
             assert brief(await stored(memory, "alice", "t2")) == ["user: poison"]
@@ -424,7 +424,7 @@ async def check_tools(driver: Driver, form: Any) -> None:
     replies = iter([Reply(text="Noted."), search, Reply(text="argon2id, it was.")])
     provider = Provider(driver, lambda _: next(replies))
     async with Memory(":memory:") as memory:
-        tools = memory.tools("alice", thread="t1")
+        tools = memory.resource("alice").tools(thread="t1")
         call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
         offered = {"tools": tools.definitions(form)}
         await call(**driver.said("We hash with argon2id."), **offered)

@@ -31,7 +31,7 @@ async def _say(
     address: str, text: str, *, thread: str = "notes", speaker: str | None = None, clock: FakeClock | None = None
 ) -> None:
     """Save a user message."""
-    async with Memory(address, clock=clock) as memory, memory.turn(thread, RESOURCE) as turn:
+    async with Memory(address, clock=clock) as memory, memory.thread(thread, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage(text, speaker=speaker))
 
 
@@ -291,9 +291,9 @@ def test_watching_sees_what_other_processes_do(folder: Path) -> None:
 
 async def _say_something(path: Path) -> None:
     async with Memory(path, config=world.CONFIG) as memory:
-        async with memory.turn("atlas", RESOURCE) as turn:
+        async with memory.thread("atlas", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("We will move to Fastify by Friday, Dana reviews it. " * 10))
-        await memory.buffer("atlas", RESOURCE)
+        await memory.thread("atlas", resource=RESOURCE).buffer()
         await memory.settled()
 
 
@@ -365,7 +365,7 @@ def test_every_control_is_escaped_in_json() -> None:
 
 async def _create(path: Path, title: str) -> None:
     async with Memory(path) as memory:
-        await memory.tasks(RESOURCE).create(title)
+        await memory.resource(RESOURCE).tasks().create(title)
 
 
 @pytest.mark.parametrize(
@@ -424,9 +424,9 @@ def test_a_shared_log_is_shown_and_kept_without_being_told(folder: Path) -> None
     async def speak() -> None:
         async with Memory(database, config=config, clock=FakeClock(NOW)) as memory:
             for thread in ("red", "blue"):
-                async with memory.turn(thread, RESOURCE) as turn:
+                async with memory.thread(thread, resource=RESOURCE).turn() as turn:
                     await turn.prepare(UserMessage(f"We deploy the {thread} service on Fridays, never on Mondays."))
-            await memory.observe("red", RESOURCE)
+            await memory.thread("red", resource=RESOURCE).observe()
 
     asyncio.run(speak())
     status = run("status", "--db", database, "-t", "blue", "--json").document

@@ -87,20 +87,20 @@ async def _build(path: Path) -> None:
     clock = FakeClock()
     async with Memory(path, config=CONFIG, clock=clock) as memory:
         await _talk(memory, clock, "notes", SUBJECTS[1:2])
-        await memory.observe("notes", RESOURCE)
+        await memory.thread("notes", resource=RESOURCE).observe()
         await _retract(memory)
-        await memory.compact("notes", RESOURCE)
+        await memory.thread("notes", resource=RESOURCE).compact()
         for day in range(4):
             await _talk(memory, clock, "atlas", SUBJECTS)
             clock.advance(days=1)
             if day % 2:
-                await memory.reflect("atlas", RESOURCE)
+                await memory.thread("atlas", resource=RESOURCE).reflect()
         await _plan(memory)
         await _note(memory)
         await _talk(memory, clock, "atlas", SUBJECTS[:1])
     # A claim lasts in the time that the commands are run in.
     async with Memory(path) as memory:
-        await memory.tasks(RESOURCE, session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
+        await memory.resource(RESOURCE).tasks(session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
         await memory.export(path.with_name("alice.jsonl"))
         await memory.backup(path.with_name("backup.db"))
 
@@ -108,7 +108,7 @@ async def _build(path: Path) -> None:
 async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequence[tuple[str, str, str]]) -> None:
     for number, (said, file, name) in enumerate(subjects):
         call = f"call-{number}-{clock.now():%d%H%M}"
-        async with memory.turn(thread, RESOURCE, zone="Europe/Berlin") as turn:
+        async with memory.thread(thread, resource=RESOURCE).turn(zone="Europe/Berlin") as turn:
             await turn.prepare(UserMessage(f"{said}. Day {clock.now():%d}."))
             await turn.record(AssistantMessage(ToolCallPart(id=call, name="edit_file", arguments={"path": file})))
             await turn.prepare(ToolMessage(call, f"{file}: export const {name} = 1 // changed\n" * 4, name="edit_file"))
@@ -120,7 +120,7 @@ async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequenc
 
 async def _plan(memory: Memory) -> None:
     """T-1 blocks T-2, T-3 is held by an agent, T-4 is closed, T-5 and T-6 mean the same."""
-    tasks = memory.tasks(RESOURCE, session="agent-7")
+    tasks = memory.resource(RESOURCE).tasks(session="agent-7")
     await tasks.create("Store refresh tokens hashed", description="SHA-256 before they are stored", labels=["security"])
     await tasks.create("Rotate refresh tokens on each use", blocked_by=["T-1"])
     await tasks.create("Write the changelog", priority=3)
@@ -137,11 +137,11 @@ async def _retract(memory: Memory) -> None:
     store = (await memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, "notes", "thread")
     lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [snapshot.groups[0].id])
-    await memory.retract(RESOURCE, lines[1].id)
+    await memory.resource(RESOURCE).retract(lines[1].id)
 
 
 async def _note(memory: Memory) -> None:
-    facts = memory.working_memory(RESOURCE)
+    facts = memory.resource(RESOURCE).working_memory()
     await facts.replace("# Facts\n\n- The API lives in server/.\n", who="alice")
     await facts.edit_section("Decisions", "- argon2id over bcrypt", who="agent-7")
-    await memory.working_memory(RESOURCE, "notes").start(who="alice", value={"city": "Porto"})
+    await memory.resource(RESOURCE).working_memory(thread="notes").start(who="alice", value={"city": "Porto"})

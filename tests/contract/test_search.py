@@ -22,7 +22,7 @@ memory = a_memory()
 
 async def found(memory: Memory, query: str, resource: str = RESOURCE, **options: object) -> list[str]:
     """Return the ids that a query finds."""
-    answer = await memory.search(query, resource, **options)  # pyright: ignore[reportArgumentType]
+    answer = await memory.resource(resource).search(query, **options)  # pyright: ignore[reportArgumentType]
     return [result.id for result in answer.results]
 
 
@@ -98,9 +98,9 @@ async def test_exclusions_of_beginnings_and_parts(memory: Memory) -> None:
     assert await found(memory, "lean -*start*") == ["lean meat"]
     assert set(await found(memory, "lean -zebra*")) == set(await found(memory, "lean"))
     assert await found(memory, "lean -start* -*star* -mea*") == []
-    assert (await memory.search("lean -*st*", RESOURCE)).left_out == ("-*st*",)
+    assert (await memory.resource(RESOURCE).search("lean -*st*")).left_out == ("-*st*",)
     many = " ".join(f"-word{number}*" for number in range(9))
-    assert (await memory.search(f"lean {many}", RESOURCE)).left_out == ("-word8*",)
+    assert (await memory.resource(RESOURCE).search(f"lean {many}")).left_out == ("-word8*",)
 
 
 @pytest.mark.parametrize("excluded", ["-star*", "-*tar*"])
@@ -110,11 +110,11 @@ async def test_exclusions_that_stand_for_too_many_words(
     """What could be looked up is kept away, and the rest is named."""
     monkeypatch.setattr("memolog.store.search_terms._MOST_UNWANTED", 2)
     await save_texts(memory, "t", "lean start", "lean starch", "lean starling", "lean meat")
-    answer = await memory.search(f"lean {excluded}", RESOURCE)
+    answer = await memory.resource(RESOURCE).search(f"lean {excluded}")
     assert answer.left_out == (excluded,)
     assert answer.total < 4
     monkeypatch.setattr("memolog.store.search_terms._MOST_UNWANTED", 3)
-    answer = await memory.search(f"lean {excluded}", RESOURCE)
+    answer = await memory.resource(RESOURCE).search(f"lean {excluded}")
     assert ([result.content for result in answer.results], answer.left_out) == (["lean meat"], ())
 
 
@@ -123,7 +123,7 @@ async def test_a_question_beside_a_long_paste(memory: Memory) -> None:
     await save_texts(memory, "t", "The argon2 limit is 64 MiB", "nothing to do with it")
     paste = "\n".join(f"12:00:{n % 60:02} host{n} service{n}.worker request{n} took {n} ms" for n in range(900))
     for query in (f"What is the argon2 limit?\n\n{paste}", f"{paste}\n\nWhat is the argon2 limit?"):
-        answer = await memory.search(query, RESOURCE)
+        answer = await memory.resource(RESOURCE).search(query)
         assert "=argon2" in answer.terms
         assert answer.results[0].content == "The argon2 limit is 64 MiB"
         assert f"{len(query) - 10_000:,} characters in the middle" in answer.left_out
@@ -136,7 +136,7 @@ async def test_a_quoted_title_in_a_question(memory: Memory) -> None:
     assert (await found(memory, 'What did I read, "The Lean Startup"?'))[:2] == both
     assert await found(memory, '"The Lean Startup" read') == both[:1]
     assert both[0] not in await found(memory, 'What did I read, "The Lean Startup"? -"I read"')
-    answer = await memory.search('What did I read, "The Lean Startup"?', RESOURCE, explain=True)
+    answer = await memory.resource(RESOURCE).search('What did I read, "The Lean Startup"?', explain=True)
     assert abs(sum(answer.results[0].parts.values()) - answer.results[0].score) < 1e-5
 
 
@@ -155,7 +155,7 @@ async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest
 async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> None:
     """A result has its place, a marked snippet, neighbours and the parts of its score; pages continue."""
     await save_texts(memory, "t", "one", "two", "the blue whale", "four", "five", "a whale again")
-    answer = await memory.search("whale", RESOURCE, context=2, explain=True, limit=1)
+    answer = await memory.resource(RESOURCE).search("whale", context=2, explain=True, limit=1)
     first = answer.results[0]
     assert (first.source, first.thread, first.role, first.at, first.rank) == ("raw", "t", "user", clock.now(), 1)
     assert "«whale»" in first.snippet
@@ -165,7 +165,7 @@ async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> N
     assert answer.total >= 2
     seen, cursor = [first.id], answer.next
     while cursor:
-        page = await memory.search("whale", RESOURCE, limit=1, cursor=cursor)
+        page = await memory.resource(RESOURCE).search("whale", limit=1, cursor=cursor)
         seen += [result.id for result in page.results]
         cursor = page.next
     assert len(seen) == len(set(seen)) == answer.total
@@ -175,7 +175,7 @@ async def test_threads_as_results(memory: Memory) -> None:
     """By thread, each thread is there once, with its best message."""
     await save_texts(memory, "t1", "whales and more whales", "a whale")
     await save_texts(memory, "t2", "one whale was there")
-    answer = await memory.search("whale", RESOURCE, by="thread")
+    answer = await memory.resource(RESOURCE).search("whale", by="thread")
     assert sorted(result.thread or "" for result in answer.results) == ["t1", "t2"]
 
 
@@ -221,7 +221,7 @@ async def test_tasks_are_found(memory: Memory) -> None:
     kit = await memory.open()
     pk = await add_task(kit.store, RESOURCE, "k1")
     await run_sql(kit.store, "UPDATE tasks SET title = 'Repair the flux capacitor' WHERE pk = :pk RETURNING pk", pk=pk)
-    assert [result.source for result in (await memory.search("flux", RESOURCE)).results] == ["task"]
+    assert [result.source for result in (await memory.resource(RESOURCE).search("flux")).results] == ["task"]
     await run_sql(kit.store, "INSERT INTO task_labels (task_pk, label) VALUES (:pk, 'urgency') RETURNING label", pk=pk)
     assert await found(memory, "urgency") == ["k1"]
     await run_sql(kit.store, "DELETE FROM tasks WHERE pk = :pk RETURNING pk", pk=pk)
@@ -241,7 +241,7 @@ async def test_neighbours_are_those_that_can_be_seen(memory: Memory) -> None:
         (2, ["w4", "w6"], ["x1", "x4"]),
         (9, ["w1", "w2", "w3", "w4", "w6"], ["x1", "x4", "x5"]),
     ):
-        [result] = (await memory.search("whale", RESOURCE, context=count)).results
+        [result] = (await memory.resource(RESOURCE).search("whale", context=count)).results
         assert [message.text for message in result.before] == before
         assert [message.text for message in result.after] == after
 
@@ -251,16 +251,16 @@ async def test_observations_are_found(memory: Memory) -> None:
     await save_texts(
         memory, "t", "I moved to Lisbon in March because of a new position at the harbour.", "I am allergic to peanuts."
     )
-    await memory.observe("t", RESOURCE)
-    results = (await memory.search("Lisbon", RESOURCE, sources={"observation"})).results
+    await memory.thread("t", resource=RESOURCE).observe()
+    results = (await memory.resource(RESOURCE).search("Lisbon", sources={"observation"})).results
     assert [result.source for result in results] == ["observation"]
     assert results[0].handle == "g1.1"
-    assert (await memory.recall("g1.1", RESOURCE, thread=results[0].thread)).items
+    assert (await memory.resource(RESOURCE).recall("g1.1", thread=results[0].thread)).items
     # One source alone may be named as it is.
-    assert (await memory.search("Lisbon", RESOURCE, sources="observation")).results == results
+    assert (await memory.resource(RESOURCE).search("Lisbon", sources="observation")).results == results
     kit = await memory.open()
     await run_sql(kit.store, "UPDATE observations SET state = 'dropped' WHERE id = :id RETURNING pk", id=results[0].id)
-    again = (await memory.search("Lisbon", RESOURCE, sources={"observation"})).results
+    again = (await memory.resource(RESOURCE).search("Lisbon", sources={"observation"})).results
     assert [(result.id, result.state) for result in again] == [(results[0].id, "dropped")]
 
 
@@ -268,9 +268,9 @@ async def test_resources_do_not_meet(memory: Memory) -> None:
     """One resource finds nothing of another, nor learns how common its words are."""
     await save_texts(memory, "t", "the password of the vault")
     await save_texts(memory, "t", "a vault elsewhere", resource="bob")
-    alone = await memory.search("vault", "bob", explain=True)
+    alone = await memory.resource("bob").search("vault", explain=True)
     await save_texts(memory, "t", *(f"vault number {number}" for number in range(20)))
-    after = await memory.search("vault", "bob", explain=True)
+    after = await memory.resource("bob").search("vault", explain=True)
     assert [(result.id, result.score) for result in after.results] == [(r.id, r.score) for r in alone.results]
 
 
@@ -285,7 +285,7 @@ async def test_wrong_arguments_are_told(memory: Memory) -> None:
         {"cursor": "-1"},
     ):
         with pytest.raises(InputError):
-            await memory.search("x", RESOURCE, **wrong)  # pyright: ignore[reportArgumentType]
+            await memory.resource(RESOURCE).search("x", **wrong)  # pyright: ignore[reportArgumentType]
 
 
 async def test_a_read_only_memory_says_what_it_cannot_see(
@@ -298,7 +298,7 @@ async def test_a_read_only_memory_says_what_it_cannot_see(
     assert await found(memory, "whale") == ["the blue whale"]
     await save_texts(memory, "new", "another whale")
     async with Memory(address, clock=clock, config=Config(read_only=True)) as reader:
-        answer = await reader.search("whale", RESOURCE)
+        answer = await reader.resource(RESOURCE).search("whale")
         assert [result.id for result in answer.results] == ["the blue whale"]
         assert answer.behind == 1
 
@@ -354,13 +354,13 @@ async def test_index_is_true_whatever_happens(memory: Memory, engine_name: str) 
             _, name = ids.pop(chance.randrange(len(ids)))
             await set_state(store, name, chance.choice(("withdrawn", "forgotten")))
         elif what < 0.93:
-            await memory.search(chance.choice(words), RESOURCE)
+            await memory.resource(RESOURCE).search(chance.choice(words))
         elif what < 0.96 and any(name == thread for name, _ in ids):
             await store.threads.delete(RESOURCE, thread)
             ids = [(name, message) for name, message in ids if name != thread]
         elif any(name == thread for name, _ in ids):
             await store.threads.clone(RESOURCE, thread, f"copy{number}")
-    await memory.search("word1", RESOURCE)
+    await memory.resource(RESOURCE).search("word1")
     assert await index_of(store) == await rows_of(store)
     stats = await run_sql(store, "SELECT SUM(documents), SUM(length) FROM search_stats")
     sums = await run_sql(store, "SELECT COUNT(*), SUM(length) FROM search_docs")
@@ -453,7 +453,7 @@ async def test_any_text_is_a_query(memory: Memory) -> None:
     chance = random.Random(7)
     for _ in range(counts(300, 100_000)):
         query = "".join(chance.choices(PIECES, k=chance.randrange(0, 24)))
-        answer = await memory.search(query, RESOURCE, limit=3)
+        answer = await memory.resource(RESOURCE).search(query, limit=3)
         assert answer.total >= len(answer.results)
 
 
@@ -479,6 +479,6 @@ async def test_what_no_id_can_be_is_words(memory: Memory, query: str) -> None:
 async def test_huge_queries_are_answered(memory: Memory, query: str) -> None:
     """Ten thousand characters of anything are answered."""
     await save_texts(memory, "t", "w1 w2 a x", "北北北")
-    found = await memory.search(query[:10_000], RESOURCE)
+    found = await memory.resource(RESOURCE).search(query[:10_000])
     assert len(found.results) <= 2
     assert {result.thread for result in found.results} <= {"t"}

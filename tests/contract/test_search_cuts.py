@@ -27,7 +27,7 @@ def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def found(memory: Memory, query: str) -> list[str]:
     """Return the ids that a query finds."""
-    return [result.id for result in (await memory.search(query, RESOURCE)).results]
+    return [result.id for result in (await memory.resource(RESOURCE).search(query)).results]
 
 
 # ---------------------------------------------------------------- common words
@@ -59,7 +59,7 @@ async def say_alpha(memory: Memory) -> None:
 async def test_a_filter_finds_what_is_old(memory: Memory, query: str) -> None:
     """However many newer messages hold the word: filters look at all of them, not at the newest."""
     await say_alpha(memory)
-    answer = await memory.search(f"alpha {query}", RESOURCE)
+    answer = await memory.resource(RESOURCE).search(f"alpha {query}")
     assert [result.id for result in answer.results] == ["old"]
     assert (answer.total, answer.left_out) == (1, ())
 
@@ -68,10 +68,10 @@ async def test_a_filter_finds_what_is_old(memory: Memory, query: str) -> None:
 async def test_a_word_alone_finds_all_that_holds_it(memory: Memory) -> None:
     """Also as a phrase with a word that says nothing, and by thread."""
     await say_alpha(memory)
-    answer = await memory.search("alpha", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("alpha")
     assert (answer.total, answer.left_out) == (61, ())
     assert await found(memory, '"alpha in"') == ["old"]
-    answer = await memory.search("alpha", RESOURCE, by="thread")
+    answer = await memory.resource(RESOURCE).search("alpha", by="thread")
     assert {result.thread for result in answer.results} == {"old", "new"}
 
 
@@ -84,7 +84,7 @@ async def test_several_common_words_with_a_filter(memory: Memory, monkeypatch: p
         AssistantMessage(f"zebra {n}") for n in range(30)
     ]
     await kit.store.messages.save(RESOURCE, "t", [UserMessage("old aardvark"), UserMessage("old zebra"), *messages])
-    answer = await memory.search("aardvark zebra role:user", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("aardvark zebra role:user")
     assert {result.content for result in answer.results} == {"old aardvark", "old zebra"}
     assert answer.left_out == ()
 
@@ -93,11 +93,11 @@ async def test_several_common_words_with_a_filter(memory: Memory, monkeypatch: p
 async def test_a_list_that_was_cut_is_told(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of several common words the newest places of one are read; even what is read further has an end."""
     await say_alpha(memory)
-    answer = await memory.search("alpha beta", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("alpha beta")
     assert answer.total == 21
     assert answer.left_out == ("beta", "alpha")
     monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 30)
-    answer = await memory.search("alpha role:user", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("alpha role:user")
     assert (answer.total, answer.left_out) == (0, ("alpha",))
 
 
@@ -107,12 +107,12 @@ async def test_a_list_that_was_cut_is_told(memory: Memory, monkeypatch: pytest.M
 async def test_phrases_are_looked_for_in_many_messages(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not only in the best few hundred; if there are more than are read, the answer says so."""
     await save_texts(memory, "t", "beta alpha", *(f"alpha beta {number}" for number in range(700)))
-    answer = await memory.search('"beta alpha"', RESOURCE)
+    answer = await memory.resource(RESOURCE).search('"beta alpha"')
     assert ([result.id for result in answer.results], answer.left_out) == (["beta alpha"], ())
-    assert (await memory.search('"alpha beta"', RESOURCE)).total == 700
-    assert (await memory.search('alpha -"beta 5"', RESOURCE)).total == 700
+    assert (await memory.resource(RESOURCE).search('"alpha beta"')).total == 700
+    assert (await memory.resource(RESOURCE).search('alpha -"beta 5"')).total == 700
     monkeypatch.setattr("memolog.runtime.searching._MOST_CHECKED", 100)
-    assert (await memory.search('"alpha beta" -"beta 5"', RESOURCE)).left_out == ('"alpha beta"', '-"beta 5"')
+    assert (await memory.resource(RESOURCE).search('"alpha beta" -"beta 5"')).left_out == ('"alpha beta"', '-"beta 5"')
 
 
 @pytest.mark.parametrize("guess", ["hunter2secret", "password hunter2secret"])
@@ -122,7 +122,7 @@ async def test_a_phrase_does_not_tell_a_secret(memory: Memory, guess: str) -> No
     assert set(await found(memory, f'fine "{guess}"')) == set()
     assert len(await found(memory, f'fine -"{guess}"')) == 2
     assert len(await found(memory, 'fine "my password"')) == 1
-    answer = await memory.search(f'When was it fine with "{guess}"?', RESOURCE, explain=True)
+    answer = await memory.resource(RESOURCE).search(f'When was it fine with "{guess}"?', explain=True)
     assert len(answer.results) == 2
     assert not any("phrase" in result.parts for result in answer.results)
 
@@ -151,7 +151,7 @@ async def test_what_is_saved_while_the_index_is_brought_up_is_found(
 
     monkeypatch.setattr(Indexing, "catch_up", and_then_save)
     await save_texts(memory, "t", "the blue whale")
-    answer = await memory.search("whale", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("whale")
     assert (answer.total, answer.behind) == (3, 0)
 
 
@@ -167,7 +167,7 @@ async def test_who_never_rests_is_not_waited_for(memory: Memory, monkeypatch: py
 
     monkeypatch.setattr(Indexing, "catch_up", and_then_save)
     await save_texts(memory, "t", "the blue whale")
-    answer = await memory.search("whale", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("whale")
     assert 1 < len(saved) < 10
     assert (answer.total, answer.behind) == (len(saved), 1)
 
@@ -195,6 +195,6 @@ async def test_an_index_that_cannot_be_written_is_searched(memory: Memory, monke
     await save_texts(memory, "t", "another whale")
     await save_texts(memory, "other", "a third whale")
     monkeypatch.setattr(Indexing, "catch_up", refuse)
-    answer = await memory.search("whale", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("whale")
     assert (answer.total, answer.behind) == (1, 2)
-    assert (await memory.search("whale thread:t", RESOURCE, thread="other")).behind == 2
+    assert (await memory.resource(RESOURCE).search("whale thread:t", thread="other")).behind == 2

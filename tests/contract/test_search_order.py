@@ -23,7 +23,7 @@ async def say(memory: Memory, *messages: NewMessage, thread: str = "t") -> None:
 
 async def found(memory: Memory, query: str) -> list[str]:
     """Return the ids that a query finds, best first."""
-    return [result.id for result in (await memory.search(query, RESOURCE, limit=50)).results]
+    return [result.id for result in (await memory.resource(RESOURCE).search(query, limit=50)).results]
 
 
 @pytest.mark.parametrize("query", ["dev server port", "Which port does the dev server run on?"])
@@ -117,9 +117,9 @@ async def test_the_newest_line_of_the_log_comes_first(address: str, clock: FakeC
     async with Memory(address, clock=clock) as memory:
         for text in ("The gate gate code is 4417.", "The new gate code is 9052, they changed it."):
             await say(memory, UserMessage(text))
-            await memory.observe("t", RESOURCE)
+            await memory.thread("t", resource=RESOURCE).observe()
             clock.advance(days=1)
-        answer = await memory.search("gate code", RESOURCE, sources=["observation"])
+        answer = await memory.resource(RESOURCE).search("gate code", sources=["observation"])
     assert ["9052" in result.content for result in answer.results] == [True, False]
 
 

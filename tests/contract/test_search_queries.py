@@ -12,14 +12,14 @@ memory = a_memory()
 
 async def found(memory: Memory, query: str, *, limit: int = 50) -> set[str]:
     """Return the ids that a query finds."""
-    return {result.id for result in (await memory.search(query, RESOURCE, limit=limit)).results}
+    return {result.id for result in (await memory.resource(RESOURCE).search(query, limit=limit)).results}
 
 
 async def test_a_snippet_shows_what_was_quoted(memory: Memory) -> None:
     """By a query that wants it, and by a question that only names it."""
     await save_texts(memory, "t", f"car. {'red things. ' * 3}{'blah ' * 100} then we took the fast red car to town")
     for query in ('"red car"', 'When did we take the "red car"?'):
-        (result,) = (await memory.search(query, RESOURCE)).results
+        (result,) = (await memory.resource(RESOURCE).search(query)).results
         assert "fast «red» «car» to town" in result.snippet
 
 
@@ -38,13 +38,13 @@ async def test_what_was_too_much_is_told(memory: Memory) -> None:
     await save_texts(
         memory, "t", "whale song", *(f"word con{chr(97 + n // 26)}{chr(97 + n % 26)}x" for n in range(230))
     )
-    answer = await memory.search(" ".join(f"w{number}" for number in range(300)) + " whale", RESOURCE)
+    answer = await memory.resource(RESOURCE).search(" ".join(f"w{number}" for number in range(300)) + " whale")
     assert [result.id for result in answer.results] == ["whale song"]
     assert len(answer.left_out) == 45
-    answer = await memory.search("con*", RESOURCE)
+    answer = await memory.resource(RESOURCE).search("con*")
     assert answer.total == 200
     assert answer.left_out == ("con*",)
-    assert (await memory.search("*he*", RESOURCE)).left_out == ("*he*",)
+    assert (await memory.resource(RESOURCE).search("*he*")).left_out == ("*he*",)
 
 
 async def test_a_beginning_stands_for_many_words(memory: Memory) -> None:
@@ -151,7 +151,7 @@ async def test_what_holds_the_words_comes_before_what_stands_beside_it(
         AssistantMessage("def refund_order(order): ... saved to src/billing/refunds.py", id="code"),
     ]
     await kit.store.messages.save(RESOURCE, "t", said)
-    answer = await memory.search(question, RESOURCE, explain=True)
+    answer = await memory.resource(RESOURCE).search(question, explain=True)
     assert answer.results[0].id == first
     for result in answer.results:
         assert abs(sum(result.parts.values()) - result.score) < 1e-5
@@ -171,13 +171,13 @@ async def test_the_words_for_a_secret_are_not_what_was_said(memory: Memory) -> N
 async def test_a_cursor_belongs_to_its_search(memory: Memory) -> None:
     """Taken to another one it would skip results."""
     await save_texts(memory, "t", *(f"apple {number}" for number in range(5)))
-    first = await memory.search("apple", RESOURCE, limit=2)
-    again = await memory.search("apple", RESOURCE, limit=2, cursor=first.next)
+    first = await memory.resource(RESOURCE).search("apple", limit=2)
+    again = await memory.resource(RESOURCE).search("apple", limit=2, cursor=first.next)
     assert {result.id for result in first.results}.isdisjoint(result.id for result in again.results)
     with pytest.raises(InputError, match="another search"):
-        await memory.search("apple pie", RESOURCE, cursor=first.next)
+        await memory.resource(RESOURCE).search("apple pie", cursor=first.next)
     with pytest.raises(InputError, match="another search"):
-        await memory.search("apple", RESOURCE, cursor=first.next, by="thread")
+        await memory.resource(RESOURCE).search("apple", cursor=first.next, by="thread")
 
 
 # ---------------------------------------------------------------- any text is a query
@@ -274,7 +274,7 @@ async def test_words_that_nobody_wrote_find_those_that_look_like_them(
 ) -> None:
     """Parts, forms and slips of the pen are found where the word itself stands nowhere, and the answer says so."""
     await save_texts(memory, "t", "nothing to do with it", "Xylophon 12345", text, "thank you very much")
-    answer = await memory.search(query, RESOURCE)
+    answer = await memory.resource(RESOURCE).search(query)
     assert answer.results[0].id == text
     assert answer.relaxed == relaxed
 
@@ -282,7 +282,7 @@ async def test_words_that_nobody_wrote_find_those_that_look_like_them(
 async def test_nothing_is_relaxed_where_a_word_is_found(memory: Memory) -> None:
     """A word that stands there is enough: nothing that only looks like another joins it."""
     await save_texts(memory, "t", "the database is full", "the server sleeps")
-    answer = await memory.search("databse server", RESOURCE, sources=["raw"])
+    answer = await memory.resource(RESOURCE).search("databse server", sources=["raw"])
     assert [result.id for result in answer.results] == ["the server sleeps"]
     assert answer.relaxed == ()
 
@@ -304,7 +304,7 @@ async def test_nothing_is_relaxed_where_a_word_is_found(memory: Memory) -> None:
 async def test_what_was_said_precisely_is_not_relaxed(memory: Memory, query: str) -> None:
     """Exclusions, filters, quotes and stars mean what they say, also where nothing is left."""
     await save_texts(memory, "t", "the database is full", "the server sleeps")
-    answer = await memory.search(query, RESOURCE)
+    answer = await memory.resource(RESOURCE).search(query)
     assert answer.results == ()
     assert answer.relaxed == ()
 
@@ -312,8 +312,8 @@ async def test_what_was_said_precisely_is_not_relaxed(memory: Memory, query: str
 async def test_a_question_says_that_its_quote_stands_nowhere(memory: Memory) -> None:
     """The words are found, and the answer says that they do not stand there as they were quoted."""
     await save_texts(memory, "t", "I read The Startup Way, it is lean", "We met Jon")
-    answer = await memory.search('When did I read "The Lean Startup"?', RESOURCE)
+    answer = await memory.resource(RESOURCE).search('When did I read "The Lean Startup"?')
     assert answer.results[0].id == "I read The Startup Way, it is lean"
     assert answer.relaxed == ('"the lean startup"',)
-    answer = await memory.search('When did I read "The Startup Way"?', RESOURCE)
+    answer = await memory.resource(RESOURCE).search('When did I read "The Startup Way"?')
     assert answer.relaxed == ()

@@ -130,7 +130,7 @@ class Conversation:
             self._tell(["done", number])
 
     def _turn(self, **options: Any) -> Turn:
-        return self.memory.turn(THREAD, RESOURCE, model="answering", **options)
+        return self.memory.thread(THREAD, resource=RESOURCE).turn(model="answering", **options)
 
     async def _say(self, turn: Turn, number: int, text: str) -> None:
         turn.id = f"turn-{number}"
@@ -193,16 +193,16 @@ class Conversation:
     async def _reflect(self, number: int) -> None:
         del number
         # Asked for by hand, it is done once: who died after it need not repeat it.
-        if (await self.memory.history(THREAD, RESOURCE))[-1].kind == "restore":
-            await self.memory.reflect(THREAD, RESOURCE)
+        if (await self.memory.thread(THREAD, resource=RESOURCE).history())[-1].kind == "restore":
+            await self.memory.thread(THREAD, resource=RESOURCE).reflect()
 
     async def _restore(self, number: int) -> None:
         del number
-        await self.memory.restore(THREAD, RESOURCE, 0)
+        await self.memory.thread(THREAD, resource=RESOURCE).restore(0)
 
     async def _observe(self, number: int) -> None:
         del number
-        await self.memory.observe(THREAD, RESOURCE)
+        await self.memory.thread(THREAD, resource=RESOURCE).observe()
 
 
 def _at(number: int, message: NewMessage) -> NewMessage:

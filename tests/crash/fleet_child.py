@@ -50,7 +50,7 @@ async def prepare(turn: Turn, message: NewMessage) -> None:
 
 async def hold(memory: Memory, chance: random.Random, thread: str, name: str) -> None:
     """Hold one turn: a question, sometimes a tool call, an answer."""
-    async with memory.turn(thread, "fleet") as turn:
+    async with memory.thread(thread, resource="fleet").turn() as turn:
         question = UserMessage(f"{name} asks " + "some words " * chance.randint(5, 30), id=f"{name}-q")
         await prepare(turn, question)
         acknowledge(thread, question)

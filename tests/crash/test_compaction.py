@@ -42,16 +42,16 @@ async def fill(memory: Memory) -> None:
 
 async def work(memory: Memory) -> None:
     """Compact all of it, and bring the second batch back."""
-    await memory.compact("t", "alice")
-    made = await memory.compactions("t", "alice")
-    await memory.restore_compaction("t", "alice", made[1].id)
+    await memory.thread("t", resource="alice").compact()
+    made = await memory.thread("t", resource="alice").compactions()
+    await memory.thread("t", resource="alice").restore_compaction(made[1].id)
 
 
 async def left(memory: Memory) -> tuple[Any, ...]:
     """Return the texts of every message and what the batches say; ids differ from one life to the next."""
     store = (await memory.open()).store
     rows = await store.messages.after("alice", "t")
-    made = await memory.compactions("t", "alice")
+    made = await memory.thread("t", resource="alice").compactions()
     return (
         [(row.id, row.level, row.injection, row.search, row.parts) for row in rows],
         [(one.span, one.level, one.summary, one.messages, one.restored_at is None) for one in made],

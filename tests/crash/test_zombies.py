@@ -184,7 +184,7 @@ async def two(address: str, clock: FakeClock) -> AsyncIterator[tuple[Memory, Mem
 async def talk(memory: Memory, clock: FakeClock, name: str, turns: int, thread: str = THREAD) -> None:
     """Hold some turns."""
     for number in range(turns):
-        async with memory.turn(thread, RESOURCE) as turn:
+        async with memory.thread(thread, resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage(f"question {name} {number} " + "word " * 40))
             await turn.record(AssistantMessage(f"answer {name} {number} " + "word " * 40))
         clock.advance(seconds=1)
@@ -213,7 +213,7 @@ async def test_the_loser_of_an_activation_decides_again(two: tuple[Memory, Memor
     activate, conflicts = logs.activate, list[Conflict]()
 
     async def late(*args: Any, **options: Any) -> Any:
-        await other.activate(THREAD, RESOURCE)
+        await other.thread(THREAD, resource=RESOURCE).activate()
         try:
             return await activate(*args, **options)
         except Conflict as conflict:
@@ -221,16 +221,16 @@ async def test_the_loser_of_an_activation_decides_again(two: tuple[Memory, Memor
             raise
 
     logs.activate = late
-    status = await one.activate(THREAD, RESOURCE)
+    status = await one.thread(THREAD, resource=RESOURCE).activate()
     assert len(conflicts) == 1
     assert not [event for event in told["one"] if isinstance(event, Activated)]
     winners = [event for event in told["other"] if isinstance(event, Activated)]
     assert len(winners) == 1
-    assert status == await other.status(THREAD, RESOURCE)
+    assert status == await other.thread(THREAD, resource=RESOURCE).status()
     assert status.groups == len(winners[0].groups)
     assert status.cursor == winners[0].last_seq
     before = len(scripted(one).requests)
-    await one.observe(THREAD, RESOURCE)
+    await one.thread(THREAD, resource=RESOURCE).observe()
     assert all(times == 1 for times in asked(scripted(one)).values()), before
 
 
@@ -239,9 +239,9 @@ async def test_racing_memories_ask_once(two: tuple[Memory, Memory], clock: FakeC
     one, other = two
     for number in range(counts(4, 20)):
         await asyncio.gather(talk(one, clock, f"a{number}", 4), talk(other, clock, f"b{number}", 4))
-        await asyncio.gather(*(memory.activate(THREAD, RESOURCE) for memory in two))
+        await asyncio.gather(*(memory.thread(THREAD, resource=RESOURCE).activate() for memory in two))
     await asyncio.gather(*(memory.settled() for memory in two))
-    status = await one.observe(THREAD, RESOURCE)
+    status = await one.thread(THREAD, resource=RESOURCE).observe()
     assert status.cursor == status.last_seq == counts(4, 20) * 16
     times = asked(scripted(one))
     assert len(times) > counts(4, 20)
@@ -267,11 +267,11 @@ async def test_a_result_is_kept_whatever_happened_to_the_log(address: str, clock
         await talk(one, clock, "a", 3)
         await talk(other, clock, "b", 6)
         await other.settled()
-        await other.restore(THREAD, RESOURCE, 0)
-        assert (await other.status(THREAD, RESOURCE)).running == 1
+        await other.thread(THREAD, resource=RESOURCE).restore(0)
+        assert (await other.thread(THREAD, resource=RESOURCE).status()).running == 1
         gate.set()
         await one.settled()
-        status = await other.observe(THREAD, RESOURCE)
+        status = await other.thread(THREAD, resource=RESOURCE).observe()
     assert status.cursor == status.last_seq == 18
     assert set((asked(slow) + asked(quick)).values()) == {1}
 
@@ -294,7 +294,7 @@ async def test_who_takes_over_asks_the_same_question(address: str, clock: FakeCl
         await talk(dead, clock, "b", 3)
         await asyncio.wait_for(reached.wait(), 120)
         assert len(slow.requests) >= 2
-        await other.activate(THREAD, RESOURCE)
+        await other.thread(THREAD, resource=RESOURCE).activate()
         hints = (await (await other.open()).store.threads.get(RESOURCE, THREAD)).hints
         assert hints.current_task is not None
         assert hints.current_task not in slow.requests[1].text
@@ -323,9 +323,9 @@ async def test_a_zombie_of_flesh_and_blood(address: str, clock: FakeClock) -> No
     ):
         await talk(zombie, clock, "a", 3)
         clock.advance(minutes=5)
-        await other.sweep(RESOURCE)
+        await other.resource(RESOURCE).sweep()
         await other.settled()
-        await other.observe(THREAD, RESOURCE)
+        await other.thread(THREAD, resource=RESOURCE).observe()
         told = listen(zombie)
         store = (await other.open()).store
         before = await everything(store)
@@ -333,7 +333,7 @@ async def test_a_zombie_of_flesh_and_blood(address: str, clock: FakeClock) -> No
         await zombie.settled()
         assert await everything(store) == before
         assert [event.retry_at for event in told if isinstance(event, RunFailed)] == [None]
-        async with other.turn(THREAD, RESOURCE) as turn:
+        async with other.thread(THREAD, resource=RESOURCE).turn() as turn:
             context = await turn.prepare(UserMessage("and now?"))
         assert "zombie" not in context.render()
 
@@ -353,6 +353,6 @@ async def test_a_clock_that_jumps_does_not_make_a_zombie_of_oneself(address: str
         await talk(memory, clock, "b", 1)
         gate.set()
         await memory.settled()
-        status = await memory.observe(THREAD, RESOURCE)
+        status = await memory.thread(THREAD, resource=RESOURCE).observe()
     assert status.cursor == status.last_seq == 8
     assert set(asked(model).values()) == {1}

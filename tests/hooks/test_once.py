@@ -28,7 +28,7 @@ async def main():
         while True:
             for thread in sys.argv[2:]:
                 try:
-                    await memory.observe(thread, "project")
+                    await memory.thread(thread, resource="project").observe()
                 except MemologError as error:
                     print(error, file=sys.stderr)
             await asyncio.sleep(0.01)
@@ -188,7 +188,7 @@ async def test_what_was_forgotten_stays_forgotten(desk: Desk, tmp_path: Path) ->
     await desk.sweep()
     first = (await desk.messages(session.name))[0]
     async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
-        await memory.forget("project", message=first.id, thread=session.name)
+        await memory.resource("project").forget(message=first.id, thread=session.name)
     for kind, what in session.turn("and now?"):
         session.write(what) if kind == "line" else desk.tell("claude-code", what)
     await desk.sweep()
@@ -234,7 +234,7 @@ async def test_a_forgotten_session_does_not_come_back(desk: Desk, tmp_path: Path
         desk.tell(host, session.event("UserPromptSubmit", prompt="once more: swordfish", turn_id="y"))
         desk.clock.advance(seconds=1)
     async with Memory(desk.where, config=desk.config, clock=desk.clock) as memory:
-        await memory.forget("project", thread=session.name)
+        await memory.resource("project").forget(thread=session.name)
         spool = desk.options("sweep").spool
         await purge((await memory.open()).store, spool, "project")
         assert not [name for name in spool.sizes() if "swordfish" in str(spool.peek(name))]
@@ -260,7 +260,7 @@ async def test_events_of_others_stay_in_the_spool(desk: Desk, tmp_path: Path) ->
         store = (await memory.open()).store
         for resource in ("project", "other"):
             await store.messages.save(resource, names[0], UserMessage("x"))
-            await memory.forget(resource, thread=names[0])
+            await memory.resource(resource).forget(thread=names[0])
         assert await purge(store, spool, "project") == 1
         assert await purge(store, spool, "project") == 0
     assert sorted(text for name in spool.sizes() for one in spool.peek(name) if (text := one.get("text"))) == [

@@ -20,8 +20,8 @@ async def remember(desk: Desk) -> None:
         desk.tell("codex", {"session_id": "old", "cwd": "x", **event})
     await desk.sweep()
     async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
-        await memory.tasks("project").create("Rotate the signing key")
-        await memory.working_memory("project").replace("# Facts\n\nThe API lives in server/.", who="user")
+        await memory.resource("project").tasks().create("Rotate the signing key")
+        await memory.resource("project").working_memory().replace("# Facts\n\nThe API lives in server/.", who="user")
 
 
 def started(desk: Desk, host: str, **fields: Any) -> Any:
@@ -78,11 +78,11 @@ async def test_what_the_host_is_about_to_forget_is_observed_first(desk: Desk, tm
         session.write(what) if kind == "line" else desk.tell("claude-code", what)
     await desk.sweep()
     async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
-        assert (await memory.status("new", "project")).groups == 0
+        assert (await memory.thread("new", resource="project").status()).groups == 0
     desk.tell("claude-code", session.event("PreCompact", trigger="auto"))
     await desk.sweep()
     async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
-        assert (await memory.status("new", "project")).groups > 0
+        assert (await memory.thread("new", resource="project").status()).groups > 0
     assert "heron" in started(desk, "claude-code", source="compact")["hookSpecificOutput"]["additionalContext"]
 
 
@@ -165,7 +165,7 @@ async def test_a_session_that_nobody_ended_is_observed_in_the_end(desk: Desk, tm
     assert spool.sizes() == {}
     assert brief(await desk.messages(session.name)) == [*session.said, "assistant One more thing."]
     async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
-        status = await memory.status(session.name, "project")
+        status = await memory.thread(session.name, resource="project").status()
     assert status.groups > 0
     assert status.backlog_tokens == 0
 

@@ -30,7 +30,7 @@ async def hold(
     **options: Any,
 ) -> Context:
     """Hold a turn: say something, record the answer if there is one, and return what the model was shown."""
-    async with memory.turn(thread, resource, **options) as turn:
+    async with memory.thread(thread, resource=resource).turn(**options) as turn:
         context = await turn.prepare(UserMessage(said) if isinstance(said, str) else said)
         if answer is not None:
             await turn.record(AssistantMessage(answer) if isinstance(answer, str) else answer)

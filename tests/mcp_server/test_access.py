@@ -155,10 +155,10 @@ async def test_no_argument_leads_to_somebody_elses_memory(tmp_path: Path) -> Non
     """Whatever a model writes into a call or an address, only the memory of the configuration is read."""
     path = await made(tmp_path)
     async with Memory(path) as memory:
-        async with memory.turn("hers", "bob") as turn:
+        async with memory.thread("hers", resource="bob").turn() as turn:
             await turn.prepare(UserMessage("The secret of Bob is xylophone."))
-        await memory.tasks("bob").create("Secret task of Bob")
-        await memory.working_memory("bob").replace("# Secret of Bob", who="bob")
+        await memory.resource("bob").tasks().create("Secret task of Bob")
+        await memory.resource("bob").working_memory().replace("# Secret of Bob", who="bob")
     async with web(path) as server, over_http(server.url) as client:
         answers = [
             await call(client, "memory-search", action="search", query="xylophone", resource="bob"),
@@ -195,7 +195,7 @@ async def test_a_server_that_only_shows(mode: str, tmp_path: Path) -> None:
         with pytest.raises(Exception, match="There is no prompt"):
             await client.get_prompt("hand-over", {})
     async with Memory(path) as memory:
-        assert len((await memory.tasks(RESOURCE).list()).items) == 5
+        assert len((await memory.resource(RESOURCE).tasks().list()).items) == 5
 
 
 async def test_clients_claim_each_for_itself(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ PATIENCE = 60
 async def elsewhere(path: Path) -> AsyncGenerator[Tasks]:
     """Change tasks past the server: of one that is a process of its own, from another process."""
     async with Memory(path) as memory:
-        yield memory.tasks(RESOURCE)
+        yield memory.resource(RESOURCE).tasks()
 
 
 async def first(changes: Any) -> ServerEvent:
@@ -110,22 +110,22 @@ async def test_while_nobody_watches_nothing_is_looked_at(address: str) -> None:
         changes = Changes(Served(memory=memory, resource=RESOURCE, thread=THREAD))
         told: list[ServerEvent] = []
         changes.bus.subscribe(told.append)
-        await memory.tasks(RESOURCE).create("Write it")
+        await memory.resource(RESOURCE).tasks().create("Write it")
         await changes.check()
         assert changes.watched == frozenset()
         async with changes.watching([PACK, TASK], with_list=True):
             await changes.check()
             assert told == []
-            await memory.tasks(RESOURCE).claim("T-1")
+            await memory.resource(RESOURCE).tasks().claim("T-1")
             await changes.check()
             assert set(told) == {ResourceUpdated(uri=PACK), ResourceUpdated(uri=TASK)}
             told.clear()
-            await memory.tasks(RESOURCE).create("One more")
+            await memory.resource(RESOURCE).tasks().create("One more")
             await changes.check()
             assert told[0] == ResourcesListChanged()
             told.clear()
-            await memory.working_memory(RESOURCE).replace("# Facts", who="x")
-            await memory.tasks("bob").create("Somebody else's")
+            await memory.resource(RESOURCE).working_memory().replace("# Facts", who="x")
+            await memory.resource("bob").tasks().create("Somebody else's")
             await changes.check()
             assert told == [ResourceUpdated(uri=PACK)]
         assert changes.watched == frozenset()

@@ -144,10 +144,10 @@ async def test_texts_that_no_wire_can_carry(tmp_path: Path) -> None:
     """Half a surrogate pair in a stored text is replaced where it is shown, and the connection lives on."""
     path = await made(tmp_path)
     async with Memory(path) as memory:
-        async with memory.turn("t1", RESOURCE) as turn:
+        async with memory.thread("t1", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("The broken \ud83d emoji stands here."))
-        await memory.tasks(RESOURCE).create("A title with \udc00 half a pair")
-        await memory.working_memory(RESOURCE).replace("# Facts\n\n- \ud800 alone\n", who="x")
+        await memory.resource(RESOURCE).tasks().create("A title with \udc00 half a pair")
+        await memory.resource(RESOURCE).working_memory().replace("# Facts\n\n- \ud800 alone\n", who="x")
     for way in (over_stdio(path), without_wire(path)):
         async with way as client:
             found = await call(client, "memory-search", action="search", query="broken emoji")

@@ -54,7 +54,7 @@ from memolog.domain.task import (
     TaskRef,
     TaskView,
 )
-from memolog.domain.thread import Cursor, Hints, Thread
+from memolog.domain.thread import Cursor, Hints, ThreadInfo
 from memolog.domain.transfer import ExportReport, ImportReport, Skipped
 from memolog.domain.working_memory import Document, DocumentVersion, Proposal
 
@@ -193,7 +193,7 @@ declare(
 declare(Message, parts=several_parts, level=levels)
 declare(Task, priority=st.integers(min_value=0, max_value=4), level=levels)
 declare(
-    *(Source, Hints, Thread, Cursor, Observation, Generation),
+    *(Source, Hints, ThreadInfo, Cursor, Observation, Generation),
     *(Lease, UsageTotal, Usage, Calibration, Run, KeptPrompt),
     *(TaskLink, DocumentVersion, Document, Proposal),
     *(Compacted, Compaction, Pruned, Extract, NewExtract),

@@ -54,22 +54,22 @@ class World:
         self.clock.advance(seconds=1)
         match what:
             case "compact":
-                done = await self.memory.compact("t", "alice", keep=with_)
+                done = await self.memory.thread("t", resource="alice").compact(keep=with_)
                 assert (done.messages > 0) == bool(done.summary)
                 assert sum(made.messages for made in done.compactions) == done.messages
             case "restore":
-                made = await self.memory.compactions("t", "alice")
+                made = await self.memory.thread("t", resource="alice").compactions()
                 if made:
-                    await self.memory.restore_compaction("t", "alice", made[with_ % len(made)].id)
+                    await self.memory.thread("t", resource="alice").restore_compaction(made[with_ % len(made)].id)
             case "clone":
-                await self.memory.clone("t", "alice", f"copy {self.number}")
+                await self.memory.thread("t", resource="alice").clone(f"copy {self.number}")
             case _:
                 await self._turn(what, with_)
         await self.memory.settled()
 
     async def _turn(self, what: str, words: str) -> None:
         name = f"{self.number}"
-        async with self.memory.turn("t", "alice") as turn:
+        async with self.memory.thread("t", resource="alice").turn() as turn:
             asked = UserMessage(f"{name} {words}", id=f"u{name}")
             messages: list[NewMessage] = [asked]
             self._sane((await turn.prepare(asked)).tail)
@@ -128,8 +128,8 @@ class World:
         """Bring everything back, and find it as it was saved."""
         store = (await self.memory.open()).store
         for thread in (await store.threads.list("alice")).items:
-            for made in await self.memory.compactions(thread.id, "alice"):
-                await self.memory.restore_compaction(thread.id, "alice", made.id)
+            for made in await self.memory.thread(thread.id, resource="alice").compactions():
+                await self.memory.thread(thread.id, resource="alice").restore_compaction(made.id)
             for row in await store.messages.after("alice", thread.id):
                 assert (row.level, row.injection, row.search) == (0, None, None)
         await self.check()

@@ -124,7 +124,7 @@ class Machine(RuleBasedStateMachine):
         """Hold a turn."""
 
         async def work() -> None:
-            async with self.memory.turn(thread, RESOURCE, model="m") as turn:
+            async with self.memory.thread(thread, resource=RESOURCE).turn(model="m") as turn:
                 await self._say(turn, thread, self._text(count))
                 await self._answer(turn, thread, "answer " + "word " * reply)
 
@@ -135,7 +135,7 @@ class Machine(RuleBasedStateMachine):
         """Ask, and look things up, one or several at a time."""
 
         async def work() -> None:
-            async with self.memory.turn(thread, RESOURCE) as turn:
+            async with self.memory.thread(thread, resource=RESOURCE).turn() as turn:
                 await self._say(turn, thread, self._text(5))
                 for number in range(calls):
                     names = [f"call-{next(self.number)}" for _ in range(1 + number % 2)]
@@ -153,7 +153,7 @@ class Machine(RuleBasedStateMachine):
 
         async def work() -> None:
             name = f"call-{next(self.number)}"
-            async with self.memory.turn(thread, RESOURCE) as turn:
+            async with self.memory.thread(thread, resource=RESOURCE).turn() as turn:
                 await self._say(turn, thread, self._text(5))
                 await self._answer(turn, thread, "I look it up", name)
             self.waiting.setdefault(thread, []).append(name)
@@ -168,7 +168,7 @@ class Machine(RuleBasedStateMachine):
         call = self.waiting[thread].pop(0)
 
         async def work() -> None:
-            async with self.memory.turn(thread, RESOURCE) as turn:
+            async with self.memory.thread(thread, resource=RESOURCE).turn() as turn:
                 await self._return_late(turn, thread, call)
 
         self.do(work())
@@ -182,7 +182,7 @@ class Machine(RuleBasedStateMachine):
         """Say something, let some of it be observed, and take it all back."""
 
         async def work() -> None:
-            async with self.memory.turn(thread, RESOURCE) as turn:
+            async with self.memory.thread(thread, resource=RESOURCE).turn() as turn:
                 await turn.prepare(UserMessage(f"{TAKEN_BACK} " * 12))
                 for _ in range(calls):
                     name = f"call-{next(self.number)}"
@@ -201,10 +201,10 @@ class Machine(RuleBasedStateMachine):
 
         async def work() -> None:
             name = f"call-{next(self.number)}"
-            async with self.memory.turn(thread, RESOURCE) as turn:
+            async with self.memory.thread(thread, resource=RESOURCE).turn() as turn:
                 await self._say(turn, thread, self._text(20))
                 await self._answer(turn, thread, "I look it up", name)
-                async with self.memory.turn(thread, RESOURCE) as other:
+                async with self.memory.thread(thread, resource=RESOURCE).turn() as other:
                     await other.prepare(UserMessage(TAKEN_BACK))
                     await other.discard()
                 await self.memory.settled()
@@ -266,10 +266,12 @@ class Machine(RuleBasedStateMachine):
     def restore(self, data: st.DataObject, place: int) -> None:
         """Bring an old generation back; how many there are depends on the background, so a story must not."""
         thread = data.draw(st.sampled_from(sorted(self.said)))
-        made = self.do(self.memory.history(thread, RESOURCE))
+        made = self.do(self.memory.thread(thread, resource=RESOURCE).history())
         if made:
             generation = place % (made[-1].number + 1)
-            assert self.do(self.memory.restore(thread, RESOURCE, generation)).restored_from == generation
+            assert (
+                self.do(self.memory.thread(thread, resource=RESOURCE).restore(generation)).restored_from == generation
+            )
 
     # ------------------------------------------------------------ what holds
 
@@ -300,7 +302,7 @@ class Machine(RuleBasedStateMachine):
             self.model.answers.clear()
             self.clock.advance(days=1)
             for thread in self.said:
-                status = self.do(self.memory.observe(thread, RESOURCE))
+                status = self.do(self.memory.thread(thread, resource=RESOURCE).observe())
                 assert status.cursor == status.last_seq or self.waiting.get(thread)
             self.do(self.memory.settled())
             self.holds()

@@ -126,7 +126,7 @@ class Actor:
         where.crowded = where.crowded or where.active > 0
         where.active += 1
         try:
-            async with self.process.memory.turn(where.name, where.resource, model=model) as turn:
+            async with self.process.memory.thread(where.name, resource=where.resource).turn(model=model) as turn:
                 where.mine[turn.id] = []
                 name = turn.id
                 yield turn

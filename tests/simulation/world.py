@@ -305,10 +305,12 @@ class World:
         try:
             match what:
                 case "sweep":
-                    result: object = await memory.sweep(thread.resource)
+                    result: object = await memory.resource(thread.resource).sweep()
                 case "restore":
-                    count = len(await memory.history(thread.name, thread.resource))
-                    result = await memory.restore(thread.name, thread.resource, self.rng.randrange(count or 1))
+                    count = len(await memory.thread(thread.name, resource=thread.resource).history())
+                    result = await memory.thread(thread.name, resource=thread.resource).restore(
+                        self.rng.randrange(count or 1)
+                    )
                     result = f"generation {result.number} of {result.restored_from}"
                 case "seen":
                     result = await self._see_again(process, thread)
@@ -338,7 +340,7 @@ class World:
         number = self.seen.number(thread.resource, thread.name)
         if number is None:
             return None
-        context = await process.memory.seen(thread.name, thread.resource, number)
+        context = await process.memory.thread(thread.name, resource=thread.resource).seen(number)
         try:
             self.seen.check_again(thread.resource, thread.name, number, context)
         except Broken as broken:

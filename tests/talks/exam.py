@@ -310,10 +310,10 @@ async def sit(conversation: Conversation) -> Sitting:
     clock = FakeClock(conversation.messages[0].at)
     async with Memory(":memory:", model="extractive", clock=clock, config=_CONFIG) as memory:
         await _live(memory, clock, conversation)
-        await memory.observe(conversation.name, _RESOURCE)
+        await memory.thread(conversation.name, resource=_RESOURCE).observe()
         log = await _log(memory, conversation.name)
         for _ in range(2):
-            await memory.reflect(conversation.name, _RESOURCE)
+            await memory.thread(conversation.name, resource=_RESOURCE).reflect()
         return Sitting(conversation=conversation, log=log, reflected=await _log(memory, conversation.name))
 
 
@@ -321,7 +321,7 @@ async def _live(memory: Memory, clock: FakeClock, conversation: Conversation) ->
     messages = conversation.messages
     starts = [place for place, said in enumerate(messages) if said.role == "user"]
     for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
-        async with memory.turn(conversation.name, _RESOURCE, zone=conversation.zone) as turn:
+        async with memory.thread(conversation.name, resource=_RESOURCE).turn(zone=conversation.zone) as turn:
             for said in messages[start:end]:
                 clock.time = said.at
                 await (turn.record if said.role == "assistant" else turn.prepare)(said.message())

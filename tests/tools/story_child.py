@@ -37,9 +37,9 @@ async def _used(turn: Turn, tools: Tools, number: int, name: str, **arguments: A
 async def first(address: str) -> None:
     """Session 1."""
     async with Memory(address) as memory:
-        async with memory.turn("monday", RESOURCE) as turn:
+        async with memory.thread("monday", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("We need a login. Plan it, then write the schema."))
-            tools = memory.tools(RESOURCE, thread="monday", session="s1")
+            tools = memory.resource(RESOURCE).tools(thread="monday", session="s1")
             await _used(turn, tools, 1, "task-mutate", action="create", title="Write the login schema", priority=1)
             endpoint = "Add the login endpoint"
             await _used(
@@ -50,23 +50,23 @@ async def first(address: str) -> None:
             )
             await _used(turn, tools, 4, "task-mutate", action="claim", task="Write the login schema")
             await turn.record(AssistantMessage(f"The schema is in src/schemas/auth.ts:\n\n{CODE}"))
-        async with memory.turn("monday", RESOURCE) as turn:
+        async with memory.thread("monday", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("Good. We use Fastify, remember that. Close the task."))
             facts = {"section": "Decisions", "text": "- Fastify, not Express"}
             await _used(turn, tools, 5, "task-mutate", action="update_context", **facts)
             summary = "LoginSchema (email, password of 8 or more) in src/schemas/auth.ts; zod"
             await _used(turn, tools, 6, "task-mutate", action="close", task="current", summary=summary)
             await turn.record(AssistantMessage("Done: the schema is closed, the endpoint is ready."))
-        await memory.finalize("monday", RESOURCE)
+        await memory.thread("monday", resource=RESOURCE).finalize()
 
 
 async def second(address: str) -> dict[str, Any]:
     """Session 2."""
     seen: dict[str, Any] = {}
     async with Memory(address) as memory:
-        async with memory.turn("tuesday", RESOURCE) as turn:
+        async with memory.thread("tuesday", resource=RESOURCE).turn() as turn:
             await turn.prepare(UserMessage("Go on with the login."))
-        tools = memory.tools(RESOURCE, thread="tuesday", session="s2")
+        tools = memory.resource(RESOURCE).tools(thread="tuesday", session="s2")
         seen["ready"] = await _ask(tools, "task-query", action="ready")
         await _ask(tools, "task-mutate", action="claim", task=seen["ready"]["tasks"][0]["handle"])
         seen["task"] = await _ask(tools, "task-query", action="search", query="login schema", related=True)
@@ -78,7 +78,7 @@ async def second(address: str) -> dict[str, Any]:
         seen["first"] = await _ask(tools, "task-mutate", task="current", summary="POST /login", **closing)
         seen["second"] = await _ask(tools, "task-mutate", task="current", summary="docs/login.md", **closing)
         seen["left"] = await _ask(tools, "task-query", action="ready")
-        async with memory.turn("tuesday", RESOURCE) as turn:
+        async with memory.thread("tuesday", resource=RESOURCE).turn() as turn:
             context = await turn.prepare(UserMessage("What is left?"))
             seen["context"] = context.render()
     return seen

@@ -52,7 +52,7 @@ async def test_odd_characters_are_no_failure_of_the_database(address: str) -> No
 async def test_a_title_with_odd_characters_is_found(address: str) -> None:
     """A task is found by the title that it was given, also if that holds NUL."""
     async with Memory(address) as memory:
-        tasks = memory.tasks("alice")
+        tasks = memory.resource("alice").tasks()
         made = await tasks.create("Odd \x00 Title")
         assert [task.id for task in await tasks.find("odd \x00 title")] == [made.id]
 

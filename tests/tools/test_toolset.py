@@ -43,23 +43,23 @@ async def through(tools: Tools, name: str, call: dict[str, Any], key: str) -> li
 async def test_long_lists_continue(call: dict[str, Any], prefix: str) -> None:
     """Each answer has its size, and following the cursor shows every task once."""
     async with Memory(":memory:", clock=FakeClock()) as memory:
-        tasks = memory.tasks("alice", session="s")
+        tasks = memory.resource("alice").tasks(session="s")
         for number in range(60):
             await tasks.create(
                 f"Task {number} " + "with a long title " * 20, labels=[f"label-{number}-{n}" for n in range(5)]
             )
-        found = await through(memory.tools("alice"), "task-query", call, "tasks")
+        found = await through(memory.resource("alice").tools(), "task-query", call, "tasks")
         assert sorted(task["handle"] for task in found) == sorted(f"{prefix}{number}" for number in range(1, 61))
 
 
 async def test_a_search_of_tasks_continues() -> None:
     """Searching too is bounded, and goes on where it stopped."""
     async with Memory(":memory:", clock=FakeClock()) as memory:
-        tasks = memory.tasks("alice", session="s")
+        tasks = memory.resource("alice").tasks(session="s")
         for number in range(30):
             await tasks.create(f"Paint wall {number} " + "with much care " * 20)
         found = await through(
-            memory.tools("alice"), "task-query", {"action": "search", "query": "wall", "limit": 9}, "tasks"
+            memory.resource("alice").tools(), "task-query", {"action": "search", "query": "wall", "limit": 9}, "tasks"
         )
         assert len({task["handle"] for task in found}) == len(found) == 30
 
@@ -68,8 +68,8 @@ async def test_a_long_description_continues() -> None:
     """A description of any length is shown in pieces that put together are the whole."""
     text = "".join(f"line {number}: something to remember\n" for number in range(600))
     async with Memory(":memory:", clock=FakeClock()) as memory:
-        await memory.tasks("alice", session="s").create("Long", description=text)
-        tools, pieces, cursor = memory.tools("alice"), list[str](), None
+        await memory.resource("alice").tasks(session="s").create("Long", description=text)
+        tools, pieces, cursor = memory.resource("alice").tools(), list[str](), None
         for _ in range(20):
             call = {"action": "show", "task": "Long"} | ({"cursor": cursor} if cursor else {})
             answer = await tools.call("task-query", call)
@@ -86,7 +86,7 @@ async def test_a_long_message_is_recalled_in_pages() -> None:
     lines = [f"const value{number} = compute({number}) // line" for number in range(800)]
     async with Memory(":memory:", model=ScriptedModel(), clock=FakeClock()) as memory:
         await hold(memory, UserMessage("\n".join(lines), id="big"))
-        tools, seen, cursor = memory.tools("alice", thread="t1"), "", None
+        tools, seen, cursor = memory.resource("alice").tools(thread="t1"), "", None
         for _ in range(100):
             call = {"action": "recall", "target": "1-1"} | ({"cursor": cursor} if cursor else {})
             answer = await tools.call("memory-search", call)
@@ -107,7 +107,7 @@ async def test_code_can_be_copied_from_a_hit() -> None:
         await hold(memory, "Write it, please.", AssistantMessage(f"Here it is:\n{code}\nDone.", id="code"))
         for number in range(30):
             await hold(memory, UserMessage(f"{number} {noise}", id=f"n{number}"))
-        tools = memory.tools("alice", thread="t1")
+        tools = memory.resource("alice").tools(thread="t1")
         found = await tools.call("memory-search", {"action": "search", "query": "LoginSchema email"})
         hit = next(hit for hit in found["results"] if hit["id"] == "code")
         assert "«LoginSchema»" in hit["text"]
@@ -125,9 +125,9 @@ async def test_errors_are_values(tmp_path: Path) -> None:
     """A closed memory, a read-only one, a lost race: nothing raises, and `retryable` tells what to do."""
     async with world() as here:
         tools = here.tools
-        assert (await here.memory.tools("alice", session="s2").call("task-mutate", {"action": "claim", "task": 4}))[
-            "success"
-        ]
+        assert (
+            await here.memory.resource("alice").tools(session="s2").call("task-mutate", {"action": "claim", "task": 4})
+        )["success"]
         held = await tools.call("task-mutate", {"action": "claim", "task": "T-4"})
         assert not held["success"]
         assert held["retryable"]
@@ -143,7 +143,7 @@ async def test_errors_are_values(tmp_path: Path) -> None:
     async with world(address):
         pass
     async with Memory(address, config=Config(read_only=True)) as memory:
-        tools = memory.tools("alice", thread="t1")
+        tools = memory.resource("alice").tools(thread="t1")
         assert (await tools.call("task-query", {"action": "ready"}))["success"]
         for call in (
             {"action": "create", "title": "x"},
@@ -180,7 +180,7 @@ async def test_another_resource_is_another_world() -> None:
     """Handles, ids, messages and documents of one resource do not exist for another."""
     async with world() as here:
         shown = await here.tools.call("task-query", {"action": "show", "task": "T-3"})
-        stranger = here.memory.tools("mallory", session="s9")
+        stranger = here.memory.resource("mallory").tools(session="s9")
         for name, call in (
             ("task-query", {"action": "show", "task": "T-3"}),
             ("task-query", {"action": "show", "task": shown["task"]["id"]}),
@@ -218,7 +218,7 @@ async def test_the_task_in_hand() -> None:
 async def test_tools_before_the_first_message() -> None:
     """A thread in which nothing was said yet is no error: its tools look, write and claim."""
     async with Memory(":memory:", clock=FakeClock()) as memory:
-        tools = memory.tools("alice", thread="new")
+        tools = memory.resource("alice").tools(thread="new")
         for name, call in (
             ("task-mutate", {"action": "create", "title": "Write it"}),
             ("task-query", {"action": "ready"}),
@@ -246,7 +246,7 @@ async def test_the_working_memory_of_this_thread_and_of_all() -> None:
         assert "Decisions" not in (await here.tools.call("task-mutate", three))["working_memory"]
         seen = await here.tools.call("memory-search", {"action": "recall", "target": "working-memory"})
         assert set(seen["working_memory"]) == {"all", "thread"}
-        document = await here.memory.working_memory("alice").read()
+        document = await here.memory.resource("alice").working_memory().read()
         assert document is not None
         assert document.current.by == "s1"
 
@@ -255,9 +255,9 @@ async def test_a_json_working_memory_is_merged() -> None:
     """Fields as an object, or one field by its name; what the schema refuses is told."""
     schema = {"type": "object", "properties": {"name": {"type": "string"}}, "additionalProperties": False}
     async with Memory(":memory:", clock=FakeClock()) as memory:
-        facts = memory.working_memory("bob")
+        facts = memory.resource("bob").working_memory()
         await facts.start(schema=schema, who="app")
-        tools = memory.tools("bob")
+        tools = memory.resource("bob").tools()
         assert (await tools.call("task-mutate", {"action": "update_context", "text": '{"name": "Bob"}'}))["success"]
         assert await facts.value() == {"name": "Bob"}
         assert (await tools.call("task-mutate", {"action": "update_context", "section": "name", "text": "Rob"}))[
@@ -273,7 +273,7 @@ async def test_a_json_working_memory_is_merged() -> None:
 def test_without_await(tmp_path: Path) -> None:
     """The synchronous face has the same tools."""
     with SyncMemory(str(tmp_path / "memolog.db")) as memory:
-        tools = memory.tools("alice", session="s1")
+        tools = memory.resource("alice").tools(session="s1")
         assert tools.names == ("task-query", "task-mutate", "memory-search")
         assert len(tools.definitions("mcp")) == 3
         assert tools.guidance.startswith("# Memory and tasks")
@@ -331,7 +331,7 @@ def test_what_another_server_answers_is_remembered() -> None:
 async def test_a_call_reaches_its_tool_whatever_stands_before_its_name() -> None:
     """Whoever hands a call to the toolset means it, also if his framework knows us by another name."""
     async with Memory(":memory:", clock=FakeClock()) as memory:
-        answer = await memory.tools("alice").call("mem__task_query", {"action": "ready"})
+        answer = await memory.resource("alice").tools().call("mem__task_query", {"action": "ready"})
     assert answer["success"]
 
 
@@ -369,7 +369,7 @@ async def test_memory_does_not_remember_itself() -> None:
     """What our tools answered is stored, shown to the model, and neither observed nor recalled as something said."""
     model = ScriptedModel()
     async with Memory(":memory:", model=model, clock=FakeClock()) as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("What was the schema again?"))
             call = ToolCallPart(id="c1", name="memory_search", arguments={"action": "search", "query": "schema"})
             await turn.record(AssistantMessage([call]))
@@ -378,10 +378,14 @@ async def test_memory_does_not_remember_itself() -> None:
             await turn.record(AssistantMessage("It is LoginSchema."))
         store = (await memory.open()).store
         assert [row.own for row in await store.messages.after("alice", "t1")] == [False, True, True, False]
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
         shown = model.requests[0].text
         assert "searched for “schema”; the answer is not shown" in shown
         assert CODE not in shown
-        recalled = await memory.tools("alice", thread="t1").call("memory-search", {"action": "recall", "target": "1-4"})
+        recalled = (
+            await memory.resource("alice")
+            .tools(thread="t1")
+            .call("memory-search", {"action": "recall", "target": "1-4"})
+        )
         assert "LoginSchema" in recalled["text"]
         assert "z.object" not in recalled["text"]

@@ -26,12 +26,12 @@ class World:
 async def world(address: str = ":memory:") -> AsyncGenerator[World]:
     """Open a memory in which T-2 waits for T-1, T-3 and T-4 are ready, and T-5 is closed."""
     async with Memory(address, model=ScriptedModel(), clock=FakeClock()) as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("Please write the login schema.", id="m1"))
             await turn.record(AssistantMessage(f"Here it is, in src/schemas/auth.ts:\n{CODE}", id="m2"))
-        await memory.observe("t1", "alice")
+        await memory.thread("t1", resource="alice").observe()
         await hold(memory, UserMessage("Now the endpoint.", id="m3"))
-        tasks = memory.tasks("alice", session="setup")
+        tasks = memory.resource("alice").tasks(session="setup")
         await tasks.create("Write the login schema", labels=["auth"], priority=1)
         await tasks.create("Add the login endpoint", blocked_by=["T-1"], type="feature")
         await tasks.create("Write the docs", labels=["docs"], priority=3)
@@ -39,7 +39,9 @@ async def world(address: str = ":memory:") -> AsyncGenerator[World]:
         await tasks.create("Set up the project")
         await tasks.claim("T-5")
         await tasks.close("T-5", summary="Fastify, vitest, pnpm")
-        await memory.working_memory("alice").replace(
-            "# Project\n\nName: Tally\n\n# Decisions\n\n- Fastify\n", who="setup"
+        await (
+            memory.resource("alice")
+            .working_memory()
+            .replace("# Project\n\nName: Tally\n\n# Decisions\n\n- Fastify\n", who="setup")
         )
-        yield World(memory=memory, tools=memory.tools("alice", thread="t1", session="s1"))
+        yield World(memory=memory, tools=memory.resource("alice").tools(thread="t1", session="s1"))

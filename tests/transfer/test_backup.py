@@ -85,11 +85,11 @@ async def test_what_is_no_backup(clock: FakeClock, tmp_path: Path) -> None:
 async def test_a_log_for_people(clock: FakeClock, tmp_path: Path) -> None:
     """Markdown by date, with marks and what each line comes from."""
     async with memory_at(str(tmp_path / "m.db"), clock, model=None) as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("I decided to use PostgreSQL 18 for the billing service."))
-        assert "Nothing has been observed" in await memory.export_markdown("t1", "alice")
-        await memory.observe("t1", "alice")
-        text = await memory.export_markdown("t1", "alice")
+        assert "Nothing has been observed" in await memory.thread("t1", resource="alice").export_markdown()
+        await memory.thread("t1", resource="alice").observe()
+        text = await memory.thread("t1", resource="alice").export_markdown()
     assert "## 2026-03-14" in text
     assert "PostgreSQL 18" in text
     assert "*[t1 1-1]*" in text

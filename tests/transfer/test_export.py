@@ -158,12 +158,12 @@ async def test_an_interrupted_import_goes_on(exported: Path, address: str, clock
             await memory.import_from(exported)
         kit.store.engine.commit_hook = None
         # Whoever searches in the meantime indexes what is there.
-        await memory.search("question", "Zoë")
-        await memory.search("question", "alice")
+        await memory.resource("Zoë").search("question")
+        await memory.resource("alice").search("question")
         await memory.aclose()
     async with await copy_of(target, clock, exported) as memory:
         await memory.export(tmp_path / "second.jsonl")
-        found = await memory.search("src/app_11.py", "alice", thread="t1")
+        found = await memory.resource("alice").search("src/app_11.py", thread="t1")
     assert lines(tmp_path / "second.jsonl") == lines(exported)
     assert "app_11" in found.results[0].content
 
@@ -194,11 +194,11 @@ async def test_a_copy_is_as_good_as_the_original(
     (await (await copy_of(copy, clock, exported)).aclose())
     for where in (original, copy):
         async with memory_at(where, clock, chance=_five) as memory:
-            old = await memory.seen("t1", "alice", 20)
-            found = await memory.search("parser everything", "alice")
-            page = await memory.recall("g1", "alice", thread="t1")
-            history = await memory.history("t1", "alice")
-            async with memory.turn("t1", "alice") as turn:
+            old = await memory.thread("t1", resource="alice").seen(20)
+            found = await memory.resource("alice").search("parser everything")
+            page = await memory.resource("alice").recall("g1", thread="t1")
+            history = await memory.thread("t1", resource="alice").history()
+            async with memory.thread("t1", resource="alice").turn() as turn:
                 context = await turn.prepare(UserMessage("What now?", id="next"))
             blocks = [block.text for block in context.blocks]
             tail = [(m.seq, m.text) for m in context.messages]
@@ -275,7 +275,7 @@ async def test_contradictions_are_refused(
 async def test_what_has_moved_on_stays(exported: Path, original: str, clock: FakeClock, tmp_path: Path) -> None:
     """An older export changes nothing of a thread that went on; a newer one is refused, not half taken."""
     async with await copy_of(str(tmp_path / "copy.db"), clock, exported) as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("One more thing.", id="more"))
         await memory.export(tmp_path / "before.jsonl")
         report = await memory.import_from(exported)
@@ -377,7 +377,7 @@ async def test_text_that_no_line_says_is_not_taken(exported: Path, address: str,
     async with await copy_of(address, clock, exported) as memory:
         honest = await run_sql((await memory.open()).store, "SELECT id, text, tokens FROM groups ORDER BY id")
         for resource in RESOURCES:
-            await memory.forget(resource)
+            await memory.resource(resource).forget()
         await memory.import_from(prepared(exported, forge_text), revive=True)
         rows = await run_sql((await memory.open()).store, "SELECT id, text, tokens FROM groups ORDER BY id")
         assert [row[0] for row in rows] == [row[0] for row in honest]

@@ -116,7 +116,7 @@ async def test_what_the_model_sees_afterwards(address: str, clock: FakeClock) ->
     """The newest generation is the log, what it covers is out of the tail, older generations can be restored."""
     async with memory_at(address, clock) as memory:
         await memory.import_from(MADE)
-        async with memory.turn("thread-1", "user-1") as turn:
+        async with memory.thread("thread-1", resource="user-1").turn() as turn:
             context = await turn.prepare(UserMessage("Go on."))
         prefix = "\n".join(block.text for block in context.blocks)
         assert "User prefers tabs" in prefix
@@ -125,12 +125,12 @@ async def test_what_the_model_sees_afterwards(address: str, clock: FakeClock) ->
         assert "Go on." in tail
         assert "likes tabs" in repr(context)
         assert "Please write the parser" not in tail
-        assert [g.kind for g in await memory.history("thread-1", "user-1")] == ["start", "reflection"]
-        await memory.restore("thread-1", "user-1", 0)
-        async with memory.turn("thread-1", "user-1") as turn:
+        assert [g.kind for g in await memory.thread("thread-1", resource="user-1").history()] == ["start", "reflection"]
+        await memory.thread("thread-1", resource="user-1").restore(0)
+        async with memory.thread("thread-1", resource="user-1").turn() as turn:
             context = await turn.prepare(UserMessage("And back."))
         assert "Assistant read the file" in "\n".join(block.text for block in context.blocks)
-        page = await memory.recall("g1", "user-1", thread="thread-1")
+        page = await memory.resource("user-1").recall("g1", thread="thread-1")
         assert "Please write the parser" in page.text
 
 
@@ -207,7 +207,10 @@ def chunk(name: str, text: str, *messages: str, **told: str) -> dict[str, Any]:
 async def seen(memory: Memory, thread: str) -> tuple[str, str, str]:
     """Return what a model is shown before, in and after the messages, without changing anything."""
     config = replace(memory.config, read_only=True, keep_prompts=False)
-    async with Memory(memory.address, config=config, clock=memory.clock) as looking, looking.turn(thread, "u") as turn:
+    async with (
+        Memory(memory.address, config=config, clock=memory.clock) as looking,
+        looking.thread(thread, resource="u").turn() as turn,
+    ):
         context = await turn.prepare()
     return context.system, "\n".join(message.text for message in context.tail), context.edge_text
 
@@ -262,7 +265,7 @@ async def test_notes_of_its_memory_are_no_parts(address: str, clock: FakeClock, 
     async with memory_at(address, clock) as memory:
         report = await memory.import_from(made.done())
         rows = await (await memory.open()).store.messages.after("u", "t")
-        answer = await memory.search("zebra", "u")
+        answer = await memory.resource("u").search("zebra")
         shown = await seen(memory, "t")
         await check(memory)
     assert [row.text for row in rows] == ["Hello", "Hi", "Yes"]
@@ -289,7 +292,7 @@ async def test_what_was_said_after_it_was_observed_is_seen(address: str, clock: 
         assert "Assistant made the first step" in stable
         assert "first step" not in tail
         assert "second step" in tail
-        await memory.activate("b", "u")
+        await memory.thread("b", resource="u").activate()
         stable, tail, _ = await seen(memory, "b")
         assert "It made the fourth" in stable
         assert "fourth step" not in tail
@@ -317,9 +320,9 @@ async def test_buffered_chunks_become_buffered_groups(address: str, clock: FakeC
         assert "It came to three" not in stable
         assert [text in tail for text in texts] == [False, False, True, True, True, True, True]
         assert "count on" not in edge
-        assert not [r for r in (await memory.search("came", "u")).results if "three" in r.content]
+        assert not [r for r in (await memory.resource("u").search("came")).results if "three" in r.content]
         await check(memory)
-        await memory.activate("t", "u")
+        await memory.thread("t", resource="u").activate()
         stable, tail, edge = await seen(memory, "t")
         assert "It came to three and four" in stable
         assert "It came to five" in stable
@@ -346,10 +349,10 @@ async def test_a_chunk_whose_place_is_unknown_is_observed_again(
     async with memory_at(address, clock) as memory:
         report = await memory.import_from(made.done())
         assert [skipped.why for skipped in report.skipped] == ["its messages are observed again"] * len(chunks)
-        await memory.activate("t", "u")
+        await memory.thread("t", resource="u").activate()
         _, tail, _ = await seen(memory, "t")
         assert [text in tail for text in texts] == [False, False, True, True, True, True]
-        await memory.observe("t", "u")
+        await memory.thread("t", resource="u").observe()
         await check(memory)
 
 
@@ -370,7 +373,7 @@ async def test_a_shared_log_covers_each_thread_as_far_as_it_was_observed(
         assert "b counts" not in stable
         assert [text in tail for text in texts] == [False, False, True, True, True]
         assert "count" in edge
-        await memory.activate("b", "u")
+        await memory.thread("b", resource="u").activate()
         stable, tail, _ = await seen(memory, "b")
         assert "b counts" in stable
         assert [text in tail for text in texts] == [False, False, False, False, True]

@@ -28,7 +28,7 @@ def memory_at(address: str, clock: FakeClock, **options: Any) -> Memory:
 async def live(memory: Memory, clock: FakeClock, resources: Sequence[str] = RESOURCES) -> None:
     """Let several people talk for days, with tools, tasks, facts, compaction, a withdrawal and a forgotten message."""
     for number, resource in enumerate(resources):
-        tasks = memory.tasks(resource, session="s1", who="tester", thread="t1")
+        tasks = memory.resource(resource).tasks(session="s1", who="tester", thread="t1")
         first = await tasks.create("Write the parser", labels=("b", "a", "ä", "Z"))
         second = await tasks.create("Ship it", blocked_by=(first.handle,))
         for thread in ("t1", "t2") if number == 0 else ("t1",):
@@ -37,12 +37,12 @@ async def live(memory: Memory, clock: FakeClock, resources: Sequence[str] = RESO
         await _talk(memory, clock, resource, "t1")
         await tasks.link(second.handle, first.handle, "related")
         await tasks.close(first.handle, "completed", summary="The parser reads everything.")
-        facts = memory.working_memory(resource)
+        facts = memory.resource(resource).working_memory()
         await facts.replace("# Facts\n- likes tea", who="tester")
         await facts.replace("# Facts\n- likes tea and \x00 nulls", who="tester")
-        await memory.working_memory(resource, "t1").replace("of the thread", who="tester")
-        await memory.reflect("t1", resource)
-        await memory.compact("t1", resource, keep=4)
+        await memory.resource(resource).working_memory(thread="t1").replace("of the thread", who="tester")
+        await memory.thread("t1", resource=resource).reflect()
+        await memory.thread("t1", resource=resource).compact(keep=4)
         await _exotic(memory, resource)
         clock.advance(days=3)
     await memory.settled()
@@ -50,7 +50,7 @@ async def live(memory: Memory, clock: FakeClock, resources: Sequence[str] = RESO
 
 async def _talk(memory: Memory, clock: FakeClock, resource: str, thread: str) -> None:
     for turn_number in range(12):
-        async with memory.turn(thread, resource, model="m-1", zone="Europe/Berlin") as turn:
+        async with memory.thread(thread, resource=resource).turn(model="m-1", zone="Europe/Berlin") as turn:
             await turn.prepare(UserMessage(f"Question {turn_number} about src/app_{turn_number}.py " + "word " * 60))
             call = f"call-{clock.now():%j%H%M}"
             await turn.record(AssistantMessage([ToolCallPart(id=call, name="read", arguments={"n": turn_number})]))
@@ -59,10 +59,10 @@ async def _talk(memory: Memory, clock: FakeClock, resource: str, thread: str) ->
             await turn.record(AssistantMessage("I have read it. " + "done " * 40), usage=usage)
         clock.advance(minutes=37)
         await memory.settled()
-    async with memory.turn(thread, resource) as turn:
+    async with memory.thread(thread, resource=resource).turn() as turn:
         await turn.prepare(UserMessage("Forget that I said this."))
         await turn.discard()
-    await memory.observe(thread, resource)
+    await memory.thread(thread, resource=resource).observe()
 
 
 async def _exotic(memory: Memory, resource: str) -> None:

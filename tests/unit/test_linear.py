@@ -206,17 +206,17 @@ async def test_long_work_leaves_the_loop(monkeypatch: pytest.MonkeyPatch, tmp_pa
     calls = [ToolCallPart(id=f"c{n}", name="read", arguments={"path": f"src/{n}.py"}) for n in range(1_500)]
     results = tuple(ToolResultPart(call_id=call.id, content="done", name="read") for call in calls)
     async with Memory(tmp_path / "m.db") as memory:
-        async with memory.turn("t1", "alice") as turn:
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("Read all of it: " + "wörter und worte " * 3_000))
             await turn.record(AssistantMessage(calls))
             context = await turn.prepare(NewMessage(role="tool", parts=results))
             await turn.record(AssistantMessage("It is read."))
         assert sum(len(message.parts) for message in context.tail) == 2 * len(calls) + 1
-        answer = await memory.search("worte", "alice")
+        answer = await memory.resource("alice").search("worte")
         assert answer.results
-        await memory.observe("t1", "alice")
-        async with memory.turn("t1", "alice") as turn:
+        await memory.thread("t1", resource="alice").observe()
+        async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("And now?"))
-        await memory.compact("t1", "alice")
+        await memory.thread("t1", resource="alice").compact()
     # Short messages are looked at where they come in.
     assert all(times < 100 for times in on_loop.values()), on_loop

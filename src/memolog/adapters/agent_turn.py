@@ -24,7 +24,7 @@ class AgentTurn:
     async def open(self, id_: str = "") -> Turn:
         """Return the turn; after `leave` the same turn is opened again. `id_` continues a turn of an earlier run."""
         if self._turn is None:
-            turn = self.memory.turn(self.thread, self.resource, zone=self.zone)
+            turn = self.memory.thread(self.thread, resource=self.resource).turn(zone=self.zone)
             turn.id = self.id or id_
             self._turn = await turn.__aenter__()
             self.id = turn.id

@@ -126,7 +126,7 @@ class Bound:
                 raise InputError(
                     f"`turn` and `{name}` cannot be passed together.",
                     why=f"The turn was opened with its own {name}.",
-                    then=f"Leave out {name}= here, and pass it where the turn is opened: memory.turn(…, {name}=…).",
+                    then=f"Leave out {name}= here, and pass it where the turn is opened: thread.turn({name}=…).",
                 )
 
     def exchange(self, method: str, url: str, body: object, headers: Mapping[str, object]) -> "Exchange | None":
@@ -188,7 +188,9 @@ class Exchange:
         self._own = (
             None
             if bound.turn
-            else bound.memory.turn(thread, resource, model=self._model, zone=bound.zone, settings=bound.settings)
+            else bound.memory.thread(thread, resource=resource).turn(
+                model=self._model, zone=bound.zone, settings=bound.settings
+            )
         )
         self._begun: tuple[NewMessage, ...] = ()
         self._is_over = self._has_refusal = False

@@ -118,12 +118,12 @@ class Guards:
     def turn(self, memory: Memory, thread: str, resource: str, **options: Any) -> "GuardedTurn":
         """Begin a turn with guards around the model: `async with guards.turn(memory, "t1", "alice") as turn`."""
         check_memory(memory)
-        return GuardedTurn(memory.turn(thread, resource, **options), self)
+        return GuardedTurn(memory.thread(thread, resource=resource).turn(**options), self)
 
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
         """Begin a turn without `await`: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
         check_sync_memory(memory)
-        return SyncGuardedTurn(memory.turn(thread, resource, **options), self)
+        return SyncGuardedTurn(memory.thread(thread, resource=resource).turn(**options), self)
 
     async def run(
         self,

@@ -19,7 +19,7 @@ from memolog.runtime.redacting import redactor_for
 from memolog.tasks.worth import edge_lines
 
 if TYPE_CHECKING:
-    from memolog.domain.thread import Thread
+    from memolog.domain.thread import ThreadInfo
     from memolog.runtime.memory import Memory
     from memolog.store import Store
     from memolog.store.snapshot import Snapshot
@@ -83,9 +83,9 @@ def _newest(tokens: int, place: int) -> int:
     return min(max(tokens // (25 if place == 0 else 100), 10), 500)
 
 
-async def _threads(store: "Store", resource: str, thread: str | None) -> "list[Thread]":
+async def _threads(store: "Store", resource: str, thread: str | None) -> "list[ThreadInfo]":
     """Return the current thread, if it exists, and the last active ones."""
-    found: list[Thread] = []
+    found: list[ThreadInfo] = []
     if thread is not None:
         with suppress(ThreadNotFound):
             found.append(await store.threads.get(resource, thread))
@@ -98,13 +98,15 @@ async def _facts(store: "Store", resource: str) -> dict[str, str]:
     return {} if document is None else {"resource": document.current.text}
 
 
-async def _own(store: "Store", thread: "Thread", snapshot: "Snapshot") -> Conversation:
+async def _own(store: "Store", thread: "ThreadInfo", snapshot: "Snapshot") -> Conversation:
     """Return a thread with its own log."""
     groups = await _groups(store, snapshot)
     return _conversation(thread, snapshot, snapshot.tail, groups)
 
 
-async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Sequence[Snapshot]") -> list[Conversation]:
+async def _shared(
+    store: "Store", threads: "Sequence[ThreadInfo]", snapshots: "Sequence[Snapshot]"
+) -> list[Conversation]:
     """Return the uncovered messages of each thread, then the log that they share."""
     if not snapshots:
         return []
@@ -120,7 +122,7 @@ async def _shared(store: "Store", threads: "Sequence[Thread]", snapshots: "Seque
 
 
 def _conversation(
-    thread: "Thread", snapshot: "Snapshot", read: Sequence[Message], groups: tuple[str, ...] = ()
+    thread: "ThreadInfo", snapshot: "Snapshot", read: Sequence[Message], groups: tuple[str, ...] = ()
 ) -> Conversation:
     """Return a thread with the messages that neither the log nor a buffered group holds."""
     spans = [group.span for group in snapshot.buffered if group.thread == thread.id and group.span is not None]

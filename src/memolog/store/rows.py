@@ -9,7 +9,7 @@ from memolog.domain.message import Message, parts_from_json
 from memolog.domain.moments import from_micros
 from memolog.domain.observation import Span
 from memolog.domain.run import Run, UsageTotal
-from memolog.domain.thread import Hints, Thread
+from memolog.domain.thread import Hints, ThreadInfo
 from memolog.store.sql import Row
 
 __all__ = [
@@ -91,9 +91,9 @@ def hints_from_row(row: Row) -> Hints:
     )
 
 
-def thread_from_row(row: Row) -> Thread:
+def thread_from_row(row: Row) -> ThreadInfo:
     """Return the thread of a `select_threads` row."""
-    return Thread(
+    return ThreadInfo(
         id=row.id,
         resource=row.resource,
         created_at=from_micros(row.created_at),

@@ -10,7 +10,7 @@ from memolog.domain.clock import Clock
 from memolog.domain.codec import JsonObject, object_text, pack
 from memolog.domain.errors import InputError, ThreadExists
 from memolog.domain.moments import to_micros
-from memolog.domain.thread import Thread
+from memolog.domain.thread import ThreadInfo
 from memolog.store.compactions import copying_compactions
 from memolog.store.copies import cloning_log, cloning_share
 from memolog.store.engine import Engine
@@ -62,7 +62,7 @@ class Threads:
         title: str | None = None,
         metadata: JsonObject | None = None,
         overrides: JsonObject | None = None,
-    ) -> Thread:
+    ) -> ThreadInfo:
         """Create a thread; raises ThreadExists if this resource has used the id."""
         check_ids(resource=resource)
         name = check_id("thread", thread) if thread is not None else self._new_id()
@@ -76,7 +76,7 @@ class Threads:
             "cloned_from": None,
         }
 
-        def script() -> Script[Thread]:
+        def script() -> Script[ThreadInfo]:
             created = yield q.create_thread(**values)
             if not created:
                 raise ThreadExists(name)
@@ -84,18 +84,18 @@ class Threads:
 
         return await self._engine.write(script, name="threads.create")
 
-    async def get(self, resource: str, thread: str) -> Thread:
+    async def get(self, resource: str, thread: str) -> ThreadInfo:
         """Return a thread; raises ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
         return await self._engine.read(lambda: _get(resource, thread))
 
-    async def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Page[Thread]:
+    async def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
         """Return the threads with the newest activity first; pass `next` as `after` for more."""
         check_ids(resource=resource)
         check_limit(limit)
         before_at, before_pk = page_key(after, (LAST, LAST))
 
-        def script() -> Script[Page[Thread]]:
+        def script() -> Script[Page[ThreadInfo]]:
             rows = yield q.list_threads(resource=resource, limit=limit + 1, before_at=before_at, before_pk=before_pk)
             shown, more = page_of(rows, limit, "updated_at", "pk")
             return Page(items=tuple(map(thread_from_row, shown)), next=more)
@@ -120,14 +120,14 @@ class Threads:
         title: str | _Unchanged | None = UNCHANGED,
         metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
         overrides: JsonObject | None = None,
-    ) -> Thread:
+    ) -> ThreadInfo:
         """Change the title, the metadata or the overrides; what is not given stays.
 
         Metadata may be a function of the stored metadata. It runs within the transaction; if it raises, nothing changes.
         """
         check_ids(resource=resource, thread=thread)
 
-        def script() -> Script[Thread]:
+        def script() -> Script[ThreadInfo]:
             yield q.lock_thread(resource=resource, thread=thread)
             old = yield from _get(resource, thread)
             new = replace(
@@ -150,14 +150,14 @@ class Threads:
 
     async def clone(
         self, resource: str, thread: str, new_thread: str | None = None, *, up_to: int | None = None
-    ) -> Thread:
+    ) -> ThreadInfo:
         """Copy a thread's messages, up to a sequence number if given, into a new thread of the same resource."""
         check_ids(resource=resource, thread=thread)
         name = check_id("thread", new_thread) if new_thread is not None else self._new_id()
         if up_to is not None and up_to < 0:
             raise InputError(f"`up_to` must be 0 or more, got {up_to}.", then="Pass a sequence number.")
 
-        def script() -> Script[Thread]:
+        def script() -> Script[ThreadInfo]:
             taken = yield from taking_thread(resource, thread)
             source = yield from _get(resource, thread)
             created = yield q.create_thread(
@@ -223,7 +223,7 @@ def _changed(old: JsonObject, new: JsonObject | Callable[[JsonObject], JsonObjec
     return new(old) if callable(new) else new
 
 
-def _get(resource: str, thread: str) -> Script[Thread]:
+def _get(resource: str, thread: str) -> Script[ThreadInfo]:
     return thread_from_row((yield from reading_thread(resource, thread)))
 
 

@@ -21,7 +21,7 @@ class Scope:
     tasks: Tasks = field(init=False)
 
     def __post_init__(self) -> None:
-        made = self.memory.tasks(self.resource, session=self.session, who=self.who, thread=self.thread)
+        made = self.memory.resource(self.resource).tasks(session=self.session, who=self.who, thread=self.thread)
         object.__setattr__(self, "tasks", made)
 
     @property
@@ -35,4 +35,4 @@ class Scope:
 
     def document(self, *, of_thread: bool) -> WorkingMemory:
         """Return the working memory of the resource, or of the thread."""
-        return self.memory.working_memory(self.resource, self.thread if of_thread else None)
+        return self.memory.resource(self.resource).working_memory(thread=self.thread if of_thread else None)

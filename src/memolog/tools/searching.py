@@ -37,13 +37,8 @@ async def _search(scope: Scope, action: Search) -> dict[str, Any]:
     thread = _thread(scope, action.thread)
 
     async def page(limit: int) -> Any:
-        return await scope.memory.search(
-            query,
-            scope.resource,
-            thread=thread,
-            limit=limit,
-            sources=action.sources or None,
-            cursor=action.cursor,
+        return await scope.memory.resource(scope.resource).search(
+            query, thread=thread, limit=limit, sources=action.sources or None, cursor=action.cursor
         )
 
     found = await page(action.limit)
@@ -92,9 +87,8 @@ def _hit(result: SearchResult) -> dict[str, Any]:
 async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
     if "".join(filter(str.isalpha, action.target.casefold())) in _DOCUMENT:
         return await _working_memory(scope)
-    page = await scope.memory.recall(
+    page = await scope.memory.resource(scope.resource).recall(
         action.target,
-        scope.resource,
         thread=_thread(scope, action.thread) or (scope.thread if _OF_THREAD.fullmatch(action.target) else None),
         detail=action.detail,
         tokens=_PAGE_TOKENS,

@@ -70,7 +70,7 @@ async def test_two_hundred_turns_over_a_restart(tmp_path: Path) -> None:
                         pass
             await memory.settled()
             rows = await stored(memory, "alice", "t1")
-            usage = (await memory.status("t1", "alice")).usage
+            usage = (await memory.thread("t1", resource="alice").status()).usage
     assert brief(rows) == expected(range(1, 201))
     check_pairs(rows)
     prompts.check(least_changes=4)
@@ -191,7 +191,7 @@ async def test_the_tools_work_and_their_scope_is_fixed(tmp_path: Path) -> None:
         await bot.run(said("my colour is heliotrope"), session=here())
         await agent(memory, client, resource="bob").run(said("secret heliotrope of bob"), session=here())
         done = await bot.run(said("use them"), session=here())
-        tasks = await memory.tasks("alice").ready()
+        tasks = await memory.resource("alice").tasks().ready()
         rows = await stored(memory, "alice", "t1")
     results = [str(content.result) for message in done.messages for content in message.contents if content.call_id]
     found, made = [result for result in results if "success" in result]

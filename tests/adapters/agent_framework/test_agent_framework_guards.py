@@ -167,7 +167,7 @@ async def test_a_guard_that_answers_for_the_model(tmp_path: Path, guard: Any, te
         bot = guarded(memory, client, guard)
         answers = await talk(bot, ["one", text, "two"], stream=stream)
         rows = await stored(memory, "alice", "t1")
-        found = await memory.search("spy", "alice")
+        found = await memory.resource("alice").search("spy")
     assert "spy@" not in answers[1]
     assert brief(rows) == KEPT
     assert found.results == ()
@@ -216,7 +216,7 @@ async def test_words_that_are_to_be_kept(tmp_path: Path, guard: Any) -> None:
         bot = guarded(memory, Scripted(script), guard, keep_rewritten=True)
         await talk(bot, ["one", "the secret", "two"], stream=False)
         rows = await stored(memory, "alice", "t1")
-        found = await memory.search("spy", "alice")
+        found = await memory.resource("alice").search("spy")
     assert brief(rows) == [*KEPT[:2], "user: the secret", f"assistant: {REFUSAL}", *KEPT[2:]]
     assert found.results == ()
 

@@ -85,7 +85,7 @@ def test_a_thread_without_await(tmp_path: Path) -> None:
                 list(bot.stream(said(question(number)), HERE, stream_mode="updates"))
         memory.settled()
         rows = memory._portal.call(stored(memory._memory, "alice", "t1"))
-        usage = memory.status("t1", "alice").usage
+        usage = memory.thread("t1", resource="alice").status().usage
     assert brief(rows) == expected(range(1, 41))
     check_pairs(rows)
     prompts.check(least_changes=1)
@@ -229,7 +229,7 @@ async def test_the_tools_work_and_their_scope_is_fixed(tmp_path: Path) -> None:
         await bot.ainvoke(said("secret heliotrope of bob"), {"configurable": {"thread_id": "t1", "resource": "bob"}})
         done = await bot.ainvoke(said("use them"), HERE)
         results = [str(one.content) for one in done["messages"] if isinstance(one, ToolMessage)]
-        tasks = await memory.tasks("alice").ready()
+        tasks = await memory.resource("alice").tasks().ready()
         rows = await stored(memory, "alice", "t1")
     assert "my colour is" in results[0]
     assert "secret" not in results[0]

@@ -171,7 +171,7 @@ async def test_the_library_s_own_guard_raises(tmp_path: Path, text: str, options
         # The guard would find it in the state again; without it the run goes on.
         await create_agent(model, [weather], middleware=[memorable], checkpointer=saver).ainvoke(said("two"), HERE)
         rows = await stored(memory, "alice", "t1")
-        found = await memory.search("example.org", "alice")
+        found = await memory.resource("alice").search("example.org")
     assert brief(rows) == [*before, "user: two", "assistant: about two"]
     assert found.results == ()
     assert text not in str(model.received[-1])
@@ -236,7 +236,7 @@ async def test_an_answer_that_is_rewritten_at_the_end(tmp_path: Path) -> None:
         for text in ("one", "the secret", "two"):
             await bot.ainvoke(said(text), HERE)
         rows = await stored(memory, "alice", "t1")
-        found = await memory.search("spy", "alice")
+        found = await memory.resource("alice").search("spy")
     assert brief(rows) == [
         "user: one",
         "assistant: about one",

@@ -250,7 +250,7 @@ class MemoryProvider(ContextProvider):
             await last.leave()
         run = self._runs[session] = self._begun(agent, session)
         if self._has_tools:
-            tools = self.memory.tools(run.resource, thread=run.thread, session=run.thread)
+            tools = self.memory.resource(run.resource).tools(thread=run.thread, session=run.thread)
             context.extend_tools(self.source_id, [_tool(tools, name) for name in OWN_TOOLS])
         context.metadata[self.source_id] = run
         context.extend_middleware(self.source_id, _EachRequest(self, run))

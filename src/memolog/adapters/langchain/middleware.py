@@ -93,7 +93,7 @@ def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
     told = definition(name)["function"]
 
     async def answer(resource: str, thread: str, arguments: dict[str, Any]) -> str:
-        tools = driver.memory.tools(resource, thread=thread, session=thread)
+        tools = driver.memory.resource(resource).tools(thread=thread, session=thread)
         return dumps(await tools.call(name, arguments))
 
     def call(**arguments: Any) -> str:

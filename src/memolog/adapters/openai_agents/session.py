@@ -134,7 +134,7 @@ class MemologSession:
 
     def tools(self) -> list[Tool]:
         """Return the three tools of the memory, for this thread and resource."""
-        return function_tools(self.memory.tools(self.resource, thread=self.thread))
+        return function_tools(self.memory.resource(self.resource).tools(thread=self.thread))
 
     # ------------------------------------------------------------ the session protocol
 
@@ -153,7 +153,7 @@ class MemologSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Save items at the end of the conversation."""
-        async with self.memory.turn(self.thread, self.resource, zone=self.zone) as turn:
+        async with self.memory.thread(self.thread, resource=self.resource).turn(zone=self.zone) as turn:
             await turn.record(*to_messages(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -164,7 +164,7 @@ class MemologSession:
             for message in reversed(page):
                 items = responses.to_items([message]) if message.state == "live" else []
                 if items:
-                    await self.memory.forget(self.resource, thread=self.thread, message=message.id)
+                    await self.memory.resource(self.resource).forget(thread=self.thread, message=message.id)
                     if items[:-1]:
                         # Consecutive items of the model are one message; those that stay are saved again.
                         await self.add_items(cast("list[TResponseInputItem]", items[:-1]))
@@ -174,7 +174,7 @@ class MemologSession:
     async def clear_session(self) -> None:
         """Forget the whole conversation and its observations."""
         try:
-            await self.memory.forget(self.resource, thread=self.thread)
+            await self.memory.resource(self.resource).forget(thread=self.thread)
         except NotFound:
             return
 

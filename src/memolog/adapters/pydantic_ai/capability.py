@@ -204,7 +204,7 @@ class MemoryCapability(AbstractCapability[Any]):
 
     def _tools(self) -> Tools:
         place = self._run.place
-        return place.memory.tools(place.resource, thread=place.thread)
+        return place.memory.resource(place.resource).tools(thread=place.thread)
 
     @property
     def _run(self) -> MemoryRun:
@@ -224,7 +224,7 @@ class MemoryCapability(AbstractCapability[Any]):
             settings["read_only"] = True
         place = replace(place, read_only=bool(settings.get("read_only")))
         zone = _chosen(self.zone, ctx) if self.zone is not None else None
-        turn = place.memory.turn(place.thread, place.resource, zone=zone, settings=settings or None)
+        turn = place.memory.thread(place.thread, resource=place.resource).turn(zone=zone, settings=settings or None)
         copy = replace(self)
         copy.run = MemoryRun(place, turn, ctx.run_id, outer)
         return copy

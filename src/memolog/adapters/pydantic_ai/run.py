@@ -170,7 +170,7 @@ class MemoryRun(AgentTurn):
                 name = to_messages(bare)[0].id or ""
                 ours += to_messages(bare, again=seen[name])
                 seen[name] += 1
-        async with self.place.memory.turn(self.place.thread, self.place.resource) as turn:
+        async with self.place.memory.thread(self.place.thread, resource=self.place.resource).turn() as turn:
             for start in range(0, len(ours), _AT_ONCE):
                 await turn.record(*ours[start : start + _AT_ONCE])
 

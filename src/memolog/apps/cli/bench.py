@@ -83,7 +83,7 @@ async def _fill(memory: "Memory", messages: int) -> float:
         await store.messages.save(_RESOURCE, _THREAD, said[first : first + 100])
     spent = perf_counter() - start
     # Measure with a log in front of the tail, as in a memory that has been used for a while.
-    await memory.observe(_THREAD, _RESOURCE)
+    await memory.thread(_THREAD, resource=_RESOURCE).observe()
     return spent
 
 
@@ -91,17 +91,17 @@ async def _measure(memory: "Memory", messages: int) -> dict[str, list[float]]:
     from memolog.domain.message import UserMessage
 
     async def turn(number: int) -> None:
-        async with memory.turn(_THREAD, _RESOURCE) as turn:
+        async with memory.thread(_THREAD, resource=_RESOURCE).turn() as turn:
             await turn.prepare(UserMessage(_said(messages + number)))
 
     async def search(number: int) -> None:
-        await memory.search(f"{_WORDS[number % len(_WORDS)]} part_{number}", _RESOURCE)
+        await memory.resource(_RESOURCE).search(f"{_WORDS[number % len(_WORDS)]} part_{number}")
 
     async def recall(number: int) -> None:
-        await memory.recall(f"{number + 1}-{number + 10}", _RESOURCE, thread=_THREAD)
+        await memory.resource(_RESOURCE).recall(f"{number + 1}-{number + 10}", thread=_THREAD)
 
     async def status(_: int) -> None:
-        await memory.status(_THREAD, _RESOURCE)
+        await memory.thread(_THREAD, resource=_RESOURCE).status()
 
     works: dict[str, Callable[[int], Awaitable[None]]] = {
         "a turn: save, decide, build the context": turn,

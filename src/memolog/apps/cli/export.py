@@ -71,7 +71,7 @@ async def _export_markdown(
 
     whose = await chosen_resource(call.store, resource)
     which = await chosen_thread(call.store, whose, thread)
-    text = await call.memory.export_markdown(which, whose)
+    text = await call.memory.thread(which, resource=whose).export_markdown()
     if file == "-":
         print(clean(text), end="")
         return Answer(data=None, is_printed=True)

@@ -53,9 +53,9 @@ async def forget(
 
     async def go(*, only_tell: bool) -> "Forgotten":
         if retention:
-            return await call.memory.apply_retention(call.resource, dry_run=only_tell)
-        return await call.memory.forget(
-            call.resource, thread=thread, message=message, observation=observation, dry_run=only_tell
+            return await call.memory.resource(call.resource).apply_retention(dry_run=only_tell)
+        return await call.memory.resource(call.resource).forget(
+            thread=thread, message=message, observation=observation, dry_run=only_tell
         )
 
     if not dry_run and not yes:
@@ -149,7 +149,7 @@ async def correct(
     if priority is not None and priority not in MARKS:
         raise InputError(f"priority must be one of {', '.join(MARKS)}, got {priority!r}.")
     name = await _id_of(call, observation, "active")
-    line = await call.memory.edit_observation(call.resource, name, text, priority=wanted)
+    line = await call.memory.resource(call.resource).edit_observation(name, text, priority=wanted)
     return _line_answer(line, "The line is now")
 
 
@@ -157,11 +157,11 @@ async def correct(
 async def retract(call: Call, observation: _Line) -> Answer:
     """Remove a line from the log and from search; `reinstate` restores it."""
     name = await _id_of(call, observation, "active")
-    return _line_answer(await call.memory.retract(call.resource, name), "Retracted")
+    return _line_answer(await call.memory.resource(call.resource).retract(name), "Retracted")
 
 
 @verb(app, writes=True, example="memolog reinstate g1.2 --thread notes")
 async def reinstate(call: Call, observation: _Line) -> Answer:
     """Restore a retracted line."""
     name = await _id_of(call, observation, "retracted")
-    return _line_answer(await call.memory.reinstate(call.resource, name), "Reinstated")
+    return _line_answer(await call.memory.resource(call.resource).reinstate(name), "Reinstated")

@@ -20,7 +20,7 @@ _ALL_ENTRIES = 2**31
 @verb(app, example="memolog history")
 async def history(call: Call) -> Answer:
     """List the generations of the log: cause, time and token counts."""
-    made = await call.memory.history(call.thread, call.resource)
+    made = await call.memory.thread(call.thread, resource=call.resource).history()
     rows = [
         (
             str(g.number),
@@ -80,7 +80,7 @@ async def as_of(
 ) -> Answer:
     """Show the log as it was at a moment. Exit code 1: there was no log yet."""
     at = moment_in(moment, call.memory.clock.now())
-    groups = await call.memory.as_of(call.thread, call.resource, at)
+    groups = await call.memory.thread(call.thread, resource=call.resource).as_of(at)
     data = {
         "at": at,
         "groups": [
@@ -101,7 +101,7 @@ async def revert(
     """Restore an earlier generation of the log, plus all later observations, as a new generation."""
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
     _refuse_unknown(generation, snapshot.log.generation)
-    made = await call.memory.restore(call.thread, call.resource, generation)
+    made = await call.memory.thread(call.thread, resource=call.resource).restore(generation)
     words = (
         f"Generation {made.number} is generation {generation} plus later observations: "
         f"{made.tokens_after:,} tokens, before {made.tokens_before:,}."

@@ -40,9 +40,8 @@ async def search(
     """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
     await refuse_unknown(call.store, call.resource, thread)
     sources: Any = source or None
-    found = await call.memory.search(
+    found = await call.memory.resource(call.resource).search(
         query,
-        call.resource,
         thread=thread,
         limit=limit,
         context=neighbours,
@@ -133,15 +132,8 @@ async def recall(
     # Message numbers are unique within a thread only; a number alone means the latest thread.
     is_latest = thread is None and is_number(reference)
     where = await chosen_thread(call.store, call.resource, None) if is_latest else thread
-    page = await call.memory.recall(
-        reference,
-        call.resource,
-        thread=where,
-        detail="full" if full else "low",
-        tool=tool,
-        part=part,
-        tokens=tokens,
-        cursor=cursor,
+    page = await call.memory.resource(call.resource).recall(
+        reference, thread=where, detail="full" if full else "low", tool=tool, part=part, tokens=tokens, cursor=cursor
     )
 
     def show() -> "RenderableType":

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from memolog.context import Context
     from memolog.domain.run import UsageTotal
-    from memolog.domain.thread import Thread
+    from memolog.domain.thread import ThreadInfo
     from memolog.runtime.status import Status
     from memolog.store.journal import StoredEvent
     from memolog.store.snapshot import GroupRow
@@ -44,7 +44,7 @@ _MOST_RESOURCES = 200
 @verb(app, example="memolog status --thread atlas")
 async def status(call: Call) -> Answer:
     """Show the state of a thread: token counts, backlog, health and cost."""
-    found = await call.memory.status(call.thread, call.resource)
+    found = await call.memory.thread(call.thread, resource=call.resource).status()
     thread = await call.store.threads.get(call.resource, call.thread)
     data = {
         "database": call.shown_address,
@@ -56,7 +56,7 @@ async def status(call: Call) -> Answer:
     return Answer(data=data, show=lambda: show_status(found, thread))
 
 
-def show_status(found: "Status", thread: "Thread | None" = None) -> "RenderableType":
+def show_status(found: "Status", thread: "ThreadInfo | None" = None) -> "RenderableType":
     """Render a status."""
     colour = {"ok": "green", "behind": "yellow", "failing": "bold red"}[found.health]
     rows: list[tuple[str, Text | str]] = [
@@ -215,7 +215,11 @@ async def context(
     tail: Annotated[int, typer.Option("--tail", help="Number of tail messages to show.", min=0)] = 20,
 ) -> Answer:
     """Show the context that a model would get now: prefix, tail and edge, with token counts."""
-    made = await _context(call) if number is None else await call.memory.seen(call.thread, call.resource, number)
+    made = (
+        await _context(call)
+        if number is None
+        else await call.memory.thread(call.thread, resource=call.resource).seen(number)
+    )
     data = {
         "tokens": {
             "prefix": made.tokens.prefix,
@@ -345,7 +349,7 @@ async def cost(
 ) -> Answer:
     """Show cost and tokens by kind of work and by model, and the budget."""
     start = moment_in(since, call.memory.clock.now()) if since else None
-    named = (await call.memory.tasks(call.resource).get(task)).id if task else None
+    named = (await call.memory.resource(call.resource).tasks().get(task)).id if task else None
     lines = await call.store.ledger.lines(call.resource, thread=thread, task=named, since=start)
     total = await call.store.ledger.total(call.resource, thread=thread, task=named, since=start)
     rows = [

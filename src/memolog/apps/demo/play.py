@@ -189,7 +189,7 @@ class Shown:
 
 async def open_tasks(memory: Memory, screen: Screen) -> None:
     """Create the two tasks of the conversation."""
-    tasks = memory.tasks(RESOURCE, session="api", thread="api", who="Mira")
+    tasks = memory.resource(RESOURCE).tasks(session="api", thread="api", who="Mira")
     first = await tasks.create("Stop double bookings", type="bug", priority=1)
     second = await tasks.create("Open reservations to all members", type="feature", blocked_by=[first.handle])
     screen.line(_IN, (f"task {first.handle} opened: {first.title}", "title"))
@@ -198,15 +198,15 @@ async def open_tasks(memory: Memory, screen: Screen) -> None:
 
 async def start_task(memory: Memory, screen: Screen) -> None:
     """Claim the next task; later messages are linked to it."""
-    claimed = await memory.tasks(RESOURCE, session="api", thread="api").claim_next()
+    claimed = await memory.resource(RESOURCE).tasks(session="api", thread="api").claim_next()
     if claimed:
         screen.line(_IN, (f"task {claimed.task.handle} claimed: what is said now is linked to it", "title"))
 
 
 async def close_task(memory: Memory, screen: Screen, shown: Shown, _context: Context, step: Step) -> NewMessage:
     """Close the task with a drafted summary that cites its sources."""
-    await memory.observe("api", RESOURCE)
-    tasks = memory.tasks(RESOURCE, session="api", thread="api")
+    await memory.thread("api", resource=RESOURCE).observe()
+    tasks = memory.resource(RESOURCE).tasks(session="api", thread="api")
     held = await tasks.claim("T-1")
     draft = await tasks.draft_summary(held.task.handle, most=7)
     closed = await tasks.close(held.task.handle, summary=draft.text)
@@ -254,8 +254,8 @@ async def ask(
     screen.line(_IN, f"the model is given {tokens:,} tokens: the log, and the last {count} messages word for word")
     screen.line(_IN, ("the answer is not in those messages; the log has it:", "title"))
     _quote(screen, best, "log")
-    found = await memory.search(best, RESOURCE, thread="api", sources=["observation", "reflection"], limit=1)
-    page = await memory.recall(found.results[0].id, RESOURCE, detail="full") if found.results else None
+    found = await memory.resource(RESOURCE).search(best, thread="api", sources=["observation", "reflection"], limit=1)
+    page = await memory.resource(RESOURCE).recall(found.results[0].id, detail="full") if found.results else None
     behind = page.items[0] if page and page.items else None
     words = behind.pieces[0].text if behind and behind.pieces else ""
     if behind:
@@ -296,11 +296,11 @@ def _text(message: NewMessage) -> str:
 
 async def fetch_code(memory: Memory, step: Step, said: list[NewMessage], screen: Screen, shown: Shown) -> NewMessage:
     """Search for the code in plain words, and recall the message that contains it."""
-    answer = await memory.search(CODE_QUERY, RESOURCE, thread="api", sources=["raw"], limit=5)
+    answer = await memory.resource(RESOURCE).search(CODE_QUERY, thread="api", sources=["raw"], limit=5)
     screen.line(_IN, (f"search  “{CODE_QUERY}”: {answer.total} hits", "title"))
     best = next((hit for hit in answer.results if hit.message and _written(hit.message.parts)), None)
     written = _written(best.message.parts) if best and best.message else ""
-    page = await memory.recall(best.id, RESOURCE, detail="full", tokens=1_000) if best else None
+    page = await memory.resource(RESOURCE).recall(best.id, detail="full", tokens=1_000) if best else None
     exact = [_written(message.parts) for message in said if "EXCLUDE USING gist" in _written(message.parts)]
     if best:
         screen.line(_IN, (f"recall  message {best.seq} of {_day(best.at)}, hit {best.rank}, word for word:", "title"))
@@ -364,7 +364,7 @@ class Demo:
             there = f"{self.survived} of {len(stored)} messages that it had saved are there"
             self.screen.line(_IN, (f"restarted: {there}", "good"))
             for thread in THREADS:
-                self.narrator.covered[thread] = (await memory.status(thread, RESOURCE)).cursor
+                self.narrator.covered[thread] = (await memory.thread(thread, resource=RESOURCE).status()).cursor
             await self._days(memory, exchanges[crash:], memory_has, crash)
             self.proof = await prove(memory, self.played.said)
         await self.screen.pause(0.5)

@@ -255,7 +255,7 @@ async def play_exchange(
 
     `answer` replaces the last reply of the script; `saved` is called for each stored message.
     """
-    async with memory.turn(exchange.thread, RESOURCE, zone=ZONE) as turn:
+    async with memory.thread(exchange.thread, resource=RESOURCE).turn(zone=ZONE) as turn:
         for number, step in enumerate(exchange.steps, start=1):
             played.add(exchange.thread, step.given)
             if step.reply.id in stored:

@@ -122,7 +122,9 @@ class Exchange:
         scope, name = self.scope, body.get("model")
         model = name if isinstance(name, str) else None
         try:
-            async with self._memory.turn(scope.thread, scope.resource, model=model, zone=scope.zone) as turn:
+            async with self._memory.thread(scope.thread, resource=scope.resource).turn(
+                model=model, zone=scope.zone
+            ) as turn:
                 # We own the turn, because a refused request is taken back.
                 bound = Bound(memory=self._memory, apis=(self._api,), turn=turn)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)

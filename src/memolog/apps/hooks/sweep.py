@@ -184,7 +184,7 @@ class Sweep:
             with contextlib.suppress(ThreadNotFound):
                 await kit.store.threads.get(session.resource, thread)
                 if session.wants_log:
-                    await memory.observe(thread, session.resource)
+                    await memory.thread(thread, resource=session.resource).observe()
                 else:
                     config = await kit.config_for(session.resource, keep=True)
                     snapshot = await kit.store.logs.snapshot(session.resource, thread, config.scope)

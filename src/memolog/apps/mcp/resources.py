@@ -51,7 +51,7 @@ class Served:
 
     def tools_of(self, session: str | None) -> Tools:
         """Return the tools for a session."""
-        return self.memory.tools(self.resource, thread=self.thread, session=session)
+        return self.memory.resource(self.resource).tools(thread=self.thread, session=session)
 
     def definitions(self) -> list[dict[str, Any]]:
         """Return the tool definitions for clients."""
@@ -161,7 +161,7 @@ async def matching_tasks(served: Served, text: str) -> list[str]:
 
 
 async def _open_tasks(served: Served) -> Sequence[Task]:
-    tasks = served.memory.tasks(served.resource, session=served.session, thread=served.thread)
+    tasks = served.memory.resource(served.resource).tasks(session=served.session, thread=served.thread)
     under_way = (await tasks.list(status="in_progress", limit=_MOST_TASKS)).items
     ready = (await tasks.ready(limit=_MOST_TASKS)).items
     # A task whose lease has ended is both in progress and ready.
@@ -212,7 +212,7 @@ async def _working_memory(served: Served) -> Content:
     for scope, thread in (("resource", None), ("thread", served.thread)):
         if scope == "resource" or thread is not None:
             with suppress(ThreadNotFound):
-                document = await served.memory.working_memory(served.resource, thread).read()
+                document = await served.memory.resource(served.resource).working_memory(thread=thread).read()
                 if document is not None:
                     found[scope] = document
     text = working_memory_text({scope: document.current.text for scope, document in found.items()})
