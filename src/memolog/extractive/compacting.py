@@ -13,7 +13,7 @@ from memolog.domain.message import FilePart, Message, Part, TextPart, ToolCallPa
 from memolog.domain.observation import Priority
 from memolog.domain.word_lists import UNSPACED_LETTERS
 from memolog.extractive.words import STOP, identifiers_of, is_name
-from memolog.prompt.escape import one_line
+from memolog.prompt.escape import short_line
 from memolog.prompt.redact import Redactor
 from memolog.tokens import TokenCounter, cut, cut_tokens
 
@@ -95,14 +95,14 @@ def words_left(text: str) -> str:
 
 
 def _clean(line: Line, redactor: Redactor) -> Line:
-    text = redactor.redact(one_line(line.text, _LINE))
+    text = redactor.redact(short_line(line.text, _LINE))
     return Line(text=text, seqs=line.seqs, priority=line.priority)
 
 
 def _own_words(said: Iterable[Message]) -> Iterator[Line]:
     """Yield the beginning of each message, used if there are no lines about them."""
     for message in said:
-        text = one_line("\n".join(_texts(message)), _SHORT)
+        text = short_line("\n".join(_texts(message)), _SHORT)
         if text:
             yield Line(text=f"{_WHO[message.role]}: {text}", seqs=(message.seq,))
 
@@ -141,7 +141,7 @@ def _row(message: Message, about: Sequence[str], redactor: Redactor) -> CompactR
         # Answers of the memory's own tools are not indexed.
         return CompactRow(seq=message.seq, search=message.search, brief=message.search)
     text = redactor.redact("\n".join(_texts(message)))
-    own = one_line(text, _SHORT)
+    own = short_line(text, _SHORT)
     brief = cut(own if len(text) <= _SHORT else "\n".join(about) or own, _BRIEF)
     search = "\n".join(dict.fromkeys([brief, *_code_lines(text), " ".join(_names(text))]))
     return CompactRow(seq=message.seq, search=search.strip(), brief=brief)

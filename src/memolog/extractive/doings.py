@@ -14,7 +14,7 @@ from memolog.domain.message import Message, TextPart, ToolCallPart, ToolResultPa
 from memolog.domain.observation import Priority
 from memolog.domain.pairs import part_at, results_of_calls
 from memolog.extractive.outcomes import Outcome, outcome_of
-from memolog.prompt.escape import clean, one_line
+from memolog.prompt.escape import clean, short_line
 from memolog.prompt.pieces import parsed, texts_of_parts
 from memolog.prompt.redact import REDACTION
 
@@ -132,7 +132,7 @@ def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
 
 
 def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> ToolLine:
-    name = REDACTION.redact(one_line(call.name, _NAME)) or "tool"
+    name = REDACTION.redact(short_line(call.name, _NAME)) or "tool"
     if own or (result is not None and result[2]):
         cites = (number,) if result is None else (number, result[0])
         return ToolLine(number, name, _own(name, call.arguments), cites, "low")
@@ -144,7 +144,7 @@ def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bo
 
 
 def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> ToolLine:
-    name = REDACTION.redact(one_line(name, _NAME)) or "tool"
+    name = REDACTION.redact(short_line(name, _NAME)) or "tool"
     outcome = _read(name, _text_of(part.content), is_error=part.is_error)
     return _line(name, target, outcome, number, cites)
 
@@ -188,7 +188,7 @@ def _own(name: str, arguments: JsonValue) -> str:
     value = parsed(arguments)
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
-        return f"Assistant searched the memory for “{REDACTION.redact(one_line(query, _QUERY))}”"
+        return f"Assistant searched the memory for “{REDACTION.redact(short_line(query, _QUERY))}”"
     return f"Assistant used {quoted_label(name, _NAME, is_tool=True)}"
 
 
@@ -277,10 +277,10 @@ def _values(value: Mapping[str, object]) -> str:
 
 
 def _from_text(text: str, name: str) -> _Target:
-    first = one_line(text.strip().split("\n", 1)[0].replace("`", ""), _LONGEST)
-    quoted = [one_line(part, _LONGEST) for part in _QUOTED.findall(text)]
+    first = short_line(text.strip().split("\n", 1)[0].replace("`", ""), _LONGEST)
+    quoted = [short_line(part, _LONGEST) for part in _QUOTED.findall(text)]
     files = tuple(part for part in quoted if _PATH.fullmatch(part))[:1]
-    patched = tuple(one_line(path, _LONGEST_PATH) for path in _PATCHED.findall(text)) if _is_edit(name) else ()
+    patched = tuple(short_line(path, _LONGEST_PATH) for path in _PATCHED.findall(text)) if _is_edit(name) else ()
     if patched:
         return _Target(", ".join(patched[:_MOST_FILES]), patched[:_MOST_FILES])
     if quoted and quoted[0] not in first:
@@ -289,4 +289,4 @@ def _from_text(text: str, name: str) -> _Target:
 
 
 def _argument(text: str, most: int) -> str:
-    return REDACTION.redact(one_line(text, most))
+    return REDACTION.redact(short_line(text, most))

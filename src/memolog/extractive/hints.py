@@ -13,7 +13,7 @@ from memolog.extractive.statements import confirms, is_ask, is_filler, is_reques
 from memolog.extractive.utterances import Utterance
 from memolog.extractive.words import STOP, words_of
 from memolog.prompt.drafts import HintsDraft
-from memolog.prompt.escape import one_line
+from memolog.prompt.escape import short_line
 
 __all__ = ["hints_of"]
 
@@ -28,7 +28,7 @@ def hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known
     """Return the hints of a span. Utterances refer to messages by number, from 1."""
     user = [utterance for utterance in utterances if utterance.is_user]
     asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
-    task = one_line(_request(asked) or "", _TASK) if asked else known.current_task
+    task = short_line(_request(asked) or "", _TASK) if asked else known.current_task
     since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
     title = None if known.title else _title(user)
     if task and _is_over(task, since, is_old=asked is None):
@@ -75,6 +75,6 @@ def _title(user: Sequence[Utterance]) -> str | None:
             words = short.split(" ")
             while len(words) > 1 and words[-1].lower().strip(",") in STOP:
                 words.pop()
-            title = one_line(" ".join(words).strip(" ,;:"), _TITLE + 1)
+            title = short_line(" ".join(words).strip(" ,;:"), _TITLE + 1)
             return title[:1].upper() + title[1:]
     return None

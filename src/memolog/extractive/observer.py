@@ -35,7 +35,7 @@ from memolog.extractive.utterances import Kept, Utterance, kept_of
 from memolog.extractive.words import words_of
 from memolog.prompt.build import ObserveInput
 from memolog.prompt.drafts import Draft, Parsed
-from memolog.prompt.escape import clean, one_line, unescape
+from memolog.prompt.escape import clean, short_line, unescape
 from memolog.prompt.redact import REDACTION
 from memolog.prompt.transcript import in_zone
 from memolog.tokens import TokenCounter, cut
@@ -186,7 +186,7 @@ def _clean(text: str) -> str:
 def _draft(line: _Line, message: Message, given: ObserveInput, parent: int | None) -> Draft:
     return Draft(
         priority=line.priority,
-        text=one_line(line.text, _LONGEST),
+        text=short_line(line.text, _LONGEST),
         said_at=in_zone(message.created_at, given.zone),
         about=line.about,
         parent=parent,
@@ -223,7 +223,7 @@ def _lines(said: _Said, utterance: Utterance | None, talk: _Conversation) -> Ite
         if utterance:
             yield from _user_lines(said, utterance, talk)
     elif said.message.role == "system":
-        text = one_line(_clean(said.message.text[:_MOST_TEXT]), _SYSTEM)
+        text = short_line(_clean(said.message.text[:_MOST_TEXT]), _SYSTEM)
         if text and not said.message.own:
             yield _Line("low", f"System: {text}", (said.number,), is_root=True)
     elif said.kept.pieces:
@@ -294,7 +294,7 @@ def _agreed(said: _Said, utterance: Utterance, talk: _Conversation) -> _Line | N
         proposal = next((one for one in reversed(sentences) if not is_filler(one)), "")
     if not proposal:
         return None
-    line = dated(one_line(proposal.rstrip(":"), _CONFIRMATION), said.day)
+    line = dated(short_line(proposal.rstrip(":"), _CONFIRMATION), said.day)
     who = _who(said.message, "User said:").removesuffix(":")
     cites = _cited(number, said.number)
     return _Line("high", f"{who} {answer} to: {line.text}", cites, "decision", is_root=True, about=line.about)
@@ -337,7 +337,7 @@ def _beginning(text: str) -> str:
             found = f"{found} {piece.text}".strip()
         elif found:
             break
-    return found or one_line(text, _WHAT)
+    return found or short_line(text, _WHAT)
 
 
 def _referents(text: str, said: _Said, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
@@ -360,7 +360,7 @@ def _referents(text: str, said: _Said, talk: _Conversation, *, is_first: bool) -
             number, about = talk.asked if dangles(text) else (_NEVER, "")
     if not about or (not agrees(text) and not _is_description(text) and not asks_something(about)):
         return "", ()
-    return f" (This is about: {one_line(about.rstrip(':'), _ABOUT)})", _cited(number)
+    return f" (This is about: {short_line(about.rstrip(':'), _ABOUT)})", _cited(number)
 
 
 def _first_sentence(text: str) -> str:
@@ -383,7 +383,7 @@ def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
     if len(items) == 1:
         return [(items[0][1].number, f"this is {_item(items[0][0], _SHORT)}")]
     heads = ", ".join(entry.text for entry, _ in items)
-    return [(items[0][1].number, f"one of: {one_line(heads, _CONFIRMATION)}")] if items else []
+    return [(items[0][1].number, f"one of: {short_line(heads, _CONFIRMATION)}")] if items else []
 
 
 def _is_description(text: str) -> bool:
@@ -490,7 +490,7 @@ def _attached(said: _Said) -> Iterator[_Line]:
         "medium",
         f"{who} attached {', '.join(dict.fromkeys(names))}",
         (said.number,),
-        files=tuple(REDACTION.redact(one_line(part.name, _WHAT)) for part in files if part.name and part.name.strip()),
+        files=tuple(REDACTION.redact(short_line(part.name, _WHAT)) for part in files if part.name and part.name.strip()),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from memolog.extractive.markdown import pieces_of
 from memolog.extractive.words import Candidate, choose, weights_of
-from memolog.prompt.escape import clean, one_line
+from memolog.prompt.escape import clean, short_line
 from memolog.prompt.redact import REDACTION
 
 __all__ = ["Outcome", "error_of", "files_in", "outcome_of"]
@@ -104,7 +104,7 @@ def _bounded(raw: str) -> str:
 
 
 def _line(text: str, most: int = _LINE) -> str:
-    return REDACTION.redact(one_line(text, most))
+    return REDACTION.redact(short_line(text, most))
 
 
 # ---------------------------------------------------------------- errors
@@ -112,7 +112,7 @@ def _line(text: str, most: int = _LINE) -> str:
 
 def _error(text: str) -> str:
     """Return an error on one line; of the rest of a long one, only the names."""
-    text = REDACTION.redact(one_line(text, _MOST_ERROR * 4))
+    text = REDACTION.redact(short_line(text, _MOST_ERROR * 4))
     if len(text) <= _ERROR_LINE:
         return text
     names = dict.fromkeys(
@@ -235,7 +235,7 @@ def _prose(text: str) -> str:
     ]
     chosen, _ = choose(candidates, min(len(text) / 10, _MOST_PROSE), set())
     texts = [pieces[index].text for index in sorted(chosen)]
-    return one_line(" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts), _MOST_PROSE)
+    return short_line(" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts), _MOST_PROSE)
 
 
 # ---------------------------------------------------------------- what people and assistants write

@@ -16,7 +16,7 @@ from memolog.extractive.statements import dangles, is_filler, replaced_in
 from memolog.extractive.words import Candidate, choose, is_name, weights_of, words_of
 from memolog.prompt.build import ReflectInput
 from memolog.prompt.drafts import ParsedReflection, ReflectedDraft
-from memolog.prompt.escape import clean, one_line
+from memolog.prompt.escape import clean, short_line
 from memolog.prompt.transcript import said_in_zone
 from memolog.tokens import TokenCounter
 
@@ -163,7 +163,7 @@ def _size(parsed: ParsedReflection, counter: TokenCounter) -> int:
 
 
 def _entry(index: int, observation: Observation) -> _Entry:
-    text = one_line(clean(observation.text), _LONGEST)
+    text = short_line(clean(observation.text), _LONGEST)
     name = f"o{index + 1}"
     listing = read_listing(text) if observation.priority not in KEPT else None
     if listing:
@@ -350,7 +350,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
             # A line that stands for several lines has no parent.
             is_below = observation.parent is not None and len(entry.names) == 1
             parent = places.get((observation.group, observation.parent or 0)) if is_below else None
-            draft = _draft(given, entry, one_line(text, _LONGEST), parent)
+            draft = _draft(given, entry, short_line(text, _LONGEST), parent)
             if lines and _continues(lines[-1], draft, entry):
                 lines[-1] = _joined(lines[-1], draft, entry)
             else:
@@ -439,6 +439,6 @@ def _as_it_was(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflecti
         parent = None if observation.parent is None else places.get((observation.group, observation.parent))
         places[observation.group, observation.ordinal] = len(lines)
         name = f"o{entry.index + 1}"
-        draft = _draft(given, entry, one_line(observation.text, _LONGEST), parent)
+        draft = _draft(given, entry, short_line(observation.text, _LONGEST), parent)
         lines.append(replace(draft, merges=(name,), files=observation.files))
     return ParsedReflection(lines=tuple(lines))

@@ -11,7 +11,7 @@ from memolog.domain.lookalikes import quoted_label
 from memolog.domain.message import FilePart, Message, ToolResultPart
 from memolog.domain.observation import KEPT, MARKS, UNVERIFIED, Observation
 from memolog.domain.thread import Hints
-from memolog.prompt.escape import clean, closed, escape, one_line
+from memolog.prompt.escape import clean, closed, escape, short_line
 from memolog.prompt.extracts import Wanted, wanted_section
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import last_lines
@@ -295,7 +295,7 @@ def _hints(hints: Hints) -> str:
         ("suggested response", hints.suggested_response),
         ("title", hints.title),
     )
-    return "\n".join(f"{name}: {escape(one_line(text, _HINT_CHARACTERS))}" for name, text in named if text)
+    return "\n".join(f"{name}: {escape(short_line(text, _HINT_CHARACTERS))}" for name, text in named if text)
 
 
 def _shared_hints(given: ReflectInput) -> str:
@@ -304,7 +304,7 @@ def _shared_hints(given: ReflectInput) -> str:
 
 
 def _alias(alias: str) -> str:
-    return escape(one_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
+    return escape(short_line(alias, _ALIAS_CHARACTERS)).replace('"', "'")
 
 
 def _target(given: ReflectInput) -> str:
@@ -323,15 +323,15 @@ def _missing(given: ReflectInput) -> str:
         shown = [(numbers[name], given.observations[numbers[name] - 1]) for name in given.omitted if name in numbers]
         pieces.append(_MISSING_LINES)
         pieces += [
-            f"- o{number} {MARKS[line.priority]} {escape(one_line(line.text, _MISSING_CHARACTERS))}"
+            f"- o{number} {MARKS[line.priority]} {escape(short_line(line.text, _MISSING_CHARACTERS))}"
             for number, line in shown[:_MOST_MISSING]
         ]
     if given.vague:
         pieces.append(_MISSING_DETAIL)
-        pieces += [f"- {escape(one_line(text, _MISSING_CHARACTERS))}" for text in given.vague[:_MOST_MISSING]]
+        pieces += [f"- {escape(short_line(text, _MISSING_CHARACTERS))}" for text in given.vague[:_MOST_MISSING]]
     if given.missing:
         pieces.append(_MISSING_NAMES)
-        pieces += [f"- {escape(one_line(name, _MISSING_CHARACTERS))}" for name in given.missing[:_MOST_MISSING]]
+        pieces += [f"- {escape(short_line(name, _MISSING_CHARACTERS))}" for name in given.missing[:_MOST_MISSING]]
     return "\n".join(pieces)
 
 
@@ -375,7 +375,7 @@ def _words(observation: Observation) -> str:
     is_told = about in observation.text or "(meaning " in observation.text
     meaning = f" (meaning {about})" if about and not is_told else ""
     doubt = f"{UNVERIFIED} " if observation.is_unverified else ""
-    return f"{doubt}{escape(one_line(observation.text, 10_000))}{meaning}"
+    return f"{doubt}{escape(short_line(observation.text, 10_000))}{meaning}"
 
 
 def _verbatim(observation: Observation) -> list[str]:

@@ -3,11 +3,12 @@
 import re
 from typing import Final
 
+from memolog.context.escape import escape
 from memolog.domain.codec import well_formed
 from memolog.domain.lookalikes import quoted, visible, with_plain_tags
 from memolog.tokens import cut
 
-__all__ = ["clean", "closed", "escape", "one_line", "quoted", "unescape"]
+__all__ = ["clean", "closed", "escape", "short_line", "quoted", "unescape"]
 
 _LINE_ENDS: Final = re.compile("\r\n?|[\v\f\x1c\x1d\x1e\x85\u2028\u2029]")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\ufeff]")
@@ -24,11 +25,6 @@ def clean(text: str) -> str:
     return visible(well_formed(text))
 
 
-def escape(text: str) -> str:
-    """Return the text with `<` and `&` escaped, so that it cannot hold a tag, nor what looks like one of ours."""
-    return with_plain_tags(text).replace("&", "&amp;").replace("<", "&lt;")
-
-
 def unescape(text: str) -> str:
     """Return text that a model copied from a prompt with its entities decoded."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
@@ -39,7 +35,7 @@ def closed(text: str) -> str:
     return with_plain_tags(clean(text)).replace("<", "&lt;")
 
 
-def one_line(text: str, most: int) -> str:
+def short_line(text: str, most: int) -> str:
     """Return the text on one line of at most `most` characters."""
     flat = _SPACES.sub(" ", clean(cut(text, 8 * most))).strip()
     return flat if len(flat) <= most else cut(flat, most - 1) + "…"

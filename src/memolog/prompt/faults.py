@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias, cast, get_args
 
-from memolog.prompt.escape import one_line
+from memolog.prompt.escape import short_line
 
 __all__ = [
     "ANSWER_KEYS",
@@ -79,7 +79,7 @@ class FaultNotes:
 
     def note(self, kind: FaultKind, detail: str) -> None:
         """Add one fault; the detail of the first of each kind is kept."""
-        self._first.setdefault(kind, one_line(detail, 120))
+        self._first.setdefault(kind, short_line(detail, 120))
         self._counts[kind] += 1
 
     def take(self, faults: Iterable[Fault]) -> None:

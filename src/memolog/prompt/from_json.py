@@ -7,7 +7,7 @@ from typing import Final, cast
 
 from memolog.domain.observation import MARKS, Priority
 from memolog.prompt.dates import find_date
-from memolog.prompt.escape import one_line
+from memolog.prompt.escape import short_line
 from memolog.prompt.faults import ANSWER_KEYS, MOST_LINE
 from memolog.prompt.lines import PRIORITY_WORDS
 
@@ -79,7 +79,7 @@ def _lines(value: object, depth: int, hints: dict[str, str]) -> Iterator[str]:
     if depth > _DEEPEST:
         return
     if isinstance(value, str):
-        yield from (f"{'  ' * depth}* {one_line(row, MOST_LINE)}" for row in value.split("\n") if row.strip())
+        yield from (f"{'  ' * depth}* {short_line(row, MOST_LINE)}" for row in value.split("\n") if row.strip())
     elif isinstance(value, list):
         for item in cast("list[object]", value):
             yield from _lines(item, depth, hints)
@@ -106,7 +106,7 @@ def _object(entry: dict[str, object], depth: int, hints: dict[str, str]) -> Iter
     if not depth:
         hints.update({tag: item for name, tag in _HINTS.items() if isinstance(item := entry.get(name), str)})
     if isinstance(day := entry.get("date"), str):
-        yield f"Date: {one_line(day, 60)}"
+        yield f"Date: {short_line(day, 60)}"
     for key, item in entry.items():
         # Some group their lines by day.
         if found := find_date(key):
@@ -125,10 +125,10 @@ def _entry(entry: dict[str, object], text: str, depth: int) -> Iterator[str]:
     given = _PRIORITIES.get(str(_first(entry, _MARK_KEYS)).strip().lower())
     mark = f"{MARKS[given]} " if given else ""
     if isinstance(day := entry.get("date"), str):
-        yield f"Date: {one_line(day, 60)}"
+        yield f"Date: {short_line(day, 60)}"
     about = find_date(str(_first(entry, _ABOUT) or ""))
     meaning = f" (meaning {about.day.isoformat()})" if about and about.day and "(meaning" not in text else ""
-    yield f"{'  ' * depth}* {mark}{_when(entry)}{one_line(text, MOST_LINE)}{meaning}{_facts(entry)}{_cited(entry)}"
+    yield f"{'  ' * depth}* {mark}{_when(entry)}{short_line(text, MOST_LINE)}{meaning}{_facts(entry)}{_cited(entry)}"
     verbatim = entry.get("verbatim")
     if isinstance(verbatim, str):
         yield from (f"{'  ' * depth}  | {row}" for row in verbatim.split("\n"))

@@ -11,7 +11,7 @@ from typing import Final
 
 from memolog.config.sizes import Mode
 from memolog.prompt.drafts import Draft, Parsed
-from memolog.prompt.escape import one_line
+from memolog.prompt.escape import short_line
 
 __all__ = ["Spoken", "with_fields", "with_findings"]
 
@@ -113,7 +113,7 @@ def with_findings(parsed: Parsed, spoken: Sequence[Spoken], mode: Mode) -> Parse
         fresh = [text for text in _sentences(message.text, mode) if text[:_LONGEST] not in known]
         for text in fresh[:_MOST_OF_MESSAGE]:
             who = "Result" if message.is_tool else "Assistant"
-            line = f"{who}: {one_line(text, _LONGEST)}"
+            line = f"{who}: {short_line(text, _LONGEST)}"
             found.append(Draft(priority="medium", text=line, said_at=message.at, cites=(message.number,)))
             known += f"\n{text}"
     if not found:

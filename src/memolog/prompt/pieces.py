@@ -19,7 +19,7 @@ from memolog.domain.message import (
     UnknownPart,
 )
 from memolog.domain.pairs import part_at, results_of_calls
-from memolog.prompt.escape import clean, escape, one_line, quoted
+from memolog.prompt.escape import clean, escape, short_line, quoted
 from memolog.prompt.redact import REDACTION, Redactor
 from memolog.prompt.shorten import ends_of, shorten
 from memolog.tokens import TokenCounter, image_size
@@ -43,7 +43,7 @@ class PartWriter:
 
     def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
         """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
-        return escape(quoted_label(self.redactor.redact(one_line(text, most)), most, is_tool=is_tool))
+        return escape(quoted_label(self.redactor.redact(short_line(text, most)), most, is_tool=is_tool))
 
     def tool(self, text: str) -> str:
         """Return the name of a tool, which cannot look like a role."""
@@ -51,7 +51,7 @@ class PartWriter:
 
     def line(self, text: str, most: int = 200) -> str:
         """Return foreign text escaped and redacted on one line."""
-        return escape(self.redactor.redact(one_line(text, most)))
+        return escape(self.redactor.redact(short_line(text, most)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
