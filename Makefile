@@ -2,7 +2,7 @@
 #   make demo        set up, then play ten days of work through the real memory, without a key
 #   make test        set up, then check and run every test, on both engines
 #   make test-long   the same tests with their full counts
-#   make check       format, lint and types
+#   make check       format, lint, types and the contracts between rooms
 #   make format      format, and apply the fixes that are safe
 #   make setup       only set up .venv, pinned by constraints.txt (for the demo constraints-core.txt is enough)
 #   make sim RUNS=2000 many agents and random faults in virtual time, from SEED=0 on; SEED=n alone replays one, line by line
@@ -68,6 +68,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/basedpyright
+	PYTHONPATH=src $(BIN)/lint-imports --no-logo
 
 format: $(STAMP)
 	$(BIN)/ruff format .

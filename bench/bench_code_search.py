@@ -18,8 +18,8 @@ from typing import Any
 
 from bench_retrieval import DATA, read
 from memolog import Memory, NewMessage, TextPart, ToolCallPart, ToolResultPart
-from memolog.domain.message import Part, ReasoningPart
-from memolog.search.texts import text_of_parts
+from memolog.core.message import Part, ReasoningPart
+from memolog.search.analysis import text_of_parts
 from table import table
 
 MOST = 3

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from memolog import AssistantMessage, Config, Memory, UserMessage
-from memolog.runtime.events import Degraded
+from memolog.events import Degraded
 from memolog.testing import ScriptedModel
 from table import percentile, table
 

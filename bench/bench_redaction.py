@@ -22,8 +22,8 @@ from pathlib import Path
 from time import process_time
 from typing import Any, Final, cast
 
-from memolog.prompt import REDACTION
-from memolog.prompt.secret_keys import FORMATS, SHAPES
+from memolog.text.redaction import REDACTION
+from memolog.text.secret_formats import FORMATS, SHAPES
 from table import median, percentile, table
 
 TESTS: Final = Path(__file__).resolve().parent.parent / "tests"

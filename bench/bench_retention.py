@@ -20,24 +20,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from memolog.config import Config, KeepRecent, ReflectionConfig
-from memolog.context import closed_cuts
-from memolog.domain.message import (
-    Message,
-    NewMessage,
-    Part,
-    ReasoningPart,
-    Role,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
-from memolog.domain.observation import Observation
-from memolog.extractive import observe
-from memolog.prompt.build import ObserveInput
-from memolog.runtime.memory import Memory
+from memolog.context.pairs import closed_cuts
+from memolog.core.config import Config
+from memolog.core.config_sections import ReflectionConfig
+from memolog.core.message import Message, NewMessage, Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart
+from memolog.core.observation import Observation
+from memolog.core.settings import KeepRecent
+from memolog.memory import Memory
+from memolog.observer.extractive.observer import observe
+from memolog.observer.prompt import ObserveInput
 from memolog.testing import FakeClock
-from memolog.tokens import HeuristicCounter, count_parts
+from memolog.text.message_tokens import count_parts
+from memolog.text.tokens import HeuristicCounter
 from table import table
 
 CHAT = "longmemeval_oracle_dev.json.gz"

@@ -21,8 +21,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, cast
 
-from memolog.domain.message import AssistantMessage, NewMessage, UserMessage
-from memolog.runtime.memory import Memory
+from memolog.core.message import AssistantMessage, NewMessage, UserMessage
+from memolog.memory import Memory
 from table import table
 
 WORDS = 4_000

@@ -33,13 +33,14 @@ from pathlib import Path
 from time import perf_counter, perf_counter_ns
 from typing import Any, cast
 
-from memolog.domain.message import AssistantMessage, NewMessage, UserMessage, parts_to_json
-from memolog.domain.moments import to_micros
-from memolog.runtime.clock import SystemClock, system_chance
-from memolog.store import Store, open_store, rows
-from memolog.store.messages import Saved
-from memolog.store.sql import Script
-from memolog.tokens import HeuristicCounter, count_message
+from memolog.core.clock import SystemClock, system_chance, to_micros
+from memolog.core.message import AssistantMessage, NewMessage, UserMessage, parts_to_json
+from memolog.db import rows
+from memolog.db.queries import Script
+from memolog.messages.store import Saved
+from memolog.store import Store, open_store
+from memolog.text.message_tokens import count_message
+from memolog.text.tokens import HeuristicCounter
 from table import median, table
 
 SMALL = 1_000

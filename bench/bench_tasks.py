@@ -25,14 +25,15 @@ from datetime import timedelta
 from pathlib import Path
 from time import perf_counter
 
-from memolog.config import Config
-from memolog.domain.errors import InputError, TaskCycle
-from memolog.domain.message import NewMessage
-from memolog.domain.task import LinkKind, NewTask
-from memolog.runtime.clock import SystemClock, system_chance
-from memolog.runtime.task_search import TaskQuery, search_tasks
+from memolog.core.clock import SystemClock, system_chance
+from memolog.core.config import Config
+from memolog.core.message import NewMessage
+from memolog.errors import InputError, TaskCycle
 from memolog.store import Store, open_store
-from memolog.tokens import HeuristicCounter, count_message
+from memolog.tasks.calls import TaskQuery, search_tasks
+from memolog.tasks.task import LinkKind, NewTask
+from memolog.text.message_tokens import count_message
+from memolog.text.tokens import HeuristicCounter
 from table import percentile, table
 
 RESOURCE = "bench"

@@ -37,15 +37,15 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from bench_store import Site, Texts, fill, progress, ratio, show, temporary_folder
-from memolog.config import Config
-from memolog.context import Context
-from memolog.domain.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
-from memolog.runtime.clock import SystemClock
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.store.journal import StoredEvent
+from memolog.context.context import Context
+from memolog.core.clock import SystemClock
+from memolog.core.config import Config
+from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.log.journal import StoredEvent
+from memolog.memory import Memory
+from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import ScriptedModel, observations_of
-from memolog.tokens import HeuristicCounter
+from memolog.text.tokens import HeuristicCounter
 from table import median, percentile, table
 
 OWNER, THREAD = "alice", "t1"

@@ -16,8 +16,7 @@ from typing import Any
 
 import memolog
 import memolog.adapters
-from memolog.domain import errors
-from memolog.runtime import events
+from memolog import errors, events
 
 __all__ = ["api_page"]
 
@@ -42,9 +41,9 @@ GROUPS = (
         "Tasks, working memory, tools",
         "What `memory.tasks(…)`, `memory.working_memory(…)` and `memory.tools(…)` return.",
         (
-            "memolog.runtime.tasks:Tasks",
-            "memolog.runtime.working_memory:WorkingMemory",
-            "memolog.runtime.tools:Tools",
+            "memolog.tasks.calls:Tasks",
+            "memolog.working_memory.calls:WorkingMemory",
+            "memolog.memory:Tools",
         ),
     ),
     Group(
@@ -60,13 +59,13 @@ GROUPS = (
         "",
         (
             "Context",
-            *(f"memolog.context.value:{name}" for name in ("Block", "ContextMessage", "Counts")),
+            *(f"memolog.context.context:{name}" for name in ("Block", "ContextMessage", "Counts")),
         ),
     ),
     Group(
         "The log",
         "",
-        ("Observation", "Span", "Generation", "Status", "memolog.runtime.status:Window", "Extractor", "Extract"),
+        ("Observation", "Span", "Generation", "Status", "memolog.log.status:Window", "Extractor", "Extract"),
     ),
     Group(
         "Finding, reading, compacting",
@@ -254,7 +253,7 @@ def _errors() -> list[str]:
         f"| {'· ' * depth}`{kind.__name__}` | {_escaped(_first(kind))} | {'yes' if kind.retryable else ''} |"
         for kind, depth in _tree(errors.MemologError, 0)
     ]
-    head = "The whole tree, from `memolog.domain.errors`. The last column says whether the same call may succeed later."
+    head = "The whole tree, from `memolog.errors`. The last column says whether the same call may succeed later."
     return ["", head, "", "| error | what it means | later |", "| --- | --- | --- |", *rows]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
 
-from memolog.decide import RULES
+from memolog.log.decide import RULES
 
 __all__ = ["DIAGRAMS"]
 

@@ -15,8 +15,8 @@ from sync_stub import STUB, sync_stub
 
 from memolog.apps.cli.command import EXIT_CODES
 from memolog.apps.cli.main import app
-from memolog.config import settings
-from memolog.decide import RULES
+from memolog.core.config import settings
+from memolog.log.decide import RULES
 
 __all__ = ["PAGES", "architecture_page", "cli_page", "configuration_page"]
 

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from memolog.runtime import sync
+from memolog import sync
 
 __all__ = ["STUB", "sync_stub"]
 
@@ -42,7 +42,7 @@ def _class(node: ast.ClassDef, imports: set[str]) -> str:
     """Return one class: what is written out in `sync`, then what is made from its twin."""
     twin = next(source for source, kind in sync.TWINS.items() if kind.__name__ == node.name)
     lines = [f"class {node.name}:", f"    {_quoted(ast.get_docstring(node))}", "    _portal: Portal"]
-    imports.add("from memolog.runtime.portal import Portal")
+    imports.add("from memolog.core.portal import Portal")
     own = {item.name: item for item in node.body if isinstance(item, Function)}
     for item in own.values():
         if item.name == "__init__":

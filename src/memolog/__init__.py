@@ -9,34 +9,18 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.config import (
+    from memolog.admin.transfer import restore_backup
+    from memolog.components import open_store
+    from memolog.context.context import Context
+    from memolog.core.config import Config
+    from memolog.core.config_sections import (
         CompactionConfig,
-        Config,
-        KeepRecent,
         ObservationConfig,
         RecallConfig,
         ReflectionConfig,
         RetentionConfig,
     )
-    from memolog.context import Context
-    from memolog.domain.compaction import Compacted, Compaction, Pruned
-    from memolog.domain.diagnosis import Finding, Report
-    from memolog.domain.errors import (
-        ConfigError,
-        Conflict,
-        InputError,
-        MemologError,
-        ModelFailed,
-        NotFound,
-        NotSaved,
-        StoreBusy,
-        StoreClosed,
-        StoreError,
-        StoreUnavailable,
-    )
-    from memolog.domain.extract import Extract
-    from memolog.domain.forgetting import Forgotten
-    from memolog.domain.message import (
+    from memolog.core.message import (
         AssistantMessage,
         FilePart,
         Message,
@@ -50,22 +34,42 @@ if TYPE_CHECKING:
         UnknownPart,
         UserMessage,
     )
-    from memolog.domain.observation import Generation, Observation, Span
-    from memolog.domain.recall import RecallPage
-    from memolog.domain.run import Lease, Usage
-    from memolog.domain.search import SearchAnswer, SearchResult
-    from memolog.domain.thread import ThreadInfo
-    from memolog.domain.transfer import ExportReport, ImportReport
-    from memolog.runtime.events import Event
-    from memolog.runtime.extractors import Extractor
-    from memolog.runtime.memory import Memory, Resource, Thread
-    from memolog.runtime.model import Model, ModelReply, ModelRequest
-    from memolog.runtime.opening import open_store
-    from memolog.runtime.status import Status
-    from memolog.runtime.sync import SyncMemory
-    from memolog.runtime.transferring import restore_backup
-    from memolog.runtime.turn import Turn
+    from memolog.core.observation import Extract, Generation, Observation, Span
+    from memolog.core.reports import (
+        Compacted,
+        Compaction,
+        ExportReport,
+        Finding,
+        Forgotten,
+        ImportReport,
+        Pruned,
+        Report,
+    )
+    from memolog.core.run import Lease, Usage
+    from memolog.core.settings import KeepRecent
+    from memolog.core.thread import ThreadInfo
+    from memolog.errors import (
+        ConfigError,
+        Conflict,
+        InputError,
+        MemologError,
+        ModelFailed,
+        NotFound,
+        NotSaved,
+        StoreBusy,
+        StoreClosed,
+        StoreError,
+        StoreUnavailable,
+    )
+    from memolog.events import Event
+    from memolog.log.status import Status
+    from memolog.memory import Memory, Resource, Thread
+    from memolog.observer.extractors import Extractor
+    from memolog.observer.model import Model, ModelReply, ModelRequest
+    from memolog.search.values import RecallPage, SearchAnswer, SearchResult
     from memolog.store import Store
+    from memolog.sync import SyncMemory
+    from memolog.turn import Turn
 
 __all__ = [
     "AssistantMessage",
@@ -135,34 +139,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "memolog.config": (
+    "memolog.admin.transfer": ("restore_backup",),
+    "memolog.components": ("open_store",),
+    "memolog.context.context": ("Context",),
+    "memolog.core.config": ("Config",),
+    "memolog.core.config_sections": (
         "CompactionConfig",
-        "Config",
-        "KeepRecent",
         "ObservationConfig",
         "RecallConfig",
         "ReflectionConfig",
         "RetentionConfig",
     ),
-    "memolog.context": ("Context",),
-    "memolog.domain.compaction": ("Compacted", "Compaction", "Pruned"),
-    "memolog.domain.diagnosis": ("Finding", "Report"),
-    "memolog.domain.errors": (
-        "ConfigError",
-        "Conflict",
-        "InputError",
-        "MemologError",
-        "ModelFailed",
-        "NotFound",
-        "NotSaved",
-        "StoreBusy",
-        "StoreClosed",
-        "StoreError",
-        "StoreUnavailable",
-    ),
-    "memolog.domain.extract": ("Extract",),
-    "memolog.domain.forgetting": ("Forgotten",),
-    "memolog.domain.message": (
+    "memolog.core.message": (
         "AssistantMessage",
         "FilePart",
         "Message",
@@ -176,22 +164,62 @@ _HOMES = {
         "UnknownPart",
         "UserMessage",
     ),
-    "memolog.domain.observation": ("Generation", "Observation", "Span"),
-    "memolog.domain.recall": ("RecallPage",),
-    "memolog.domain.run": ("Lease", "Usage"),
-    "memolog.domain.search": ("SearchAnswer", "SearchResult"),
-    "memolog.domain.thread": ("ThreadInfo",),
-    "memolog.domain.transfer": ("ExportReport", "ImportReport"),
-    "memolog.runtime.events": ("Event",),
-    "memolog.runtime.extractors": ("Extractor",),
-    "memolog.runtime.memory": ("Memory", "Resource", "Thread"),
-    "memolog.runtime.model": ("Model", "ModelReply", "ModelRequest"),
-    "memolog.runtime.opening": ("open_store",),
-    "memolog.runtime.status": ("Status",),
-    "memolog.runtime.sync": ("SyncMemory",),
-    "memolog.runtime.transferring": ("restore_backup",),
-    "memolog.runtime.turn": ("Turn",),
+    "memolog.core.observation": (
+        "Extract",
+        "Generation",
+        "Observation",
+        "Span",
+    ),
+    "memolog.core.reports": (
+        "Compacted",
+        "Compaction",
+        "ExportReport",
+        "Finding",
+        "Forgotten",
+        "ImportReport",
+        "Pruned",
+        "Report",
+    ),
+    "memolog.core.run": (
+        "Lease",
+        "Usage",
+    ),
+    "memolog.core.settings": ("KeepRecent",),
+    "memolog.core.thread": ("ThreadInfo",),
+    "memolog.errors": (
+        "ConfigError",
+        "Conflict",
+        "InputError",
+        "MemologError",
+        "ModelFailed",
+        "NotFound",
+        "NotSaved",
+        "StoreBusy",
+        "StoreClosed",
+        "StoreError",
+        "StoreUnavailable",
+    ),
+    "memolog.events": ("Event",),
+    "memolog.log.status": ("Status",),
+    "memolog.memory": (
+        "Memory",
+        "Resource",
+        "Thread",
+    ),
+    "memolog.observer.extractors": ("Extractor",),
+    "memolog.observer.model": (
+        "Model",
+        "ModelReply",
+        "ModelRequest",
+    ),
+    "memolog.search.values": (
+        "RecallPage",
+        "SearchAnswer",
+        "SearchResult",
+    ),
     "memolog.store": ("Store",),
+    "memolog.sync": ("SyncMemory",),
+    "memolog.turn": ("Turn",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeAlias
 
-from memolog.domain.run import Usage
-from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.core.run import Usage
+from memolog.observer.model import ModelReply, ModelRequest
 
 __all__ = ["FakeClock", "ScriptedModel", "observations_of", "reflection_of"]
 

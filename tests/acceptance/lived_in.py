@@ -22,10 +22,10 @@ from memolog import (
     ToolMessage,
     UserMessage,
 )
-from memolog.domain.run import Usage
-from memolog.runtime.memory import Memory
+from memolog.core.run import Usage
+from memolog.db.sqlite import SqliteEngine
+from memolog.memory import Memory
 from memolog.store import Store
-from memolog.store.sqlite import SqliteEngine
 from memolog.testing import FakeClock
 
 __all__ = ["Echo", "dump", "files_holding", "live", "names_in", "opened", "rows_of", "settings", "word"]

@@ -17,25 +17,25 @@ import pytest
 
 from kit.rows import SAID, rendered
 from kit.rows import row as stored_row
-from memolog.context import build
-from memolog.context.passages import Passage, passage_texts
-from memolog.context.view import OtherThread, View
-from memolog.domain.lookalikes import label, quoted_label
-from memolog.domain.message import FilePart, Message, ToolCallPart, ToolResultPart
-from memolog.domain.observation import Observation
-from memolog.domain.run import Run
-from memolog.domain.thread import Hints
-from memolog.extractive import observe
-from memolog.grounding import judge
-from memolog.prompt.build import ObserveInput, Prompt, ReflectInput, observer_prompt, reflector_prompt
-from memolog.prompt.drafts import Parsed
-from memolog.prompt.parse import failure, parse_observations
-from memolog.prompt.redact import REDACTION
-from memolog.prompt.transcript import Shown
-from memolog.runtime.drafting import draft_hints, observations_from
-from memolog.runtime.minds import readings_of
-from memolog.runtime.plausibility import checked
-from memolog.tokens import HeuristicCounter
+from memolog.context.auto_recall import Passage, passage_texts
+from memolog.context.build import build
+from memolog.context.context import OtherThread, View
+from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
+from memolog.core.observation import Observation
+from memolog.core.run import Run
+from memolog.core.thread import Hints
+from memolog.observer.drafts import Parsed
+from memolog.observer.extractive.observer import observe
+from memolog.observer.judge import judge
+from memolog.observer.llm import readings_of
+from memolog.observer.observations import draft_hints, observations_from
+from memolog.observer.plausibility import checked
+from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput, observer_prompt, reflector_prompt
+from memolog.observer.reply import failure, parse_observations
+from memolog.observer.transcript import Shown
+from memolog.text.lookalikes import label, quoted_label
+from memolog.text.redaction import REDACTION
+from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 

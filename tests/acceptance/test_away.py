@@ -5,10 +5,9 @@ import socket
 import pytest
 
 from kit.talk import hold, listen
-from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage
-from memolog.domain.errors import NotSaved
-from memolog.runtime import outbox
-from memolog.runtime.events import Degraded
+from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage, outbox
+from memolog.errors import NotSaved
+from memolog.events import Degraded
 from memolog.testing import FakeClock
 
 

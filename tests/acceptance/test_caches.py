@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kit.talk import hold
-from memolog.domain.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
-from memolog.runtime.memory import Memory
+from memolog.core.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.memory import Memory
 
 # Backwards, so that nothing but what is planted holds the word.
 DROW = "qakowozzuklib"

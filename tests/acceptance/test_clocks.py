@@ -12,10 +12,10 @@ from kit.engines import engines
 from kit.models import Hanging
 from kit.talk import hold, listen
 from memolog import Config, UserMessage
-from memolog.domain.errors import StoreError
-from memolog.runtime.events import Degraded, Recovered
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.errors import StoreError
+from memolog.events import Degraded, Recovered
+from memolog.memory import Memory
+from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300, "deadline": 0}})
@@ -259,7 +259,7 @@ async def test_more_threads_than_are_read_at_once(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Under a shared log all threads are observed, also those that the first look did not reach."""
-    for place in ("memolog.store.snapshot", "memolog.runtime.catching_up"):
+    for place in ("memolog.log.snapshot", "memolog.memory"):
         monkeypatch.setattr(f"{place}.OTHER_ROWS", 3)
     config = NEVER_WAITING.with_overrides({"scope": "resource", "observation.message_tokens": 10_000})
     async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:

@@ -20,9 +20,9 @@ from memolog import (
     ToolMessage,
     UserMessage,
 )
-from memolog.domain.message import Message, ToolResultPart
-from memolog.runtime.events import CompactionMade, Degraded
-from memolog.runtime.memory import Memory
+from memolog.core.message import Message, ToolResultPart
+from memolog.events import CompactionMade, Degraded
+from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 
 PLAIN = Config(observe=False, last_messages=60)

@@ -3,8 +3,8 @@
 from kit.engines import engines
 from kit.talk import hold, listen
 from memolog import Config
-from memolog.runtime.events import Degraded
-from memolog.runtime.memory import Memory
+from memolog.events import Degraded
+from memolog.memory import Memory
 from memolog.testing import FakeClock
 
 OWN = Config.from_dict({"observation": {"message_tokens": 300}, "scope": "thread"})

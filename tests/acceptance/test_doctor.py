@@ -12,8 +12,8 @@ from acceptance.lived_in import live, names_in, opened, word
 from kit.engines import engines
 from kit.talk import logged
 from memolog import Report, SyncMemory, UserMessage
-from memolog.domain.diagnosis import FindingKind
-from memolog.runtime.memory import Memory
+from memolog.core.reports import FindingKind
+from memolog.memory import Memory
 from memolog.testing import FakeClock
 
 engine_name = engines("sqlite", "postgres")

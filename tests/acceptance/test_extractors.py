@@ -9,9 +9,9 @@ from pydantic import BaseModel
 from kit.engines import engines
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Extract, Extractor, Message, SyncMemory, UserMessage
-from memolog.runtime.events import Degraded, Event, RunEnded
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
+from memolog.events import Degraded, Event, RunEnded
+from memolog.memory import Memory
+from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 SMALL = Config.from_dict(

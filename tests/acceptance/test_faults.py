@@ -21,22 +21,12 @@ from kit.talk import RESOURCE, THREAD, Story, hold, listen, stories
 from memolog import AssistantMessage, Config, NewMessage, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
-from memolog.context import Context
-from memolog.domain.errors import InputError, ModelFailed, NotFound, StoreError, StoreReadOnly, StoreUnavailable
-from memolog.domain.run import Usage
-from memolog.runtime import telemetry
-from memolog.runtime.events import (
-    Activated,
-    Decided,
-    Degraded,
-    Event,
-    Recovered,
-    RunFailed,
-    Trimmed,
-    Windows,
-    Withdrawn,
-)
-from memolog.runtime.model import ModelRequest
+from memolog import turn as telemetry
+from memolog.context.context import Context
+from memolog.core.run import Usage
+from memolog.errors import InputError, ModelFailed, NotFound, StoreError, StoreReadOnly, StoreUnavailable
+from memolog.events import Activated, Decided, Degraded, Event, Recovered, RunFailed, Trimmed, Windows, Withdrawn
+from memolog.observer.model import ModelRequest
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
@@ -255,7 +245,7 @@ async def _all(stream: AsyncIterator[Event]) -> list[Event]:
 
 async def test_who_does_not_read_misses_the_oldest(tell: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """An iterator that nobody reads holds nobody up."""
-    monkeypatch.setattr("memolog.runtime.events._QUEUED", 5)
+    monkeypatch.setattr("memolog.events._QUEUED", 5)
     story = tell()
     stream = story.memory.events()
     await story.chat(8)

@@ -20,11 +20,11 @@ from memolog import (
     SyncMemory,
     UserMessage,
 )
-from memolog.domain.errors import MessageConflict
-from memolog.domain.observation import Observation
-from memolog.runtime.memory import Memory
-from memolog.store.sqlite_backup import copy_back
-from memolog.store.sqlite_files import copies_of
+from memolog.admin.backup import copy_back
+from memolog.core.observation import Observation
+from memolog.db.sqlite_files import copies_of
+from memolog.errors import MessageConflict
+from memolog.memory import Memory
 from memolog.testing import FakeClock
 from property.engine_invariants import check_log, read_rows
 

@@ -11,8 +11,8 @@ from acceptance.lived_in import dump, live, opened, rows_of, word
 from kit.talk import hold, store_of, stored_texts
 from memolog import AssistantMessage, Memory, UserMessage
 from memolog.adapters.new_messages import find_new
-from memolog.domain.errors import ImportConflict
-from memolog.domain.message import NewMessage, TextPart, ToolCallPart, ToolMessage
+from memolog.core.message import NewMessage, TextPart, ToolCallPart, ToolMessage
+from memolog.errors import ImportConflict
 from memolog.testing import FakeClock
 
 SECRET = "my code is swordfish"

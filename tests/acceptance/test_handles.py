@@ -6,8 +6,8 @@ import pytest
 
 from conftest import FakeClock
 from memolog import Config, InputError, Memory, ObservationConfig, UserMessage
-from memolog.domain.errors import EmptyId, ThreadNotFound
-from memolog.runtime.sync import SyncMemory
+from memolog.errors import EmptyId, ThreadNotFound
+from memolog.sync import SyncMemory
 from memolog.testing import ScriptedModel
 
 SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200), keep_prompts=True)

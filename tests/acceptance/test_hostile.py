@@ -22,14 +22,14 @@ from memolog import (
     ToolMessage,
     UserMessage,
 )
-from memolog.context import Context
-from memolog.domain.message import Message
-from memolog.domain.observation import Observation
-from memolog.domain.thread import Hints
-from memolog.grounding import lowest, speaks_for_user, trust_of
-from memolog.runtime.events import Event, HintsChanged, RunEnded, TitleChanged
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
+from memolog.context.context import Context
+from memolog.core.message import Message
+from memolog.core.observation import Observation
+from memolog.core.thread import Hints
+from memolog.events import Event, HintsChanged, RunEnded, TitleChanged
+from memolog.memory import Memory
+from memolog.observer.model import ModelRequest
+from memolog.observer.trust import lowest, speaks_for_user, trust_of
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 TURNS = 84

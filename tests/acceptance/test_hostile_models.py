@@ -15,23 +15,23 @@ from kit.rows import line as cited_line
 from kit.rows import row as message
 from kit.talk import hold
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
-from memolog.context.render import render_group
-from memolog.domain.message import Message, ToolResultPart
-from memolog.domain.observation import UNVERIFIED, Observation, Priority
-from memolog.domain.run import Run
-from memolog.domain.thread import Hints
-from memolog.grounding import Policy, judge, judge_reflection, trusted_document, trusted_hints
-from memolog.prompt.build import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
-from memolog.prompt.parse import failure, parse_observations
-from memolog.prompt.redact import REDACTION
-from memolog.prompt.reflection import parse_reflection
-from memolog.runtime.drafting import draft_hints, observations_from, reflections_from
-from memolog.runtime.memory import Memory
-from memolog.runtime.minds import readings_of
-from memolog.runtime.plausibility import checked
-from memolog.runtime.reflection import guarded
+from memolog.core.message import Message, ToolResultPart
+from memolog.core.observation import UNVERIFIED, Observation, Priority
+from memolog.core.run import Run
+from memolog.core.thread import Hints
+from memolog.log.rendering import render_group
+from memolog.memory import Memory
+from memolog.observer.judge import Policy, judge, judge_reflection, trusted_document
+from memolog.observer.llm import readings_of
+from memolog.observer.observations import draft_hints, observations_from, reflections_from
+from memolog.observer.plausibility import checked
+from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
+from memolog.observer.reflection import guarded
+from memolog.observer.reply import failure, parse_observations, parse_reflection
+from memolog.observer.trust import trusted_hints
 from memolog.testing import FakeClock, ScriptedModel
-from memolog.tokens import HeuristicCounter
+from memolog.text.redaction import REDACTION
+from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 

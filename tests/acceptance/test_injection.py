@@ -8,11 +8,11 @@ import pytest
 from kit.engines import a_memory
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Context, RecallConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.domain.errors import StoreUnavailable
-from memolog.domain.message import NewMessage, ToolResultPart
-from memolog.runtime.contexts import Made, Shown
-from memolog.runtime.events import Degraded
-from memolog.runtime.memory import Memory
+from memolog.context.builder import Made, Shown
+from memolog.core.message import NewMessage, ToolResultPart
+from memolog.errors import StoreUnavailable
+from memolog.events import Degraded
+from memolog.memory import Memory
 from memolog.testing import FakeClock
 
 FINDS = Config(observe=False, last_messages=4, recall=RecallConfig(results=2, neighbours=1))

@@ -13,11 +13,10 @@ from acceptance.test_faults import SMALL, Open, Talk, locked, unwritable
 from kit.clock import until
 from kit.engines import engines
 from kit.talk import RESOURCE, THREAD, hold, stories
-from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage
-from memolog.domain.errors import NotSaved, StoreClosed, StoreUnavailable
-from memolog.domain.run import Usage
-from memolog.runtime import outbox
-from memolog.runtime.events import Degraded
+from memolog import AssistantMessage, InputError, StoreError, SyncMemory, UserMessage, outbox
+from memolog.core.run import Usage
+from memolog.errors import NotSaved, StoreClosed, StoreUnavailable
+from memolog.events import Degraded
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel
 

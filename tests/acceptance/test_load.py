@@ -11,13 +11,15 @@ import pytest
 from kit.models import Hanging
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Context, Memory, ToolMessage, UserMessage
-from memolog.domain.errors import StoreBusy, StoreError
-from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart
-from memolog.domain.observation import Span
-from memolog.runtime.events import Degraded, Event, Recovered
-from memolog.runtime.patience import Budget
-from memolog.store import Store, logs, runs, snapshot
-from memolog.store.sql import Step
+from memolog.core.deadline import Budget
+from memolog.core.message import NewMessage, ToolCallPart, ToolResultPart
+from memolog.core.observation import Span
+from memolog.db.queries import Step
+from memolog.errors import StoreBusy, StoreError
+from memolog.events import Degraded, Event, Recovered
+from memolog.log import runs, snapshot
+from memolog.log import store as logs
+from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel
 
 SHARED = Config.from_dict({"scope": "resource", "observation": {"message_tokens": 2_000}})

@@ -8,8 +8,8 @@ import pytest
 from kit.engines import engines
 from kit.talk import Story, hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.runtime.events import RunEnded, WorkingMemoryChanged
-from memolog.runtime.model import ModelRequest
+from memolog.events import RunEnded, WorkingMemoryChanged
+from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 START = "# About me\n\n- Name:\n- Work:\n\n# Likes\n\n- tea\n"

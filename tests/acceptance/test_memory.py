@@ -15,9 +15,9 @@ from memolog import (
     ToolMessage,
     UserMessage,
 )
-from memolog.domain.run import Usage
-from memolog.runtime.events import Activated, Decided, GenerationMade
-from memolog.runtime.memory import Memory
+from memolog.core.run import Usage
+from memolog.events import Activated, Decided, GenerationMade
+from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(

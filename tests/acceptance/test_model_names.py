@@ -5,7 +5,7 @@ import pytest
 from kit.engines import engines
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Memory, Usage, UserMessage
-from memolog.runtime.events import Activated, Decided
+from memolog.events import Activated, Decided
 from memolog.testing import FakeClock, ScriptedModel
 
 engine_name = engines("sqlite", "postgres")

@@ -16,22 +16,21 @@ from typing import Any, TypeAlias
 import pytest
 
 from memolog import AssistantMessage, Config, FilePart, ObservationConfig, UserMessage
-from memolog.domain.run import Usage
-from memolog.runtime.events import Degraded, Event, RunEnded, RunFailed
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
-from memolog.runtime.models import (
+from memolog.core.run import Usage
+from memolog.events import Degraded, Event, RunEnded, RunFailed
+from memolog.memory import Memory
+from memolog.observer.model import (
     BudgetedModel,
     BudgetSpent,
-    FallbackModel,
     Limit,
-    ModelAt,
     ModelRefused,
+    ModelRequest,
     ModelUnavailable,
     Price,
-    PydanticModel,
     Retry,
 )
+from memolog.observer.model_choice import FallbackModel
+from memolog.observer.pydantic_model import ModelAt, PydanticModel
 from memolog.testing import FakeClock, observations_of, reflection_of
 
 Reply: TypeAlias = tuple[int, dict[str, str], dict[str, Any]]

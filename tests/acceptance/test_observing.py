@@ -11,14 +11,13 @@ from kit.engines import engines
 from kit.models import PRICE, Priced
 from kit.talk import RESOURCE, THREAD, Story, hold, logged, stories
 from memolog import AssistantMessage, Config, FilePart, NewMessage, TextPart, Usage, UserMessage
-from memolog.runtime.events import Degraded, HintsChanged, RunEnded, RunFailed
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.models import ModelRefused
-from memolog.store.logs import Rendered
-from memolog.store.runs import Made, NewRun
+from memolog.events import Degraded, HintsChanged, RunEnded, RunFailed
+from memolog.log.runs import Made, NewRun
+from memolog.log.store import Rendered
+from memolog.memory import Memory
+from memolog.observer.model import ModelRefused, ModelReply, ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
-from memolog.tokens import HeuristicCounter
+from memolog.text.tokens import HeuristicCounter
 
 SMALL: dict[str, Any] = {
     "observation": {"message_tokens": 1_000, "previous_tokens": 200},

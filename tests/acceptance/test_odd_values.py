@@ -22,11 +22,11 @@ from memolog import (
     ToolResultPart,
     UserMessage,
 )
-from memolog.domain.message import parts_to_json
-from memolog.domain.run import Usage
-from memolog.runtime import contexts
-from memolog.runtime.events import Degraded
-from memolog.store import messages
+from memolog.context import builder as contexts
+from memolog.core.message import parts_to_json
+from memolog.core.run import Usage
+from memolog.events import Degraded
+from memolog.messages import store as messages
 
 ODD_USAGE: dict[str, dict[str, Any]] = {
     "no tokens": {"input_tokens": None},

@@ -10,8 +10,8 @@ import pytest
 from kit.engines import engines
 from kit.talk import hold
 from memolog import Config, ObservationConfig, UserMessage
-from memolog.runtime.memory import Memory
-from memolog.runtime.packing import context_pack
+from memolog.context.pack import context_pack
+from memolog.memory import Memory
 from memolog.testing import FakeClock
 
 RESOURCE = "alice"
@@ -108,8 +108,8 @@ async def test_nobody_reads_what_is_somebody_elses(memory: Memory) -> None:
 def test_packing_loads_little() -> None:
     """Whoever begins a session must not wait for libraries: not even the store is loaded with it."""
     code = (
-        "import sys; before = set(sys.modules); import memolog.runtime.packing\n"
-        "heavy = ('memolog.store', 'memolog.runtime.memory', 'pydantic', 'typer')\n"
+        "import sys; before = set(sys.modules); import memolog.context.pack\n"
+        "heavy = ('memolog.store', 'memolog.memory', 'pydantic', 'typer')\n"
         "print(*sorted(name for name in set(sys.modules) - before if name.startswith(heavy)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -24,8 +24,8 @@ from memolog import (
     ToolResultPart,
     UserMessage,
 )
-from memolog.domain.message import NewMessage
-from memolog.runtime.memory import Memory
+from memolog.core.message import NewMessage
+from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(

@@ -11,10 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from kit.talk import hold, listen
-from memolog.config import Config
-from memolog.domain.codec import JsonValue
-from memolog.domain.errors import ConfigError, MessageConflict
-from memolog.domain.message import (
+from memolog.core.config import Config
+from memolog.core.exact_json import JsonValue
+from memolog.core.message import (
     AssistantMessage,
     FilePart,
     NewMessage,
@@ -26,11 +25,12 @@ from memolog.domain.message import (
     UnknownPart,
     UserMessage,
 )
-from memolog.prompt.without_secrets import without_secrets
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.models.fallback import FallbackModel
+from memolog.errors import ConfigError, MessageConflict
+from memolog.memory import Memory
+from memolog.observer.model import ModelReply, ModelRequest
+from memolog.observer.model_choice import FallbackModel
 from memolog.testing import ScriptedModel
+from memolog.text.redaction import without_secrets
 
 # Put together here, so that this file does not hold what looks like a key.
 KEY = "sk-ant-" + "api03-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from kit.talk import Story, hold, listen, logged, of_kind
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
-from memolog.domain.observation import Observation
-from memolog.runtime.events import GenerationMade, RunEnded, RunFailed
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
+from memolog.core.observation import Observation
+from memolog.events import GenerationMade, RunEnded, RunFailed
+from memolog.memory import Memory
+from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict(

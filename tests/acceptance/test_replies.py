@@ -10,9 +10,9 @@ import pytest
 
 from kit.talk import RESOURCE, Story, hold, stories
 from memolog import AssistantMessage, Config, FilePart, UserMessage
-from memolog.runtime.events import Degraded, RunEnded, RunFailed
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.models import FallbackModel, TieredModel
+from memolog.events import Degraded, RunEnded, RunFailed
+from memolog.observer.model import ModelReply, ModelRequest
+from memolog.observer.model_choice import FallbackModel, TieredModel
 from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
 
 THREAD = "t"

@@ -21,13 +21,13 @@ from memolog import (
     UserMessage,
 )
 from memolog import ToolCallPart as Call
-from memolog.context import Context
+from memolog.context.context import Context
 from memolog.context.wording import OTHER_CONVERSATION
-from memolog.domain.errors import ThreadNotFound
-from memolog.domain.thread import Hints
-from memolog.runtime.events import Activated, RunEnded, RunFailed, RunStarted, SettingsChanged
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
+from memolog.core.thread import Hints
+from memolog.errors import ThreadNotFound
+from memolog.events import Activated, RunEnded, RunFailed, RunStarted, SettingsChanged
+from memolog.memory import Memory
+from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE = "alice"

@@ -9,9 +9,9 @@ import pytest
 from kit.engines import OpenMemory, engines, memories
 from kit.talk import hold, logged
 from memolog import Config
-from memolog.domain.observation import Observation
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.core.observation import Observation
+from memolog.memory import Memory
+from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import FakeClock, ScriptedModel
 from prompts.small_models import SHAPES, Shape
 

@@ -10,10 +10,9 @@ import pytest
 from kit.engines import engines
 from kit.talk import Story, stories
 from memolog import AssistantMessage, Config, UserMessage
-from memolog.runtime.events import Degraded, RunEnded, RunFailed
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.models import ModelUnavailable
+from memolog.events import Degraded, RunEnded, RunFailed
+from memolog.memory import Memory
+from memolog.observer.model import ModelReply, ModelRequest, ModelUnavailable
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel
 

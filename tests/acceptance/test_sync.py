@@ -13,16 +13,16 @@ import pytest
 
 from kit.engines import engines
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
-from memolog.domain.errors import ConfigError, InputError, StoreClosed
-from memolog.domain.run import Usage
-from memolog.runtime.events import Activated, Event
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.sync import SyncMemory, SyncTasks, SyncTurn, SyncWorkingMemory
-from memolog.runtime.tasks import Tasks
-from memolog.runtime.turn import Turn
-from memolog.runtime.working_memory import WorkingMemory
+from memolog.core.run import Usage
+from memolog.errors import ConfigError, InputError, StoreClosed
+from memolog.events import Activated, Event
+from memolog.memory import Memory
+from memolog.observer.model import ModelReply, ModelRequest
+from memolog.sync import SyncMemory, SyncTasks, SyncTurn, SyncWorkingMemory
+from memolog.tasks.calls import Tasks
 from memolog.testing import FakeClock, ScriptedModel
+from memolog.turn import Turn
+from memolog.working_memory.calls import WorkingMemory
 
 RESOURCE, THREAD = "alice", "t1"
 SMALL = Config(
@@ -179,7 +179,7 @@ def test_a_listener_that_calls_back_is_told(address: str, clock: FakeClock) -> N
 SCRIPT = """
 import sys, threading
 from memolog import AssistantMessage, UserMessage
-from memolog.runtime.sync import SyncMemory
+from memolog.sync import SyncMemory
 from memolog.testing import ScriptedModel
 
 memory = SyncMemory(sys.argv[1], model=ScriptedModel())

@@ -9,14 +9,14 @@ import pytest
 from kit.engines import a_memory
 from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, SyncMemory, UserMessage
-from memolog.domain.errors import InputError, NotFound, StoreReadOnly, TaskBlocked
-from memolog.domain.observation import Span
-from memolog.domain.run import Usage
-from memolog.domain.task import Task, TaskCounts
-from memolog.runtime.memory import Memory
-from memolog.tasks.worth import EdgeTask, EdgeTasks, edge_lines
+from memolog.core.observation import Span
+from memolog.core.run import Usage
+from memolog.errors import InputError, NotFound, StoreReadOnly, TaskBlocked
+from memolog.memory import Memory
+from memolog.tasks.rules import EdgeTask, EdgeTasks, edge_lines
+from memolog.tasks.task import Task, TaskCounts
 from memolog.testing import FakeClock, ScriptedModel
-from memolog.tokens import HeuristicCounter
+from memolog.text.tokens import HeuristicCounter
 
 SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200))
 memory = a_memory(model=ScriptedModel, config=SMALL)

@@ -5,9 +5,9 @@ import pytest
 from kit.engines import engines
 from kit.talk import hold, listen
 from memolog import Config, ConfigError, UserMessage
-from memolog.runtime.events import Degraded, Trimmed
-from memolog.runtime.memory import Memory
-from memolog.runtime.sync import SyncMemory
+from memolog.events import Degraded, Trimmed
+from memolog.memory import Memory
+from memolog.sync import SyncMemory
 from memolog.testing import FakeClock
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})

@@ -9,8 +9,8 @@ import pytest
 from kit.engines import OpenMemory, memories
 from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.context import Context
-from memolog.runtime.memory import Memory
+from memolog.context.context import Context
+from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 
 RESOURCE, THREAD = "alice", "t1"

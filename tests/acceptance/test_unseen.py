@@ -8,11 +8,11 @@ import pytest
 from kit.engines import OpenMemory, memories
 from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.context import Context
-from memolog.domain.message import NewMessage, ToolResultPart
-from memolog.runtime.events import Activated, Decided, Event, Trimmed
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
+from memolog.context.context import Context
+from memolog.core.message import NewMessage, ToolResultPart
+from memolog.events import Activated, Decided, Event, Trimmed
+from memolog.memory import Memory
+from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"

@@ -11,11 +11,11 @@ import pytest
 from kit.engines import OpenMemory, engines, memories
 from kit.talk import hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.context import Context
-from memolog.domain.errors import StoreUnavailable
-from memolog.domain.message import ToolResultPart
-from memolog.runtime.events import Event, Trimmed
-from memolog.runtime.memory import Memory
+from memolog.context.context import Context
+from memolog.core.message import ToolResultPart
+from memolog.errors import StoreUnavailable
+from memolog.events import Event, Trimmed
+from memolog.memory import Memory
 from memolog.store import Store
 from memolog.testing import ScriptedModel, observations_of
 

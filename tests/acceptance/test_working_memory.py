@@ -7,10 +7,10 @@ import pytest
 from kit.engines import a_memory
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
-from memolog.domain.errors import DocumentConflict, DocumentInvalid, DocumentTooLarge, StoreReadOnly
-from memolog.runtime.events import Activated, GenerationMade, WorkingMemoryChanged
-from memolog.runtime.memory import Memory
-from memolog.runtime.sync import SyncMemory
+from memolog.errors import DocumentConflict, DocumentInvalid, DocumentTooLarge, StoreReadOnly
+from memolog.events import Activated, GenerationMade, WorkingMemoryChanged
+from memolog.memory import Memory
+from memolog.sync import SyncMemory
 from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(

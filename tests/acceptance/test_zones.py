@@ -10,7 +10,7 @@ import pytest
 from kit.engines import engines
 from kit.talk import hold
 from memolog import AssistantMessage, Config, NewMessage, TextPart
-from memolog.runtime.memory import Memory
+from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})

@@ -9,10 +9,10 @@ from typing import Any
 from hypothesis import strategies as st
 
 from memolog import Config, Event, Memory, Message, NewMessage, ObservationConfig, ReflectionConfig
-from memolog.context import Block, Context, ContextMessage
-from memolog.domain.checking import check_message
-from memolog.domain.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart, parts_from_json
-from memolog.runtime.events import Activated, GenerationMade
+from memolog.context.context import Block, Context, ContextMessage
+from memolog.core.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart, parts_from_json
+from memolog.events import Activated, GenerationMade
+from memolog.messages.validation import check_message
 
 # Windows so small that a conversation of two hundred turns crosses them again and again.
 SMALL = Config(

@@ -24,7 +24,7 @@ from memolog import (
     UserMessage,
 )
 from memolog.adapters.anthropic import messages as anthropic
-from memolog.context import Context
+from memolog.context.context import Context
 from memolog.context.pairs import mend
 
 THEIRS: TypeAdapter[Any] = TypeAdapter(MessageParam)

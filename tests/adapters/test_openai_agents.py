@@ -37,9 +37,8 @@ from openai.types.responses import (
 from openai.types.responses.response_usage import InputTokensDetails
 
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
-from memolog import Config, InputError, Memory, StoreError, SyncMemory, TextPart
-from memolog.adapters.openai_agents import MemologSession
-from memolog.runtime import outbox
+from memolog import Config, InputError, Memory, StoreError, SyncMemory, TextPart, outbox
+from memolog.adapters.openai_agents.session import MemologSession
 
 QUIET = RunConfig(tracing_disabled=True)
 

@@ -15,7 +15,7 @@ from adapters.kit import JSON_VALUES, context_of, exact, through_the_store
 from adapters.openai_corpus import CHAT, CHAT_ANSWERS, ITEMS, OUTPUTS, PIXEL, RESPONSE
 from memolog import AssistantMessage, FilePart, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
 from memolog.adapters.openai import chat, responses
-from memolog.domain.message import parts_to_json
+from memolog.core.message import parts_to_json
 
 
 @cache

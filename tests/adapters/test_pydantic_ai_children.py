@@ -17,10 +17,10 @@ from adapters.kit import brief, check_pairs, stored
 from adapters.pydantic_ai_world import Script, words
 from memolog import Event, InputError, Memory, NotFound
 from memolog.adapters.guards import GuardStopped
-from memolog.adapters.pydantic_ai import Child, MemoryCapability, child_memory, discard_turn
-from memolog.runtime.events import Withdrawn
-from memolog.runtime.memory import Thread
-from memolog.runtime.turn import Turn
+from memolog.adapters.pydantic_ai.capability import Child, MemoryCapability, child_memory, discard_turn
+from memolog.events import Withdrawn
+from memolog.memory import Thread
+from memolog.turn import Turn
 
 
 class Watched(Memory):
@@ -30,7 +30,7 @@ class Watched(Memory):
         super().__init__(address)
         self.begun: list[tuple[str, Mapping[str, Any] | None]] = []
 
-    def thread(self, id: str, *, resource: str) -> Thread:
+    def thread(self, id: str, *, resource: str) -> Thread:  # noqa: A002
         begun = self.begun
 
         class WatchedThread(Thread):

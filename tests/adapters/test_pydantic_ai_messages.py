@@ -52,7 +52,7 @@ from memolog import ToolCallPart as OurCall
 from memolog import ToolResultPart as OurResult
 from memolog import UnknownPart as OurUnknown
 from memolog.adapters.pydantic_ai.messages import dumped, to_messages, to_model_messages
-from memolog.domain.message import parts_from_json, parts_to_json
+from memolog.core.message import parts_from_json, parts_to_json
 
 AT = datetime(2026, 3, 14, 9, 0, 0, 123456, tzinfo=UTC)
 PNG = BinaryContent(b"\x89PNG\xff\xfe\x00", media_type="image/png", vendor_metadata={"detail": "high"})

@@ -37,7 +37,7 @@ def test_importing_loads_no_other_library() -> None:
     assert sorted(loaded & set(HEAVY)) == []
 
 
-@pytest.mark.parametrize("layer", ["memolog.config", "memolog.store", "memolog.tokens"])
+@pytest.mark.parametrize("layer", ["memolog.core.config", "memolog.store", "memolog.text.tokens"])
 def test_importing_a_layer_loads_no_other_library(layer: str) -> None:
     """The layers by themselves are as light as the whole."""
     assert sorted(loaded_by(f"import {layer}") & set(HEAVY)) == []

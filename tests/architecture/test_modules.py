@@ -10,7 +10,6 @@ from architecture.source import Definition, Module, definitions, functions, modu
 
 MOST_FUNCTION_LINES = 60
 EMPTY_NAMES = {"utils", "helpers", "common", "manager", "base2"}
-NO_EXPORTS = {"version.py", "__main__.py"}
 
 
 def exports(module: Module) -> list[str] | None:
@@ -24,12 +23,6 @@ def exports(module: Module) -> list[str] | None:
             assert isinstance(value, ast.List | ast.Tuple), f"{module.place}: __all__ is no plain list"
             return [str(ast.literal_eval(element)) for element in value.elts]
     return None
-
-
-def needs_exports(module: Module) -> bool:
-    """Tell whether a module must say what it offers: all must, but for folders that only hold others."""
-    only_docstring = all(isinstance(node, ast.Expr) for node in module.tree.body)
-    return module.place not in NO_EXPORTS and not (module.is_package and only_docstring)
 
 
 def words_of(name: str) -> set[str]:
@@ -64,16 +57,10 @@ def test_modules_open_with_a_docstring() -> None:
     assert silent == []
 
 
-def test_modules_say_what_they_offer() -> None:
-    """A module's `__all__` is in order and without repetition; modules of `apps` may have none."""
-    wrong: list[str] = []
-    for module in filter(needs_exports, modules()):
-        names = exports(module)
-        if names is None and not module.place.startswith("apps/"):
-            wrong.append(f"{module.place}: no __all__")
-        elif names is not None and names != sorted_names(sorted(set(names))):
-            wrong.append(f"{module.place}: __all__ is not sorted: {names}")
-    assert wrong == []
+def test_exports_are_sorted() -> None:
+    """An `__all__` stands only where something is exported to users; it is in order and names nothing twice."""
+    found = [(module.place, exports(module)) for module in modules()]
+    assert [place for place, names in found if names is not None and names != sorted_names(sorted(set(names)))] == []
 
 
 def test_names_say_something() -> None:

@@ -1,15 +1,13 @@
 """The repository as a whole: nothing of one machine in it, every dependency pinned, every document and target in its place."""
 
-import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
 from functools import cache
 
 import pytest
 
-from architecture.source import PACKAGE, REPOSITORY, modules
+from architecture.source import REPOSITORY
 
 # Put together here, so that this file does not hold what it looks for.
 FOLDERS = ("home", "root", "work")
@@ -126,50 +124,3 @@ def test_documents_are_there(name: str) -> None:
     path = REPOSITORY / name
     assert path.is_file(), f"{name} is missing"
     assert path.read_text("utf-8").strip(), f"{name} is empty"
-
-
-# ---------------------------------------------------------------- queries
-
-HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
-INCLUDE = re.compile(r"\{(\w+)\}")
-
-
-def written_queries() -> dict[tuple[str, str], str]:
-    """Return the text of every named query by its file and name."""
-    queries: dict[tuple[str, str], str] = {}
-    for path in sorted((PACKAGE / "store" / "sql").glob("*.sql")):
-        pieces = HEADER.split(path.read_text("utf-8"))
-        queries.update({(path.stem, name): body for name, body in zip(pieces[1::2], pieces[2::2], strict=True)})
-    return queries
-
-
-def used_queries() -> Iterator[tuple[str, str]]:
-    """Yield the file and name of every query that a module asks for."""
-    for module in modules():
-        files: dict[str, str] = {}
-        for node in ast.walk(module.tree):
-            match node:
-                case ast.Assign(
-                    targets=[target],
-                    value=ast.Call(func=ast.Name(id="load_queries"), args=[ast.Constant(value=str(file))]),
-                ):
-                    files[ast.unparse(target)] = file
-                case _:
-                    pass
-        for node in ast.walk(module.tree):
-            if isinstance(node, ast.Attribute) and (file := files.get(ast.unparse(node.value))):
-                yield file, node.attr
-
-
-def test_every_query_is_used() -> None:
-    """A query that nothing asks for, and that no other query is made of, is deleted."""
-    written = written_queries()
-    included = {(file, name) for (file, _), body in written.items() for name in INCLUDE.findall(body)}
-    assert sorted(written.keys() - included - set(used_queries())) == []
-
-
-def test_every_query_that_is_used_is_written() -> None:
-    """A query is found by its name when it is asked for: a misspelt one would only fail then."""
-    used = set(used_queries())
-    assert used != set()
-    assert sorted(used - written_queries().keys() - {(file, "statements") for file, _ in used}) == []

@@ -15,8 +15,8 @@ from cli.world import run
 from memolog.apps.cli.command import EXIT_CODES, Call, exit_code
 from memolog.apps.demo.crash import kill_midway
 from memolog.apps.hooks.entry import Options, sweep_apart
-from memolog.config import Config
-from memolog.domain.errors import (
+from memolog.core.config import Config
+from memolog.errors import (
     ConfigError,
     Conflict,
     InputError,
@@ -182,7 +182,7 @@ def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch)
     def hidden(url: str) -> str:
         return "hidden"
 
-    monkeypatch.setattr("memolog.store.postgres_address.safe_url", hidden)
+    monkeypatch.setattr("memolog.db.postgres_address.safe_url", hidden)
     assert run("init", "--json").document["database"] == "hidden"
     assert "memolog.db" not in run("init").out
     assert run("status", "--json").document["database"] == "hidden"
@@ -346,7 +346,7 @@ def test_starting_loads_little() -> None:
     """Help and usage errors need neither the memory nor the libraries of other parts."""
     code = (
         "import sys, memolog.apps.cli.main\n"
-        "print(*sorted({n for n in sys.modules if n.startswith(('memolog.runtime', 'memolog.store'))}\n"
+        "print(*sorted({n for n in sys.modules if n.startswith(('memolog.memory', 'memolog.store', 'memolog.log'))}\n"
         "  | {'asyncpg', 'pydantic', 'rich', 'sqlite3'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

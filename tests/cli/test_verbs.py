@@ -19,10 +19,10 @@ from cli.world import RESOURCE, run
 from conftest import FakeClock
 from memolog.apps.cli.command import moment_in
 from memolog.apps.cli.output import clean, local, safe_json, when
-from memolog.config import Config
-from memolog.domain.errors import InputError
-from memolog.domain.message import UserMessage
-from memolog.runtime.memory import Memory
+from memolog.core.config import Config
+from memolog.core.message import UserMessage
+from memolog.errors import InputError
+from memolog.memory import Memory
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 

@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 from conftest import FakeClock
 from memolog.apps.cli.main import app
-from memolog.config import Config, ObservationConfig, ReflectionConfig
-from memolog.domain.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
-from memolog.domain.run import Usage
-from memolog.runtime.memory import Memory
+from memolog.core.config import Config
+from memolog.core.config_sections import ObservationConfig, ReflectionConfig
+from memolog.core.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.core.run import Usage
+from memolog.memory import Memory
 
 RESOURCE = "alice"
 CONFIG = Config(

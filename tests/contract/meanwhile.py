@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from memolog.domain.observation import Observation, Source, Span
-from memolog.domain.run import RunKind
+from memolog.core.observation import Observation, Source, Span
+from memolog.core.run import RunKind
+from memolog.db import postgres as engine
+from memolog.log.rows import GroupRow
+from memolog.log.runs import Made, NewRun
+from memolog.log.store import Rendered
 from memolog.store import Store
-from memolog.store import postgres as engine
-from memolog.store.logs import Rendered
-from memolog.store.runs import Made, NewRun
-from memolog.store.snapshot import GroupRow
 from memolog.testing import FakeClock
 
 __all__ = ["Scribe", "meanwhile", "said"]

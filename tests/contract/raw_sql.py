@@ -3,10 +3,10 @@
 from datetime import datetime
 from typing import Any
 
-from memolog.domain.moments import from_micros, to_micros
-from memolog.domain.run import Lease
+from memolog.core.clock import from_micros, to_micros
+from memolog.core.run import Lease
+from memolog.db.queries import Script, Statement, Step
 from memolog.store import Store
-from memolog.store.sql import Script, Statement, Step
 
 __all__ = ["add_group", "add_log", "add_run", "add_task", "lease_of", "run_sql", "set_state", "thread_pk"]
 

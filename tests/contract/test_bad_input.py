@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from kit.engines import OpenStore
-from memolog.domain.errors import InputError, MessageTooLarge, NotJson, UnknownRole
-from memolog.domain.message import (
+from memolog.core.message import (
     LONGEST_SPEAKER,
     AssistantMessage,
     FilePart,
@@ -27,6 +26,7 @@ from memolog.domain.message import (
     UnknownPart,
     UserMessage,
 )
+from memolog.errors import InputError, MessageTooLarge, NotJson, UnknownRole
 from memolog.store import Store
 from memolog.testing import FakeClock
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from contract.raw_sql import add_group, add_log, add_task, run_sql, set_state, thread_pk
-from memolog.domain.codec import loads
-from memolog.domain.compaction import Compaction
-from memolog.domain.errors import Conflict, InputError, NotFound, StoreError
-from memolog.domain.message import AssistantMessage, UserMessage
-from memolog.domain.observation import Span
+from memolog.compaction.store import RowTexts
+from memolog.core.exact_json import loads
+from memolog.core.message import AssistantMessage, UserMessage
+from memolog.core.observation import Span
+from memolog.core.reports import Compaction
+from memolog.errors import Conflict, InputError, NotFound, StoreError
 from memolog.store import Store
-from memolog.store.compactions import RowTexts
 from memolog.testing import FakeClock
 
 COLUMNS = (

@@ -3,8 +3,8 @@
 import pytest
 
 from contract.raw_sql import add_group, add_log, add_run, add_task, run_sql, set_state, thread_pk
-from memolog.domain.errors import StoreCorrupt
-from memolog.domain.message import UserMessage
+from memolog.core.message import UserMessage
+from memolog.errors import StoreCorrupt
 from memolog.store import Store
 from memolog.testing import FakeClock
 

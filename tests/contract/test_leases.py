@@ -8,8 +8,8 @@ import pytest
 from contract.raw_sql import lease_of
 from kit.effort import counts
 from kit.engines import OpenStore
-from memolog.domain.errors import InputError
-from memolog.domain.run import Lease
+from memolog.core.run import Lease
+from memolog.errors import InputError
 from memolog.store import Store
 from memolog.testing import FakeClock
 

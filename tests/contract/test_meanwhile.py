@@ -11,13 +11,13 @@ import pytest
 from contract.meanwhile import RESOURCE, Scribe, meanwhile, said
 from contract.raw_sql import run_sql
 from kit.engines import OpenStore
-from memolog.config import Config
-from memolog.domain.errors import NotFound
-from memolog.domain.message import AssistantMessage, UserMessage
-from memolog.domain.observation import Scope
-from memolog.domain.task import NewTask
-from memolog.runtime.searching import Wanted, search_memory
+from memolog.core.config import Config
+from memolog.core.message import AssistantMessage, UserMessage
+from memolog.core.observation import Scope
+from memolog.errors import NotFound
+from memolog.search.search import Wanted, search_memory
 from memolog.store import Store
+from memolog.tasks.task import NewTask
 from memolog.testing import FakeClock
 
 on_postgres = pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)

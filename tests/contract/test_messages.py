@@ -8,8 +8,7 @@ import pytest
 from contract.raw_sql import add_task, run_sql, set_state
 from kit.effort import counts
 from kit.engines import OpenStore, weigh
-from memolog.domain.errors import MessageConflict, MessageNotFound, ThreadNotFound
-from memolog.domain.message import (
+from memolog.core.message import (
     AssistantMessage,
     FilePart,
     Message,
@@ -23,9 +22,10 @@ from memolog.domain.message import (
     UnknownPart,
     UserMessage,
 )
-from memolog.domain.observation import Span
+from memolog.core.observation import Span
+from memolog.errors import MessageConflict, MessageNotFound, ThreadNotFound
+from memolog.messages.store import Totals
 from memolog.store import Store
-from memolog.store.messages import Totals
 from memolog.testing import FakeClock
 
 

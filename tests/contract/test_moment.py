@@ -7,13 +7,13 @@ import pytest
 from contract.meanwhile import Scribe
 from contract.test_recent import RESOURCE, THREAD, Author
 from kit.engines import OpenStore
-from memolog.config import Config
-from memolog.domain.message import UserMessage
-from memolog.runtime.contexts import Contexts, Shown
+from memolog.context.builder import Contexts, Shown
+from memolog.core.config import Config
+from memolog.core.message import UserMessage
+from memolog.log.snapshot import Snapshot
 from memolog.store import Store
-from memolog.store.snapshot import Snapshot
 from memolog.testing import FakeClock
-from memolog.tokens import HeuristicCounter
+from memolog.text.tokens import HeuristicCounter
 
 ROUNDS = 40
 

@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from kit.engines import weigh
-from memolog.domain.errors import StoreUnavailable
-from memolog.domain.message import UserMessage
-from memolog.domain.run import Usage
-from memolog.store import Store, open_store
-from memolog.store.store import StoreOptions
+from memolog.core.message import UserMessage
+from memolog.core.run import Usage
+from memolog.errors import StoreUnavailable
+from memolog.store import Store, StoreOptions, open_store
 from memolog.testing import FakeClock
 from pooler import Pooler, Settings
 

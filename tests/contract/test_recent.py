@@ -8,13 +8,13 @@ import pytest
 from contract.test_scope import render
 from kit.effort import counts
 from kit.engines import OpenStore
-from memolog.domain.errors import LeaseLost, StoreError
-from memolog.domain.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
-from memolog.domain.observation import Observation, Span
+from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.core.observation import Observation, Span
+from memolog.errors import LeaseLost, StoreError
+from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.snapshot import Snapshot
+from memolog.log.store import Rendered
 from memolog.store import Store
-from memolog.store.logs import Rendered
-from memolog.store.runs import Claim, Made, NewRun
-from memolog.store.snapshot import Snapshot
 from memolog.testing import FakeClock
 
 RESOURCE, THREAD = "alice", "t1"

@@ -13,27 +13,26 @@ from typing import Any, Final
 import pytest
 
 from contract.raw_sql import add_task, lease_of
-from memolog.documents import replaced
-from memolog.domain.errors import EmptyId, InputError, MemologError
-from memolog.domain.message import NewMessage, UserMessage
-from memolog.domain.observation import Observation, Span
-from memolog.domain.run import Calibration, Lease, RunKind, Usage
-from memolog.domain.task import NewTask
-from memolog.domain.thread import Hints
-from memolog.search.keys import TASK, key_of_message, key_of_other
+from memolog.admin.transfer_store import BY_KIND, Arrival
+from memolog.compaction.store import RowTexts
+from memolog.core.message import NewMessage, UserMessage
+from memolog.core.observation import Observation, Span
+from memolog.core.run import Calibration, Lease, RunKind, Usage
+from memolog.core.thread import Hints
+from memolog.errors import EmptyId, InputError, MemologError
+from memolog.log.journal import NewEvent
+from memolog.log.rows import GroupRow
+from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.snapshot import OtherLimits
+from memolog.log.store import Rendered
+from memolog.search.bm25 import TASK, key_of_message, key_of_other
 from memolog.search.query import parse
+from memolog.search.recall_store import Place, Stretch
 from memolog.store import Store
-from memolog.store.compactions import RowTexts
-from memolog.store.journal import NewEvent
-from memolog.store.logs import Rendered
-from memolog.store.other_tails import OtherLimits
-from memolog.store.recall import Place, Stretch
-from memolog.store.runs import Claim, Made, NewRun
-from memolog.store.snapshot import GroupRow
-from memolog.store.task_filter import TaskFilter
-from memolog.store.transfer_tables import BY_KIND
-from memolog.store.transfers import Arrival
+from memolog.tasks.rows import TaskFilter
+from memolog.tasks.task import NewTask
 from memolog.testing import FakeClock
+from memolog.working_memory.document import replaced
 
 PARTS: Final = (
     *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),

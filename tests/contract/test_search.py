@@ -11,8 +11,7 @@ from kit.effort import counts
 from kit.engines import a_memory
 from kit.talk import save_texts
 from memolog import AssistantMessage, Config, InputError, Memory, ToolCallPart, ToolMessage, UserMessage
-from memolog.search.analysis import analyse
-from memolog.search.texts import text_of_parts
+from memolog.search.analysis import analyse, text_of_parts
 from memolog.store import Store
 from memolog.testing import FakeClock
 
@@ -108,12 +107,12 @@ async def test_exclusions_that_stand_for_too_many_words(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, excluded: str
 ) -> None:
     """What could be looked up is kept away, and the rest is named."""
-    monkeypatch.setattr("memolog.store.search_terms._MOST_UNWANTED", 2)
+    monkeypatch.setattr("memolog.search.store._MOST_UNWANTED", 2)
     await save_texts(memory, "t", "lean start", "lean starch", "lean starling", "lean meat")
     answer = await memory.resource(RESOURCE).search(f"lean {excluded}")
     assert answer.left_out == (excluded,)
     assert answer.total < 4
-    monkeypatch.setattr("memolog.store.search_terms._MOST_UNWANTED", 3)
+    monkeypatch.setattr("memolog.search.store._MOST_UNWANTED", 3)
     answer = await memory.resource(RESOURCE).search(f"lean {excluded}")
     assert ([result.content for result in answer.results], answer.left_out) == (["lean meat"], ())
 
@@ -142,8 +141,8 @@ async def test_a_quoted_title_in_a_question(memory: Memory) -> None:
 
 async def test_a_word_that_stands_everywhere(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a word with more hits than are read the newest are found, and a word to leave out is left out of all."""
-    monkeypatch.setattr("memolog.store.search_terms._MOST_A_TERM", 5)
-    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 5)
+    monkeypatch.setattr("memolog.search.store._MOST_A_TERM", 5)
+    monkeypatch.setattr("memolog.search.store._MOST_FURTHER", 5)
     texts = [f"whale whale whale whale {number}" for number in range(4)] + [f"whale song {n}" for n in range(8)]
     await save_texts(memory, "t", *texts, "a quiet song")
     newest = await found(memory, "whale")

@@ -8,9 +8,9 @@ import pytest
 from kit.engines import a_memory
 from kit.talk import save_texts
 from memolog import AssistantMessage, Config, Memory, UserMessage
-from memolog.domain.errors import StoreError
-from memolog.search.texts import Redact
-from memolog.store.indexing import Indexing
+from memolog.errors import StoreError
+from memolog.search.analysis import Redact
+from memolog.search.index import Indexing
 from memolog.testing import FakeClock
 
 RESOURCE = "alice"
@@ -22,7 +22,7 @@ memory = a_memory()
 @pytest.fixture
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a word be common that stands in more than twenty messages."""
-    monkeypatch.setattr("memolog.store.search_terms._MOST_A_TERM", 20)
+    monkeypatch.setattr("memolog.search.store._MOST_A_TERM", 20)
 
 
 async def found(memory: Memory, query: str) -> list[str]:
@@ -78,7 +78,7 @@ async def test_a_word_alone_finds_all_that_holds_it(memory: Memory) -> None:
 @pytest.mark.usefixtures("_short_lists")
 async def test_several_common_words_with_a_filter(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
     """All are looked for; what one of them does not need of the budget is there for the others."""
-    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 110)
+    monkeypatch.setattr("memolog.search.store._MOST_FURTHER", 110)
     kit = await memory.open()
     messages = [AssistantMessage(f"aardvark {n}") for n in range(70)] + [
         AssistantMessage(f"zebra {n}") for n in range(30)
@@ -96,7 +96,7 @@ async def test_a_list_that_was_cut_is_told(memory: Memory, monkeypatch: pytest.M
     answer = await memory.resource(RESOURCE).search("alpha beta")
     assert answer.total == 21
     assert answer.left_out == ("beta", "alpha")
-    monkeypatch.setattr("memolog.store.search_terms._MOST_FURTHER", 30)
+    monkeypatch.setattr("memolog.search.store._MOST_FURTHER", 30)
     answer = await memory.resource(RESOURCE).search("alpha role:user")
     assert (answer.total, answer.left_out) == (0, ("alpha",))
 
@@ -111,7 +111,7 @@ async def test_phrases_are_looked_for_in_many_messages(memory: Memory, monkeypat
     assert ([result.id for result in answer.results], answer.left_out) == (["beta alpha"], ())
     assert (await memory.resource(RESOURCE).search('"alpha beta"')).total == 700
     assert (await memory.resource(RESOURCE).search('alpha -"beta 5"')).total == 700
-    monkeypatch.setattr("memolog.runtime.searching._MOST_CHECKED", 100)
+    monkeypatch.setattr("memolog.search.search._MOST_CHECKED", 100)
     assert (await memory.resource(RESOURCE).search('"alpha beta" -"beta 5"')).left_out == ('"alpha beta"', '-"beta 5"')
 
 

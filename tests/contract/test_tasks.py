@@ -9,7 +9,10 @@ import pytest
 from contract.raw_sql import lease_of, run_sql
 from kit.effort import counts
 from kit.engines import OpenStore
-from memolog.domain.errors import (
+from memolog.core.message import UserMessage
+from memolog.core.observation import Span
+from memolog.core.run import Usage
+from memolog.errors import (
     InputError,
     MessageNotFound,
     TaskBlocked,
@@ -19,12 +22,9 @@ from memolog.domain.errors import (
     TaskMoveRefused,
     TaskNotFound,
 )
-from memolog.domain.message import UserMessage
-from memolog.domain.observation import Span
-from memolog.domain.run import Usage
-from memolog.domain.task import Claimed, Closed, LinkKind, NewTask, Task
 from memolog.store import Store
-from memolog.store.task_filter import TaskFilter
+from memolog.tasks.rows import TaskFilter
+from memolog.tasks.task import Claimed, Closed, LinkKind, NewTask, Task
 from memolog.testing import FakeClock
 
 R = "alice"

@@ -7,10 +7,10 @@ import pytest
 from contract.raw_sql import add_group, add_log, add_run, run_sql, set_state, thread_pk
 from kit.effort import counts
 from kit.engines import OpenStore
-from memolog.domain.codec import JsonObject
-from memolog.domain.errors import InputError, NotJson, ThreadExists, ThreadNotFound
-from memolog.domain.message import AssistantMessage, NewMessage, TextPart, UserMessage
-from memolog.domain.thread import Hints
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import AssistantMessage, NewMessage, TextPart, UserMessage
+from memolog.core.thread import Hints
+from memolog.errors import InputError, NotJson, ThreadExists, ThreadNotFound
 from memolog.store import Store
 from memolog.testing import FakeClock
 

@@ -9,11 +9,11 @@ import pytest
 
 from contract.raw_sql import add_task, run_sql
 from kit.effort import counts
-from memolog.domain.errors import InputError
-from memolog.domain.message import UserMessage
-from memolog.domain.run import Calibration, Usage, UsageTotal
+from memolog.core.message import UserMessage
+from memolog.core.run import Calibration, Usage, UsageTotal
+from memolog.errors import InputError
+from memolog.log.usage import UsageLine
 from memolog.store import Store
-from memolog.store.usage import UsageLine
 from memolog.testing import FakeClock
 
 NANO = 1e-9

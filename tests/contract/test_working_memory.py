@@ -5,8 +5,7 @@ import asyncio
 import pytest
 
 from kit.engines import OpenStore
-from memolog.documents import Change, edited_section, merged_patch, replaced, restored
-from memolog.domain.errors import (
+from memolog.errors import (
     DocumentConflict,
     DocumentInvalid,
     DocumentNotFound,
@@ -16,6 +15,7 @@ from memolog.domain.errors import (
 )
 from memolog.store import Store
 from memolog.testing import FakeClock
+from memolog.working_memory.document import Change, edited_section, merged_patch, replaced, restored
 
 MOST = 10_000
 

@@ -13,7 +13,7 @@ import sys
 from datetime import timedelta
 
 from crash.writer_child import RESOURCE, open_real
-from memolog.domain.errors import TaskHeld
+from memolog.errors import TaskHeld
 from memolog.store import Store
 
 __all__ = ["SHORT"]

@@ -29,12 +29,12 @@ from memolog import (
     ToolMessage,
     UserMessage,
 )
-from memolog.domain.message import NewMessage
-from memolog.domain.run import Usage
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelReply, ModelRequest
-from memolog.runtime.turn import Turn
+from memolog.core.message import NewMessage
+from memolog.core.run import Usage
+from memolog.memory import Memory
+from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import reflection_of
+from memolog.turn import Turn
 
 __all__ = ["RESOURCE", "STEPS", "THREAD", "Conversation", "converse"]
 

@@ -10,8 +10,8 @@ import sys
 from contextlib import suppress
 
 from memolog import AssistantMessage, Config, Memory, ObservationConfig, ReflectionConfig, Turn, UserMessage
-from memolog.domain.errors import ModelFailed
-from memolog.domain.message import NewMessage, ToolCallPart, ToolMessage
+from memolog.core.message import NewMessage, ToolCallPart, ToolMessage
+from memolog.errors import ModelFailed
 from memolog.testing import ScriptedModel
 
 LEASE = 6.0

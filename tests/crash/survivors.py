@@ -5,9 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from memolog.db.queries import Script, Statement, Step
+from memolog.db.sqlite import SqliteEngine
 from memolog.store import Store
-from memolog.store.sql import Script, Statement, Step
-from memolog.store.sqlite import SqliteEngine
 
 __all__ = ["Row", "check_sound", "everything", "select"]
 

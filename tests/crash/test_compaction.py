@@ -8,7 +8,7 @@ import pytest
 from crash.survivors import check_sound
 from kit.engines import engines
 from memolog import AssistantMessage, CompactionConfig, Config, ToolCallPart, ToolMessage, UserMessage
-from memolog.runtime.memory import Memory
+from memolog.memory import Memory
 from memolog.testing import FakeClock
 
 CONFIG = Config(observe=False, compaction=CompactionConfig(automatic=False, batch=5, after=5, deep_after=12))

@@ -20,7 +20,7 @@ from crash.writer_child import CROWD_TASKS, RESOURCE, THREADS, open_real
 from kit.clock import until
 from kit.effort import LONG, counts
 from kit.engines import OpenStore, engines
-from memolog.domain.message import UserMessage
+from memolog.core.message import UserMessage
 from memolog.store import Store
 
 _CHILD = str(Path(writer_child.__file__))

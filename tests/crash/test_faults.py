@@ -17,7 +17,12 @@ import pytest
 
 from crash.survivors import check_sound, select
 from kit.engines import OpenStore, weigh
-from memolog.domain.errors import (
+from memolog.core.clock import SystemClock, system_chance
+from memolog.core.message import NewMessage, UserMessage
+from memolog.core.run import Calibration
+from memolog.db.postgres_address import safe_url
+from memolog.db.sqlite import SqliteEngine
+from memolog.errors import (
     ConfigError,
     MemologError,
     NotADatabase,
@@ -29,13 +34,7 @@ from memolog.domain.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
-from memolog.domain.message import NewMessage, UserMessage
-from memolog.domain.run import Calibration
-from memolog.runtime.clock import SystemClock, system_chance
-from memolog.store import Store, open_store
-from memolog.store.postgres_address import safe_url
-from memolog.store.sqlite import SqliteEngine
-from memolog.store.store import StoreOptions
+from memolog.store import Store, StoreOptions, open_store
 
 T = TypeVar("T")
 
@@ -394,8 +393,8 @@ def test_the_driver_is_missing() -> None:
     program = """
 import asyncio, sys
 sys.modules["asyncpg"] = None
-from memolog.domain.errors import ConfigError
-from memolog.runtime.clock import SystemClock, system_chance
+from memolog.errors import ConfigError
+from memolog.core.clock import SystemClock, system_chance
 from memolog.store import open_store
 
 async def main():

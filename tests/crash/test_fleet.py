@@ -12,7 +12,7 @@ import asyncpg
 
 from crash.fleet_child import LEASE
 from kit.effort import counts
-from memolog.store.postgres_address import PostgresOptions, split_url
+from memolog.db.postgres_address import PostgresOptions, split_url
 from memolog.testing import FakeClock
 
 CHILD = Path(__file__).with_name("fleet_child.py")

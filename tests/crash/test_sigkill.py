@@ -14,21 +14,20 @@ from typing import IO, Any
 
 import pytest
 
-import memolog.store
+import memolog
 from crash import writer_child
 from crash.survivors import Row, check_sound, everything
 from crash.writer_child import OPERATIONS, open_fixed, open_real, prologue, text_of
 from kit.effort import counts
 from kit.engines import engines
-from memolog.domain.message import UserMessage
+from memolog.core.message import UserMessage
 from memolog.store import Store
 
 _CHILD = str(Path(writer_child.__file__))
 _PATIENCE = 120.0
 PARTS = (
-    *("threads", "messages", "leases", "usage", "working_memory", "settings"),
-    *("tasks", "task_blocking", "task_claims", "task_messages", "task_decay"),
-    "working_memory",
+    *("messages/threads", "messages/store", "log/leases", "log/usage", "working_memory/store", "store"),
+    *("tasks/store", "tasks/dependencies", "tasks/claims"),
 )
 
 Acks = dict[tuple[str, str, int], tuple[int, str]]
@@ -166,7 +165,7 @@ async def test_a_kill_at_a_commit_point(name: str, address: str, victims: subpro
 
 def test_every_write_is_killed() -> None:
     """Whoever adds a write to these parts of the store adds it to the operations that are killed at their commit."""
-    folder = Path(str(memolog.store.__file__)).parent
+    folder = Path(str(memolog.__file__)).parent
     texts = [(folder / f"{part}.py").read_text() for part in PARTS]
     found = {name for text in texts for name in re.findall(r'name="(\w+\.\w+)"', text)}
     assert found == set(OPERATIONS)

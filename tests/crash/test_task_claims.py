@@ -16,7 +16,7 @@ from crash.claim_child import SHORT
 from crash.writer_child import RESOURCE, open_real
 from kit.effort import counts
 from kit.engines import engines
-from memolog.domain.task import NewTask
+from memolog.tasks.task import NewTask
 
 _CHILD = str(Path(claim_child.__file__))
 _TESTS = str(Path(_CHILD).parents[1])

@@ -15,17 +15,17 @@ from kit.effort import counts
 from kit.engines import engines
 from kit.talk import listen
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
-from memolog.domain.errors import Conflict, LeaseLost
-from memolog.domain.observation import Observation, Source, Span
-from memolog.domain.run import Usage
-from memolog.domain.thread import Hints
-from memolog.runtime.events import Activated, Event, Recovered, RunFailed
-from memolog.runtime.memory import Memory
-from memolog.runtime.model import ModelRequest
+from memolog.core.observation import Observation, Source, Span
+from memolog.core.run import Usage
+from memolog.core.thread import Hints
+from memolog.errors import Conflict, LeaseLost
+from memolog.events import Activated, Event, Recovered, RunFailed
+from memolog.log.rows import GroupRow
+from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.store import Rendered
+from memolog.memory import Memory
+from memolog.observer.model import ModelRequest
 from memolog.store import Store
-from memolog.store.logs import Rendered
-from memolog.store.runs import Claim, Made, NewRun
-from memolog.store.snapshot import GroupRow
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 RESOURCE, THREAD = "alice", "t1"

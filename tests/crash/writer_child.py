@@ -18,15 +18,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from memolog.documents import edited_section, replaced
-from memolog.domain.message import Message, NewMessage, TextPart, UserMessage
-from memolog.domain.run import Calibration, Lease, Usage
-from memolog.domain.task import NewTask
-from memolog.runtime.clock import SystemClock, system_chance
-from memolog.store import Store, open_store
-from memolog.store.store import StoreOptions
-from memolog.store.task_decay import TaskDecay
-from memolog.tokens import HeuristicCounter, count_message
+from memolog.core.clock import SystemClock, system_chance
+from memolog.core.message import Message, NewMessage, TextPart, UserMessage
+from memolog.core.run import Calibration, Lease, Usage
+from memolog.store import Store, StoreOptions, open_store
+from memolog.tasks.claims import TaskDecay
+from memolog.tasks.task import NewTask
+from memolog.text.message_tokens import count_message
+from memolog.text.tokens import HeuristicCounter
+from memolog.working_memory.document import edited_section, replaced
 
 __all__ = ["CROWD_TASKS", "OPERATIONS", "RESOURCE", "THREADS", "open_fixed", "open_real", "prologue", "text_of"]
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from cli.world import inside, run
 from memolog.apps.hooks.hosts import KNOWN, Change, Place, apply, backup_of, installing, targets, uninstalling
 from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
-from memolog.domain.errors import InputError
+from memolog.errors import InputError
 
 HOSTS = list(KNOWN)
 SETTINGS = """{

@@ -19,7 +19,7 @@ from memolog.apps.hooks.sweep import purge
 OBSERVER = """
 import asyncio, sys
 from memolog import Config, Memory, ObservationConfig
-from memolog.domain.errors import MemologError
+from memolog.errors import MemologError
 
 async def main():
     config = Config(observation=ObservationConfig(message_tokens=3_000, previous_tokens=300))

@@ -13,7 +13,7 @@ from conftest import FakeClock
 from memolog import Config, Memory, Message, ObservationConfig, ReflectionConfig
 from memolog.apps.hooks.entry import Options, handle
 from memolog.apps.hooks.sweep import Sweep
-from memolog.domain.message import TextPart, ToolCallPart, ToolResultPart
+from memolog.core.message import TextPart, ToolCallPart, ToolResultPart
 
 SMALL = Config(
     observation=ObservationConfig(message_tokens=3_000, previous_tokens=300),

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from memolog.config import Config
-from memolog.runtime.patience import Budget
+from memolog.core.config import Config
+from memolog.core.deadline import Budget
 from memolog.testing import FakeClock
 
 

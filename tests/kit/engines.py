@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from memolog import Config
-from memolog.domain.message import NewMessage
-from memolog.runtime.memory import Memory
-from memolog.store import Store, open_store
-from memolog.store.store import StoreOptions
+from memolog.core.message import NewMessage
+from memolog.memory import Memory
+from memolog.store import Store, StoreOptions, open_store
 from memolog.testing import FakeClock
-from memolog.tokens import HeuristicCounter, count_message
+from memolog.text.message_tokens import count_message
+from memolog.text.tokens import HeuristicCounter
 
 ENGINES = ("memory", "sqlite", "postgres")
 OpenStore = Callable[..., Awaitable[Store]]

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from memolog.domain.run import Usage
-from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.core.run import Usage
+from memolog.observer.model import ModelReply, ModelRequest
 from memolog.testing import ScriptedModel
 
 PRICE = 0.01

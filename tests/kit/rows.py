@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from memolog.context import render_group
-from memolog.domain.message import Message, Part, Role, TextPart
-from memolog.domain.observation import Observation, Priority, Source, Span
+from memolog.core.message import Message, Part, Role, TextPart
+from memolog.core.observation import Observation, Priority, Source, Span
+from memolog.log.rendering import render_group
 
 # A Saturday.
 SAID = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import pytest
 
 from memolog import AssistantMessage, Config, NewMessage, UserMessage
-from memolog.context import Context
-from memolog.domain.errors import NotSaved
-from memolog.domain.observation import Observation, Scope
-from memolog.runtime.events import Event
-from memolog.runtime.memory import Memory
+from memolog.context.context import Context
+from memolog.core.observation import Observation, Scope
+from memolog.errors import NotSaved
+from memolog.events import Event
+from memolog.memory import Memory
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel
 

@@ -16,8 +16,9 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from memolog.apps.mcp import Served, build_server, open_door, serve_http
-from memolog.runtime.memory import Memory
+from memolog.apps.mcp.resources import Served
+from memolog.apps.mcp.server import build_server, open_door, serve_http
+from memolog.memory import Memory
 from tools.world import world
 
 __all__ = ["ERAS", "TOKEN", "Web", "call", "made", "over_http", "over_stdio", "web", "without_wire"]

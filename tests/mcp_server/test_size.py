@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from mcp_server.doors import ERAS, made, over_http, web, without_wire
-from memolog.tokens import HeuristicCounter, SplintrCounter
+from memolog.text.tokens import HeuristicCounter, SplintrCounter
 
 MOST = 2_500
 

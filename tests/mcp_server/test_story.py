@@ -12,7 +12,7 @@ from mcp_types import ResourceTemplateReference, TextContent
 
 from mcp_server.doors import ERAS, call, made, over_http, over_stdio, web
 from memolog import __version__
-from memolog.tools import definition
+from memolog.tools.definitions import definition
 from tools.world import world
 
 Way = Callable[[Path, str], AbstractAsyncContextManager[Client]]

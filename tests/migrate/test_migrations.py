@@ -17,14 +17,14 @@ import pytest
 
 from crash.survivors import Row, check_sound, select
 from kit.engines import engines, weigh
-from memolog.domain.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
-from memolog.domain.message import UserMessage
-from memolog.runtime.clock import system_chance
-from memolog.store import Store, migrate, open_store
-from memolog.store.migrate import Migration
-from memolog.store.sqlite import SqliteEngine
-from memolog.store.sqlite_files import snapshot_path
-from memolog.store.store import StoreOptions
+from memolog.core.clock import system_chance
+from memolog.core.message import UserMessage
+from memolog.db import migrations as migrate
+from memolog.db.migrations import Migration
+from memolog.db.sqlite import SqliteEngine
+from memolog.db.sqlite_files import snapshot_path
+from memolog.errors import SchemaTooNew, StoreCorrupt, StoreReadOnly
+from memolog.store import Store, StoreOptions, open_store
 from memolog.testing import FakeClock
 
 _RECORD = "SELECT version, name, checksum FROM memolog_migrations ORDER BY version"
@@ -148,10 +148,10 @@ async def test_an_old_database_opens(address: str, engine_name: str, pretend: Pr
 
 _STARTER = """
 import asyncio, sys
-from memolog.domain.message import UserMessage
-from memolog.runtime.clock import SystemClock, system_chance
+from memolog.core.message import UserMessage
+from memolog.core.clock import SystemClock, system_chance
 from memolog.store import open_store
-import memolog.store.postgres
+import memolog.db.postgres
 
 async def main():
     store = await open_store(sys.argv[1], clock=SystemClock(), chance=system_chance, weigh=lambda message: 1)

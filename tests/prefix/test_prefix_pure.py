@@ -10,20 +10,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.effort import counts
-from memolog.context import (
-    ContextMessage,
-    GroupView,
-    OtherThread,
-    View,
-    build,
-    closed_cuts,
-    mend,
-    render_group,
-)
-from memolog.domain.message import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
-from memolog.domain.observation import Observation, Priority
-from memolog.domain.thread import Hints
-from memolog.tokens import HeuristicCounter, count_parts
+from memolog.context.build import build
+from memolog.context.context import ContextMessage, GroupView, OtherThread, View
+from memolog.context.pairs import closed_cuts, mend
+from memolog.core.message import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
+from memolog.core.observation import Observation, Priority
+from memolog.core.thread import Hints
+from memolog.log.rendering import render_group
+from memolog.text.message_tokens import count_parts
+from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 # A loaded machine is slow, not wrong.

@@ -8,8 +8,10 @@ Fifteen messages were shown: 1 to 10 on 14 March 2026, 09:10 to 10:40, ten minut
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from memolog.domain.observation import MARKS
-from memolog.prompt import Draft, FaultKind, Shown
+from memolog.core.observation import MARKS
+from memolog.observer.drafts import Draft
+from memolog.observer.faults import FaultKind
+from memolog.observer.transcript import Shown
 
 BASE = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from datetime import UTC
 from typing import Any
 
-from memolog.prompt import failure, parse_observations
+from memolog.observer.reply import failure, parse_observations
 from prompts.corpus import BASE, CASES, SHOWN, Case, written
 
 WIDTH = 70

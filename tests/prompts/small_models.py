@@ -6,7 +6,7 @@ The words are taken from the prompt, as the models took them, so that a shape fi
 import re
 from collections.abc import Callable
 
-from memolog.runtime.model import ModelRequest
+from memolog.observer.model import ModelRequest
 
 __all__ = ["SHAPES", "Shape"]
 

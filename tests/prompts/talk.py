@@ -3,7 +3,7 @@
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
-from memolog.domain.message import (
+from memolog.core.message import (
     FilePart,
     Message,
     Part,

@@ -5,23 +5,20 @@ from datetime import UTC
 
 import pytest
 
-from memolog.domain.errors import InputError
-from memolog.domain.message import FilePart
-from memolog.domain.thread import Hints
-from memolog.prompt import (
+from memolog.core.message import FilePart
+from memolog.core.thread import Hints
+from memolog.errors import InputError
+from memolog.observer.prompt import (
     PROMPT_VERSION,
     ObserveInput,
     ReflectInput,
-    failure,
     observer_batch_prompt,
     observer_prompt,
-    parse_batch,
-    parse_reflection,
     reflector_prompt,
-    secret_patterns,
 )
-from memolog.prompt.redact import Redactor
-from memolog.tokens import HeuristicCounter, SplintrCounter
+from memolog.observer.reply import failure, parse_batch, parse_reflection
+from memolog.text.redaction import Redactor, secret_patterns
+from memolog.text.tokens import HeuristicCounter, SplintrCounter
 from prompts.talk import START, TALK, message
 from prompts.test_snapshots import LOG
 

@@ -6,7 +6,7 @@ from datetime import UTC
 
 import pytest
 
-from memolog.prompt import failure, parse_observations
+from memolog.observer.reply import failure, parse_observations
 from prompts import report
 from prompts.corpus import BASE, CASES, SHOWN, Case, written
 

@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from memolog.domain.message import FilePart, Message, Part, ReasoningPart, TextPart, UnknownPart
-from memolog.domain.observation import Observation
-from memolog.domain.thread import Hints
-from memolog.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt, transcript
-from memolog.tokens import HeuristicCounter
+from memolog.core.message import FilePart, Message, Part, ReasoningPart, TextPart, UnknownPart
+from memolog.core.observation import Observation
+from memolog.core.thread import Hints
+from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
+from memolog.observer.transcript import transcript
+from memolog.text.tokens import HeuristicCounter
 from prompts.talk import START, call, message, result
 
 TAGS = (

@@ -4,10 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memolog.config.sizes import Mode
-from memolog.prompt import Draft, Parsed, parse_observations
-from memolog.prompt.metadata import take_facts
-from memolog.prompt.modes import Spoken, with_fields, with_findings
+from memolog.core.settings import Mode
+from memolog.observer.drafts import Draft, Parsed
+from memolog.observer.prompt import Spoken, with_fields, with_findings
+from memolog.observer.reply import parse_observations
+from memolog.observer.reply_lines import take_facts
 from prompts.corpus import BASE, SHOWN
 
 AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

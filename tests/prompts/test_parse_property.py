@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memolog.prompt import Parsed, failure, parse_batch, parse_observations, parse_reflection
-from memolog.prompt.faults import MOST_LINE
+from memolog.observer.drafts import Parsed
+from memolog.observer.faults import MOST_LINE
+from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
 from prompts.corpus import BASE, CASES, SHOWN
 
 FRAGMENTS = (

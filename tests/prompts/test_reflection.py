@@ -4,7 +4,7 @@ from datetime import date, time
 
 import pytest
 
-from memolog.prompt import failure, parse_reflection
+from memolog.observer.reply import failure, parse_reflection
 
 IDS = tuple(f"o{number}" for number in range(1, 9))
 

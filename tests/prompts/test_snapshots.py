@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from memolog.domain.observation import Observation, Source, Span
-from memolog.domain.thread import Hints
-from memolog.prompt import (
+from memolog.core.observation import Observation, Source, Span
+from memolog.core.thread import Hints
+from memolog.observer.prompt import (
     MODES,
     PROMPT_VERSION,
     VOICES,
@@ -22,10 +22,10 @@ from memolog.prompt import (
     ReflectInput,
     observer_batch_prompt,
     observer_prompt,
+    observer_system,
     reflector_prompt,
 )
-from memolog.prompt.wording import observer_system
-from memolog.tokens import HeuristicCounter
+from memolog.text.tokens import HeuristicCounter
 from prompts.talk import START, TALK, ZONE, message
 
 FOLDER = Path(__file__).parent / "snapshots"

@@ -4,10 +4,9 @@ import re
 
 import pytest
 
-from memolog.domain.errors import ConfigError
-from memolog.prompt import LEVELS, MODES, PROMPT_VERSION, VOICES
-from memolog.prompt.wording import level_text, observer_system, reflector_system
-from memolog.tokens import SplintrCounter
+from memolog.errors import ConfigError
+from memolog.observer.prompt import LEVELS, MODES, PROMPT_VERSION, VOICES, level_text, observer_system, reflector_system
+from memolog.text.tokens import SplintrCounter
 
 MOST_OBSERVER = 2_000
 MOST_REFLECTOR = 2_500

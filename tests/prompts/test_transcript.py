@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memolog.domain.message import FilePart, Message, Part, ReasoningPart, TextPart
-from memolog.prompt import NO_REDACTION, split, transcript
-from memolog.prompt.pieces import PartWriter
-from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
+from memolog.core.message import FilePart, Message, Part, ReasoningPart, TextPart
+from memolog.observer.transcript import PartWriter, split, transcript
+from memolog.text.redaction import NO_REDACTION
+from memolog.text.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 from prompts.talk import KEY, START, TALK, ZONE, call, message, result
 
 HEURISTIC = HeuristicCounter()

@@ -10,11 +10,8 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from memolog.domain.compaction import Compacted, Compaction, Pruned
-from memolog.domain.diagnosis import Finding, Report
-from memolog.domain.extract import Extract, NewExtract
-from memolog.domain.forgetting import Forgotten
-from memolog.domain.message import (
+from memolog.core.document import Document, DocumentVersion, Proposal
+from memolog.core.message import (
     FilePart,
     Message,
     NewMessage,
@@ -25,16 +22,22 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.observation import (
-    Generation,
-    Observation,
-    Source,
-    Span,
+from memolog.core.observation import Extract, Generation, NewExtract, Observation, Source, Span
+from memolog.core.reports import (
+    Compacted,
+    Compaction,
+    ExportReport,
+    Finding,
+    Forgotten,
+    ImportReport,
+    Pruned,
+    Report,
+    Skipped,
 )
-from memolog.domain.recall import Recalled, RecalledPiece, RecallPage
-from memolog.domain.run import Calibration, KeptPrompt, Lease, Run, Usage, UsageTotal
-from memolog.domain.search import SearchAnswer, SearchResult
-from memolog.domain.task import (
+from memolog.core.run import Calibration, KeptPrompt, Lease, Run, Usage, UsageTotal
+from memolog.core.thread import Cursor, Hints, ThreadInfo
+from memolog.search.values import Recalled, RecalledPiece, RecallPage, SearchAnswer, SearchResult
+from memolog.tasks.task import (
     Claimed,
     Closed,
     Decayed,
@@ -54,9 +57,6 @@ from memolog.domain.task import (
     TaskRef,
     TaskView,
 )
-from memolog.domain.thread import Cursor, Hints, ThreadInfo
-from memolog.domain.transfer import ExportReport, ImportReport, Skipped
-from memolog.domain.working_memory import Document, DocumentVersion, Proposal
 
 __all__ = ["VALUES", "ids", "json_objects", "json_values", "moments", "new_messages", "parts", "texts"]
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from kit.effort import counts
 from memolog import AssistantMessage, CompactionConfig, Config, ToolCallPart, ToolMessage, UserMessage
-from memolog.domain.message import Message, NewMessage, ToolResultPart
-from memolog.runtime.memory import Memory
-from memolog.store.compactions import RowTexts
+from memolog.compaction.store import RowTexts
+from memolog.core.message import Message, NewMessage, ToolResultPart
+from memolog.memory import Memory
 from memolog.testing import FakeClock
 
 WORDS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80) | st.sampled_from(

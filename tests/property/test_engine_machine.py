@@ -18,12 +18,12 @@ from kit.effort import LONG, counts
 from memolog import AssistantMessage, Config, KeepRecent, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
-from memolog.context import Context
-from memolog.domain.errors import MemologError
-from memolog.runtime.events import Degraded, Event
-from memolog.runtime.memory import Memory
-from memolog.runtime.turn import Turn
+from memolog.context.context import Context
+from memolog.errors import MemologError
+from memolog.events import Degraded, Event
+from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
+from memolog.turn import Turn
 from property.engine_invariants import Rows, check_log, read_rows
 
 RESOURCE = "alice"

@@ -6,14 +6,15 @@ from datetime import date
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memolog.context import render_group
-from memolog.domain.message import Message, Role, TextPart
-from memolog.domain.observation import Observation
-from memolog.extractive import observe, reflect
-from memolog.extractive.days import dated
-from memolog.prompt.build import ObserveInput, ReflectInput, observer_prompt
-from memolog.prompt.parse import failure
-from memolog.tokens import HeuristicCounter
+from memolog.core.message import Message, Role, TextPart
+from memolog.core.observation import Observation
+from memolog.log.rendering import render_group
+from memolog.observer.extractive.observer import observe
+from memolog.observer.extractive.reflector import reflect
+from memolog.observer.extractive.relative_dates import dated
+from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt
+from memolog.observer.reply import failure
+from memolog.text.tokens import HeuristicCounter
 from property.strategies import messages, observations, texts
 
 COUNTER = HeuristicCounter()

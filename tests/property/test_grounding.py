@@ -9,20 +9,14 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kit.effort import counts
-from memolog.domain.message import Message, NewMessage
-from memolog.domain.observation import Observation, Source, Span
-from memolog.domain.thread import Hints
-from memolog.grounding import (
-    Said,
-    judge,
-    lost,
-    lost_lines,
-    mentions,
-    trusted_hints,
-    ungrounded,
-    unsaid,
-    vague,
-)
+from memolog.core.message import Message, NewMessage
+from memolog.core.observation import Observation, Source, Span
+from memolog.core.thread import Hints
+from memolog.observer.grounding import ungrounded
+from memolog.observer.judge import judge
+from memolog.observer.loss import Said, lost, lost_lines, unsaid, vague
+from memolog.observer.trust import trusted_hints
+from memolog.text.identifiers import mentions
 from property.strategies import moments, new_messages, texts
 
 PIECES = (

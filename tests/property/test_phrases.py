@@ -3,8 +3,8 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memolog.search.phrases import stand_in
 from memolog.search.query import phrase_of
+from memolog.search.snippets import stand_in
 
 LATIN = st.sampled_from(
     ["alpha", "Beta", "beta", "a", "é", "e\u0301", "Straße", "STRASSE", "ﬁn", "fin", "_", "x_y", "1"]

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.effort import counts
-from memolog.context.recalled import LEAST_TOKENS, PageDraft, Wanted, part_text
-from memolog.domain.message import Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
-from memolog.tokens import HeuristicCounter
+from memolog.core.message import Message, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from memolog.search.recall_page import LEAST_TOKENS, PageDraft, Wanted, part_text
+from memolog.text.tokens import HeuristicCounter
 
 AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 COUNTER = HeuristicCounter()

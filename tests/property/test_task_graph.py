@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 
 from contract.raw_sql import run_sql
 from kit.effort import LONG, counts
-from memolog.domain.errors import TaskBlocked, TaskCycle, TaskHeld, TaskMoveRefused
-from memolog.domain.task import LINK_KINDS, LinkKind, NewTask
+from memolog.errors import TaskBlocked, TaskCycle, TaskHeld, TaskMoveRefused
 from memolog.store import Store
-from memolog.tasks.blocking import ORDERING, CycleSearch
-from memolog.tasks.likeness import like_pairs
+from memolog.tasks.rules import ORDERING, CycleSearch, like_pairs
+from memolog.tasks.task import LINK_KINDS, LinkKind, NewTask
 
 Edge = tuple[int, int]
 
@@ -37,7 +36,7 @@ def reachable(graph: Iterable[Edge], start: int) -> set[int]:
 
 
 def blocked_of(is_closed: Mapping[int, bool], links: Iterable[tuple[int, int, str]]) -> frozenset[int]:
-    """Return the blocked tasks, computed from the definition in `memolog.tasks.blocking` alone."""
+    """Return the blocked tasks, computed from the definition in `memolog.tasks.rules` alone."""
     blockers: dict[int, list[int]] = {}
     parents: dict[int, list[int]] = {}
     for source, target, kind in links:

@@ -6,21 +6,12 @@ import regex
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.domain.message import FilePart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
-from memolog.domain.run import Calibration
-from memolog.tokens import (
-    HeuristicCounter,
-    apply,
-    count_parts,
-    cut,
-    cut_end,
-    cut_middle,
-    cut_tokens,
-    image_size,
-    image_tokens,
-    is_boundary,
-    learn,
-)
+from memolog.core.message import FilePart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
+from memolog.core.run import Calibration
+from memolog.text.cutting import cut, cut_end, cut_middle, cut_tokens, is_boundary
+from memolog.text.media_tokens import image_size, image_tokens
+from memolog.text.message_tokens import count_parts
+from memolog.text.tokens import HeuristicCounter, apply, learn
 
 JOINING = (
     "a\r\n\t \u00ad\u0300\u0301\u0903\u093f\u0915\u0937\u094d\u0bcd\u0e33\u0600\u06dd\u0d4e"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapters.kit import SMALL, Prompts, check_pairs, stored
-from memolog.domain.message import ToolCallPart
+from memolog.core.message import ToolCallPart
 from proxy.upstream import Call, Reply, Seen
 from proxy.world import APIS, Conversation, World, opened
 

@@ -11,10 +11,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from memolog.domain.errors import StoreError
-from memolog.domain.message import NewMessage, Part, TextPart, ToolResultPart, parts_to_json
-from memolog.runtime.events import Degraded
-from memolog.runtime.turn import Turn
+from memolog.core.message import NewMessage, Part, TextPart, ToolResultPart, parts_to_json
+from memolog.errors import StoreError
+from memolog.events import Degraded
+from memolog.turn import Turn
 from simulation.checker import Broken, Checker
 from simulation.expected import Expected
 from simulation.faults import Crash, Struck

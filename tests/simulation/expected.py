@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from memolog.domain.message import NewMessage, parts_to_json
-from memolog.store.messages import Saved
+from memolog.core.message import NewMessage, parts_to_json
+from memolog.messages.store import Saved
 from simulation.model import MARKER, MARKERS
 
 __all__ = ["Expected", "Offered"]

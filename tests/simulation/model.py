@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from memolog.domain.run import Usage
-from memolog.runtime.model import ModelReply, ModelRequest
+from memolog.core.run import Usage
+from memolog.observer.model import ModelReply, ModelRequest
 from simulation.faults import Rates, Struck
 
 __all__ = ["MARKER", "MARKERS", "FaultyModel"]

@@ -11,12 +11,12 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Protocol
 
 from memolog import Config
-from memolog.domain.errors import NotSaved, StoreBusy, StoreCorrupt, StoreUnavailable
-from memolog.runtime.events import Decided, Degraded, Event, RunFailed
-from memolog.runtime.memory import Memory
-from memolog.runtime.runner import Runner
-from memolog.store.messages import Saved
-from memolog.store.sqlite import SqliteEngine
+from memolog.db.sqlite import SqliteEngine
+from memolog.errors import NotSaved, StoreBusy, StoreCorrupt, StoreUnavailable
+from memolog.events import Decided, Degraded, Event, RunFailed
+from memolog.log.runner import Runner
+from memolog.memory import Memory
+from memolog.messages.store import Saved
 from simulation.clock import SkewedClock
 from simulation.faults import Crash, Rates, Struck
 from simulation.model import FaultyModel

@@ -11,8 +11,8 @@ from datetime import datetime
 from typing import Any
 
 from memolog import Config
-from memolog.context import Context, ContextMessage
-from memolog.domain.message import ToolCallPart, ToolResultPart
+from memolog.context.context import Context, ContextMessage
+from memolog.core.message import ToolCallPart, ToolResultPart
 from simulation.checker import Broken, Checker
 from simulation.expected import Expected
 from simulation.model import MARKER

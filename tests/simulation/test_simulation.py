@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from kit.effort import counts
-from memolog.decide import spans
-from memolog.decide.state import Tail, Weight
-from memolog.store import logs, runs
-from memolog.store.sql import Statement, Step
+from memolog.db.queries import Statement, Step
+from memolog.log import decide as spans
+from memolog.log import runs
+from memolog.log import store as logs
+from memolog.log.state import Tail, Weight
 from simulation.faults import KINDS
 from simulation.world import Violation, simulate
 

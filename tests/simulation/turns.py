@@ -9,8 +9,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol, TypeAlias
 
 from memolog import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
-from memolog.domain.message import NewMessage, TextPart
-from memolog.runtime.turn import Turn
+from memolog.core.message import NewMessage, TextPart
+from memolog.turn import Turn
 
 __all__ = ["SHAPES", "BodyError", "Talk", "Thread"]
 

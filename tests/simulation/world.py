@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from memolog import Config, ObservationConfig, ReflectionConfig
-from memolog.config.kinds import KeepRecent
-from memolog.domain.errors import MemologError
-from memolog.runtime.opening import open_store
-from memolog.store import sqlite
-from memolog.store.messages import Saved
+from memolog.components import open_store
+from memolog.core.settings import KeepRecent
+from memolog.db import sqlite
+from memolog.errors import MemologError
+from memolog.messages.store import Saved
 from simulation.actor import Actor, Conversation
 from simulation.checker import Broken, Checker
 from simulation.expected import Expected

@@ -30,7 +30,7 @@ from memolog import (
     ToolCallPart,
     ToolResultPart,
 )
-from memolog.domain.observation import TRACES
+from memolog.core.observation import TRACES
 from memolog.testing import FakeClock
 
 __all__ = [

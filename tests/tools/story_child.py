@@ -10,8 +10,8 @@ import sys
 from typing import Any
 
 from memolog import AssistantMessage, Memory, ToolCallPart, ToolMessage, UserMessage
-from memolog.runtime.tools import Tools
-from memolog.runtime.turn import Turn
+from memolog.memory import Tools
+from memolog.turn import Turn
 
 RESOURCE = "project"
 CODE = """export const LoginSchema = z.object({

@@ -5,15 +5,13 @@ from typing import Any
 
 import pytest
 
-from memolog.documents import check_schema
-from memolog.documents.schema import problems
-from memolog.domain.errors import InputError
-from memolog.domain.own import OWN_TOOLS
-from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
-from memolog.tools import FORMS, definition, guidance
+from memolog.core.own import OWN_TOOLS
+from memolog.errors import InputError
+from memolog.text.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 from memolog.tools.actions import ACTIONS
-from memolog.tools.definitions import schema_of
-from memolog.tools.understanding import shape_of, understand
+from memolog.tools.arguments import shape_of, understand
+from memolog.tools.definitions import FORMS, definition, guidance, schema_of
+from memolog.working_memory.schema import check_schema, problems
 
 
 @pytest.mark.parametrize("form", FORMS)

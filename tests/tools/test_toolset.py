@@ -9,11 +9,11 @@ import pytest
 
 from kit.talk import hold
 from memolog import AssistantMessage, Config, Memory, SyncMemory, ToolCallPart, ToolMessage, UserMessage
-from memolog.domain.message import NewMessage, TextPart, ToolResultPart
-from memolog.domain.own import own_tool, with_own_apart
-from memolog.runtime.tools import Tools
+from memolog.core.message import NewMessage, TextPart, ToolResultPart
+from memolog.core.own import own_tool, with_own_apart
+from memolog.memory import Tools
 from memolog.testing import FakeClock, ScriptedModel
-from memolog.tools.showing import MOST_CHARACTERS
+from memolog.tools.names import MOST_CHARACTERS
 from tools.world import CODE, world
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kit.talk import hold
 from memolog import AssistantMessage, Memory, UserMessage
-from memolog.runtime.tools import Tools
+from memolog.memory import Tools
 from memolog.testing import FakeClock, ScriptedModel
 
 __all__ = ["CODE", "World", "world"]

@@ -16,10 +16,10 @@ from markdown_it import MarkdownIt
 from acceptance.lived_in import names_in
 from conftest import FakeClock
 from memolog import restore_backup
-from memolog.domain.errors import InputError, MemologError, StoreCorrupt
-from memolog.domain.message import UserMessage
-from memolog.domain.observation import Observation, Source, Span
-from memolog.runtime.exporting import log_as_markdown
+from memolog.admin.export import log_as_markdown
+from memolog.core.message import UserMessage
+from memolog.core.observation import Observation, Source, Span
+from memolog.errors import InputError, MemologError, StoreCorrupt
 from transfer.world import memory_at
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from conftest import FakeClock
 from contract.raw_sql import run_sql
-from memolog.domain.errors import ImportConflict, InputError, NotFound
-from memolog.domain.message import UserMessage
-from memolog.runtime.memory import Memory
-from memolog.store.transfer_tables import TABLES
+from memolog.admin.transfer_store import TABLES
+from memolog.core.message import UserMessage
+from memolog.errors import ImportConflict, InputError, NotFound
+from memolog.memory import Memory
 from transfer.world import RESOURCES, live, memory_at
 
 # A claim with an end is nobody's elsewhere, an open turn neither, and each database has its own record of migrations. What search

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from conftest import FakeClock
-from memolog.domain.errors import InputError
-from memolog.domain.message import (
+from memolog.core.message import (
     FilePart,
     Message,
     NewMessage,
@@ -18,9 +17,10 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.transfer import ImportReport
-from memolog.transfer import detect, read_source
+from memolog.core.reports import ImportReport
+from memolog.errors import InputError
 from memolog.transfer.conversation import moment
+from memolog.transfer.detect import detect, read_source
 from transfer.world import memory_at
 
 PNG = "iVBORw0KGgo="

@@ -10,9 +10,9 @@ import pytest
 
 from conftest import FakeClock
 from memolog import Config
-from memolog.domain.errors import InputError
-from memolog.domain.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart, UserMessage
-from memolog.runtime.memory import Memory
+from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart, UserMessage
+from memolog.errors import InputError
+from memolog.memory import Memory
 from memolog.transfer.mastra import read_jsonb
 from transfer.world import memory_at
 

@@ -6,9 +6,9 @@ from typing import Any
 from conftest import FakeClock
 from contract.raw_sql import run_sql
 from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
-from memolog.domain.message import FilePart, NewMessage, ReasoningPart, ToolCallPart, ToolMessage, UnknownPart
-from memolog.domain.run import Usage
-from memolog.runtime.memory import Memory
+from memolog.core.message import FilePart, NewMessage, ReasoningPart, ToolCallPart, ToolMessage, UnknownPart
+from memolog.core.run import Usage
+from memolog.memory import Memory
 from memolog.testing import ScriptedModel
 
 CONFIG = Config(

@@ -4,11 +4,10 @@ from datetime import date
 
 import pytest
 
-from memolog.domain.calendar_names import FULL_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
-from memolog.extractive.days import dated
-from memolog.extractive.sentences import sentences
-from memolog.grounding.figures import days_in
-from memolog.prompt.dates import find_date
+from memolog.observer.extractive.relative_dates import dated
+from memolog.observer.extractive.sentences import sentences
+from memolog.text.dates import FULL_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS, find_date
+from memolog.text.identifiers import days_in
 
 # A Wednesday.
 SAID = date(2026, 6, 10)

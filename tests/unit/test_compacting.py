@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from kit.rows import row
-from memolog.domain.message import Message, Part, Role, ToolCallPart, ToolResultPart
-from memolog.extractive import Line, compact_texts, words_left
-from memolog.prompt.redact import REDACTION
-from memolog.runtime.compacting import choose_batch
-from memolog.store.compactions import Candidate
-from memolog.tokens import HeuristicCounter
+from memolog.compaction.compactor import choose_batch
+from memolog.compaction.extractive import Line, compact_texts, words_left
+from memolog.compaction.store import Candidate
+from memolog.core.message import Message, Part, Role, ToolCallPart, ToolResultPart
+from memolog.text.redaction import REDACTION
+from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

@@ -13,21 +13,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memolog.config import (
-    MODE_TOKENS,
-    RESERVED_VARIABLES,
+from memolog.core.config import RULES, Config, settings
+from memolog.core.config_sections import (
     CompactionConfig,
-    Config,
-    KeepRecent,
     ObservationConfig,
     RecallConfig,
     ReflectionConfig,
     RetentionConfig,
-    Setting,
-    settings,
 )
-from memolog.config.rules import RULES
-from memolog.domain.errors import ConfigError
+from memolog.core.config_sources import RESERVED_VARIABLES
+from memolog.core.settings import MODE_TOKENS, KeepRecent, Setting
+from memolog.errors import ConfigError
 
 # For each setting a value that is not the default, as text in a variable.
 OTHER: dict[str, tuple[Any, str]] = {

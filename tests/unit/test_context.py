@@ -8,18 +8,10 @@ from typing import Any, cast
 
 import pytest
 
-from memolog.context import (
-    Context,
-    ContextMessage,
-    Counts,
-    GroupView,
-    OtherThread,
-    View,
-    build,
-    render_group,
-)
+from memolog.context.build import build
+from memolog.context.context import Context, ContextMessage, Counts, GroupView, OtherThread, View
 from memolog.context.wording import LEFT_OUT
-from memolog.domain.message import (
+from memolog.core.message import (
     AssistantMessage,
     Message,
     Part,
@@ -31,9 +23,11 @@ from memolog.domain.message import (
     UnknownPart,
     UserMessage,
 )
-from memolog.domain.observation import Observation
-from memolog.domain.thread import Hints
-from memolog.tokens import HeuristicCounter, count_parts
+from memolog.core.observation import Observation
+from memolog.core.thread import Hints
+from memolog.log.rendering import render_group
+from memolog.text.message_tokens import count_parts
+from memolog.text.tokens import HeuristicCounter
 
 SNAPSHOT = Path(__file__).parent / "snapshots" / "context.txt"
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

@@ -5,8 +5,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
-from memolog.decide import (
+from memolog.core.config import Config
+from memolog.core.config_sections import ObservationConfig, ReflectionConfig
+from memolog.core.observation import Span
+from memolog.core.settings import KeepRecent
+from memolog.log.decide import back_off, breaker_is_open, choose, closed_ends, decide, oldest_slice
+from memolog.log.state import (
     Activate,
     ActivateReflection,
     Buffer,
@@ -22,14 +26,7 @@ from memolog.decide import (
     Trim,
     Wait,
     Weight,
-    back_off,
-    breaker_is_open,
-    closed_ends,
-    decide,
 )
-from memolog.decide.activation import choose
-from memolog.decide.slices import oldest_slice
-from memolog.domain.observation import Span
 
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 CONFIG = Config()  # T 30,000 · step 6,000 · floor 6,000 · block 36,000 · R 40,000

@@ -7,23 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.documents import (
-    TEMPLATES,
-    Change,
-    check_schema,
-    edited_section,
-    merged,
-    merged_patch,
-    problems,
-    replaced,
-    restored,
-    section_named,
-    sections_of,
-    template,
-    unified,
-)
-from memolog.documents.changes import Wanted, checked, settled
-from memolog.domain.errors import (
+from memolog.core.document import Document, DocumentVersion
+from memolog.errors import (
     DocumentConflict,
     DocumentInvalid,
     DocumentNotFound,
@@ -31,7 +16,21 @@ from memolog.domain.errors import (
     InputError,
     MemologError,
 )
-from memolog.domain.working_memory import Document, DocumentVersion
+from memolog.working_memory.document import (
+    Change,
+    Wanted,
+    checked,
+    edited_section,
+    merged,
+    merged_patch,
+    replaced,
+    restored,
+    section_named,
+    sections_of,
+    settled,
+    unified,
+)
+from memolog.working_memory.schema import TEMPLATES, check_schema, problems, template
 
 AT = datetime(2026, 3, 14, tzinfo=UTC)
 TEXT = """# Project

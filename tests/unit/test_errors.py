@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from memolog.domain import errors
-from memolog.domain.errors import Conflict, LeaseLost, MemologError, StoreBusy
+from memolog import errors
+from memolog.errors import Conflict, LeaseLost, MemologError, StoreBusy
 
 CLASSES: dict[str, type[MemologError]] = {
     name: found

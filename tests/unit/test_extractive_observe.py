@@ -6,20 +6,14 @@ from datetime import UTC, date, datetime, timedelta, timezone
 import pytest
 
 from kit.rows import rendered, row
-from memolog.domain.message import (
-    FilePart,
-    Message,
-    ReasoningPart,
-    ToolCallPart,
-    ToolResultPart,
-)
-from memolog.domain.observation import Observation
-from memolog.domain.thread import Hints
-from memolog.extractive import observe
-from memolog.prompt.build import ObserveInput, observer_prompt
-from memolog.prompt.drafts import Draft, Parsed
-from memolog.prompt.parse import failure
-from memolog.tokens import HeuristicCounter
+from memolog.core.message import FilePart, Message, ReasoningPart, ToolCallPart, ToolResultPart
+from memolog.core.observation import Observation
+from memolog.core.thread import Hints
+from memolog.observer.drafts import Draft, Parsed
+from memolog.observer.extractive.observer import observe
+from memolog.observer.prompt import ObserveInput, observer_prompt
+from memolog.observer.reply import failure
+from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 

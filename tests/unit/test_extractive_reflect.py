@@ -5,13 +5,13 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from memolog.domain.observation import Observation, Priority
-from memolog.extractive import reflect
-from memolog.extractive.words import identifiers_of
-from memolog.grounding import judge_reflection
-from memolog.prompt.build import ReflectInput
-from memolog.prompt.drafts import ParsedReflection
-from memolog.tokens import HeuristicCounter
+from memolog.core.observation import Observation, Priority
+from memolog.observer.drafts import ParsedReflection
+from memolog.observer.extractive.reflector import reflect
+from memolog.observer.extractive.words import identifiers_of
+from memolog.observer.judge import judge_reflection
+from memolog.observer.prompt import ReflectInput
+from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
 START = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)

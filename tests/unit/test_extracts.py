@@ -6,9 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from memolog import Extractor
-from memolog.domain.errors import ConfigError
-from memolog.prompt.extracts import Wanted, mismatches, read_value, taken, wanted_section
-from memolog.runtime.extractors import Extractors
+from memolog.errors import ConfigError
+from memolog.observer.extractors import Extractors, Wanted, mismatches, read_value, taken, wanted_section
 
 LINES = "<observations>\n* 🔴 (09:30) User drinks tea [3]\n</observations>"
 

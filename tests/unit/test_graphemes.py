@@ -5,16 +5,8 @@ from collections.abc import Callable
 
 import pytest
 
-from memolog.tokens import (
-    HeuristicCounter,
-    SplintrCounter,
-    TokenCounter,
-    cut,
-    cut_end,
-    cut_middle,
-    cut_tokens,
-    is_boundary,
-)
+from memolog.text.cutting import cut, cut_end, cut_middle, cut_tokens, is_boundary
+from memolog.text.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 
 WHOLE = {
     "surrogate pair": "\ud83d\ude00",

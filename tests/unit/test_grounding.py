@@ -7,22 +7,14 @@ import pytest
 
 from kit.rows import SAID, line
 from kit.rows import row as message
-from memolog.domain.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart
-from memolog.domain.observation import Observation, Priority, Trust
-from memolog.domain.thread import Hints
-from memolog.grounding import (
-    Evidence,
-    Judged,
-    Policy,
-    judge,
-    judge_reflection,
-    lowest,
-    mentions,
-    speaks_for_user,
-    trust_of,
-    trusted_hints,
-    ungrounded,
-)
+from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart
+from memolog.core.observation import Observation, Priority, Trust
+from memolog.core.thread import Hints
+from memolog.observer.evidence import Evidence
+from memolog.observer.grounding import ungrounded
+from memolog.observer.judge import Judged, Policy, judge, judge_reflection
+from memolog.observer.trust import lowest, speaks_for_user, trust_of, trusted_hints
+from memolog.text.identifiers import mentions
 
 
 def found(text: str) -> list[tuple[str, str]]:
@@ -44,8 +36,8 @@ def found(text: str) -> list[tuple[str, str]]:
             [("symbol", n) for n in ("LoginSchema", "getUserById", "foo_bar")],
         ),
         (
-            "Uses memolog.domain.errors and std::vector",
-            [("symbol", "memolog.domain.errors"), ("symbol", "std::vector")],
+            "Uses memolog.errors and std::vector",
+            [("symbol", "memolog.errors"), ("symbol", "std::vector")],
         ),
         ("Header X-Request-Id, model GPT-4", [("symbol", "X-Request-Id"), ("symbol", "GPT-4")]),
         ("Ran npm test with --no-cache", [("command", "npm test"), ("flag", "--no-cache")]),
@@ -101,7 +93,7 @@ def test_a_bare_number_comes_with_the_word_beside_it(text: str, phrase: str) -> 
         ("Created /repo/src/auth.ts", "cd /repo && touch src/auth.ts"),
         ("Added LoginSchema's test for LoginSchemas", "export const loginSchema ="),
         ("Uses foo_bar and getUserById", "fooBar(); get_user_by_id()"),
-        ("memolog.domain.errors fails", "see memolog/domain/errors.py"),
+        ("memolog.errors fails", "see memolog/domain/errors.py"),
         ("42 passed in 3.2 s, 1,500 left, 80% of 30k", "42.0 passed, 3.1987 seconds, 1500 left, 0.8 of 30 000"),
         ("Has 3 cats and 1.234,5 euros", "three cats, 1,234.5 €"),
         ("Compares a `x<y` and R&D", "x&lt;y, R&amp;D"),

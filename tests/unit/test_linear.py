@@ -18,13 +18,13 @@ import pytest
 from memolog import AssistantMessage, Memory, ToolCallPart, UserMessage
 from memolog.apps.hooks.events import public
 from memolog.apps.hooks.reconcile import squeezed
-from memolog.domain import checking
-from memolog.domain.message import LONGEST_SPEAKER, NewMessage, TextPart, ToolResultPart
-from memolog.domain.pairs import OpenCalls, Place
+from memolog.core.message import LONGEST_SPEAKER, NewMessage, TextPart, ToolResultPart
+from memolog.core.pairs import OpenCalls, Place
+from memolog.db.queries import MOST_INLINE, weight_of
+from memolog.messages import validation as checking
+from memolog.messages.store import is_much
 from memolog.search import analysis
-from memolog.store import indexing
-from memolog.store.messages import is_much
-from memolog.store.sql import MOST_INLINE, weight_of
+from memolog.search import index as indexing
 from memolog.transfer.mastra import sections
 from memolog.transfer.sessions import read_chatgpt
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from memolog.domain.observation import Observation, Priority
-from memolog.grounding import Said, lost, lost_lines, unsaid, vague
-from memolog.prompt.drafts import ReflectedDraft
-from memolog.runtime.reflection import Guarded, archived, gaps_of, guarded, kept_tokens
-from memolog.tokens import HeuristicCounter
+from memolog.core.observation import Observation, Priority
+from memolog.observer.drafts import ReflectedDraft
+from memolog.observer.loss import Said, lost, lost_lines, unsaid, vague
+from memolog.observer.reflection import Guarded, archived, gaps_of, guarded, kept_tokens
+from memolog.text.tokens import HeuristicCounter
 
 
 def line(text: str, priority: Priority = "medium", ordinal: int = 1, **fields: Any) -> Observation:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.domain.model_names import canonical_model, context_window
+from memolog.core.model_names import canonical_model, context_window
 
 SAME = {
     "gpt-5": "openai:gpt-5 openai-responses:gpt-5 openai-chat:gpt-5 gpt-5-2025-08-07 azure:gpt-5 gateway/openai:gpt-5 GPT-5",

@@ -9,34 +9,37 @@ from typing import Any, cast
 
 import pytest
 
-from memolog.config import Config
-from memolog.domain.errors import ConfigError
-from memolog.domain.run import Usage
-from memolog.runtime.model import Model, ModelReply, ModelRequest
-from memolog.runtime.models import (
+from memolog.core.config import Config
+from memolog.core.run import Usage
+from memolog.errors import ConfigError
+from memolog.observer.model import (
     BudgetedModel,
     BudgetSpent,
     CallableModel,
-    FallbackModel,
     Limit,
-    ModelAt,
-    ModelPair,
+    Model,
     ModelRefused,
+    ModelReply,
+    ModelRequest,
     ModelUnavailable,
-    NoModelAnswered,
     Price,
-    PydanticModel,
     Retry,
     RetryingModel,
-    TieredModel,
     cause_of,
     check_model,
     close_model,
     is_transport_error,
+)
+from memolog.observer.model_choice import (
+    FallbackModel,
+    ModelPair,
+    NoModelAnswered,
+    TieredModel,
     models_for,
     needed_model,
     resolve_model,
 )
+from memolog.observer.pydantic_model import ModelAt, PydanticModel
 from memolog.testing import ScriptedModel
 
 ASKED = ModelRequest(purpose="observe", system="Observe.", text="Hello.")
@@ -558,7 +561,7 @@ async def test_checks_reach_the_models_inside(monkeypatch: pytest.MonkeyPatch) -
 def test_naming_a_model_loads_no_provider() -> None:
     """The libraries are loaded by the first call, not by a configuration that names one."""
     program = (
-        "import sys\nfrom memolog.runtime.models import resolve_model\nresolve_model('openai:gpt-5-mini')\n"
+        "import sys\nfrom memolog.models import resolve_model\nresolve_model('openai:gpt-5-mini')\n"
         "print(*sorted({'pydantic_ai', 'openai', 'anthropic', 'pydantic'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

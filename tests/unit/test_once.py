@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.domain.once import each_once, grown
+from memolog.core.cache import each_once, grown
 
 
 class Word:

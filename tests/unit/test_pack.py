@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from kit.rows import rendered, row
 from memolog.context.pack import Conversation, Pack, PackView, pack
-from memolog.domain.observation import Observation, Priority
-from memolog.domain.thread import Hints
-from memolog.tokens import HeuristicCounter, SplintrCounter, TokenCounter
+from memolog.core.observation import Observation, Priority
+from memolog.core.thread import Hints
+from memolog.text.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 
 NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memolog.domain.codec import JsonValue
-from memolog.domain.errors import ConfigError
-from memolog.prompt import NO_REDACTION, REDACTION, Redactor, secret_patterns
+from memolog.core.exact_json import JsonValue
+from memolog.errors import ConfigError
+from memolog.text.redaction import NO_REDACTION, REDACTION, Redactor, secret_patterns
 from secret_corpus import CHANNELS, FORMATS, PHRASES, Planted, keys, layers_of, passwords
 
 _DICE = random.Random(7)

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from memolog.context import escape, one_line, render_group
-from memolog.context.dates import age, gap_mark, local, relative_days
-from memolog.context.escape import attribute
-from memolog.domain.observation import Observation, Priority, Source, Span
-from memolog.domain.zones import zone_of
+from memolog.core.clock import zone_of
+from memolog.core.observation import Observation, Priority, Source, Span
+from memolog.log.rendering import render_group
+from memolog.text.dates import age, gap_mark, local, relative_days
+from memolog.text.escape import attribute, escape, one_line
 
 
 def observation(ordinal: int, text: str, priority: Priority = "medium", **fields: Any) -> Observation:

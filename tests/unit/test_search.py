@@ -7,14 +7,24 @@ from datetime import UTC, datetime
 import pytest
 
 from kit.effort import counts
-from memolog.search import drafting
+from memolog.search import bm25 as drafting
 from memolog.search.analysis import analyse
-from memolog.search.drafting import Draft, Posting, Stats, draft
-from memolog.search.keys import ASSISTANT, TASK, USER, key_of_message, key_of_other, seq_of
+from memolog.search.bm25 import (
+    ASSISTANT,
+    TASK,
+    USER,
+    Draft,
+    Posting,
+    Stats,
+    draft,
+    key_of_message,
+    key_of_other,
+    seq_of,
+)
 from memolog.search.query import parse
 from memolog.search.ranking import WEIGHTS, Detail, Ranked, Scored, best_of_threads, drafted, rank
 from memolog.search.snippets import Marker
-from memolog.search.words import places_of, words_of
+from memolog.text.words import places_of, words_of
 
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memolog.context.shortening import LEAST_SHOWN, shortened
-from memolog.domain.message import (
+from memolog.context.build import LEAST_SHOWN, shortened
+from memolog.core.message import (
     FilePart,
     Message,
     Part,
@@ -17,7 +17,8 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.tokens import HeuristicCounter, TokenCounter, count_parts
+from memolog.text.message_tokens import count_parts
+from memolog.text.tokens import HeuristicCounter, TokenCounter
 
 COUNTER = HeuristicCounter()
 LONG = "begin " + "Wort für Wort 🙂 " * 2_000 + " end"

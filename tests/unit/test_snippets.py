@@ -7,7 +7,7 @@ import pytest
 from kit.effort import counts
 from memolog.search.query import phrase_of
 from memolog.search.snippets import Marker
-from memolog.search.words import terms_of_word, words_of
+from memolog.text.words import terms_of_word, words_of
 
 FAR = "and so on " * 100
 

@@ -3,16 +3,15 @@
 import ast
 import re
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
-import memolog.store
-from memolog.store.sql import Queries, Statement, Step, _statement, load_queries, split_named
+import memolog
+from memolog.db.queries import Queries, Statement, Step, _statement, load_queries, split_named
 
-PACKAGE = Path(memolog.store.__file__).parents[1]
-FILES = sorted(path.stem for path in (PACKAGE / "store" / "sql").glob("*.sql"))
+PACKAGE = Path(str(memolog.__file__)).parent
+FILES = sorted(f"{path.parents[1].name}/{path.stem}" for path in PACKAGE.glob("*/sql/*.sql"))
 
 
 # ---------------------------------------------------------------- the loader
@@ -121,16 +120,22 @@ def test_queries_make_steps() -> None:
 
 def test_a_file_is_read_once() -> None:
     """Every module that uses it shares its statements."""
-    assert load_queries("threads") is load_queries("threads")
+    assert load_queries("messages/threads") is load_queries("messages/threads")
 
 
 # ---------------------------------------------------------------- our own files
 
 
+def text_of(name: str) -> str:
+    """Return the text of a file of queries."""
+    room, _, file = name.partition("/")
+    return (PACKAGE / room / "sql" / f"{file}.sql").read_text("utf-8")
+
+
 @pytest.mark.parametrize("name", FILES)
 def test_every_file_is_well_formed(name: str) -> None:
     """Each query has one name and one statement, and nothing of the format is left in it."""
-    text = files("memolog.store").joinpath("sql", f"{name}.sql").read_text("utf-8")
+    text = text_of(name)
     headers = re.findall(r"^-- (\w+) --$", text, re.MULTILINE)
     assert len(headers) == len(set(headers))
     assert not text.split("-- ", maxsplit=1)[0].strip()
@@ -184,7 +189,7 @@ USES = list(uses())
 
 def test_uses_are_found() -> None:
     """The search finds the queries that every store needs."""
-    assert {"threads", "messages", "leases", "usage"} <= {use.queries for use in USES}
+    assert {"messages/threads", "messages/messages", "log/leases", "log/usage"} <= {use.queries for use in USES}
     assert len(USES) >= 30
 
 
@@ -207,6 +212,6 @@ def test_every_used_query_is_there_and_gets_what_it_asks_for(use: Use) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_every_query_is_used(name: str) -> None:
     """A query that nobody calls, and that no other includes, is left over."""
-    text = files("memolog.store").joinpath("sql", f"{name}.sql").read_text("utf-8")
+    text = text_of(name)
     used = {use.statement for use in USES if use.queries == name} | set(re.findall(r"\{(\w+)\}", text))
     assert set(load_queries(name).statements) == used

@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from memolog.domain.observation import Observation, Priority, Source, Span
-from memolog.domain.task import Task
+from memolog.core.observation import Observation, Priority, Source, Span
 from memolog.tasks.summary import draft
+from memolog.tasks.task import Task
 
 NOW = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 TASK = Task(id="1", handle="T-1", resource="alice", title="Stop double bookings", created_at=NOW, updated_at=NOW)

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-import memolog.tokens
-from memolog.domain.errors import ConfigError
-from memolog.domain.message import (
+from memolog.core.message import (
     AssistantMessage,
     FilePart,
     Message,
@@ -25,21 +23,11 @@ from memolog.domain.message import (
     UnknownPart,
     UserMessage,
 )
-from memolog.domain.run import Calibration
-from memolog.tokens import (
-    HeuristicCounter,
-    SplintrCounter,
-    apply,
-    count_file,
-    count_message,
-    count_parts,
-    count_tool_schemas,
-    image_size,
-    image_tokens,
-    learn,
-    over_estimate,
-)
-from memolog.tokens.counter import _tokenizer
+from memolog.core.run import Calibration
+from memolog.errors import ConfigError
+from memolog.text.media_tokens import count_file, image_size, image_tokens
+from memolog.text.message_tokens import count_message, count_parts, count_tool_schemas
+from memolog.text.tokens import HeuristicCounter, SplintrCounter, _tokenizer, apply, learn, over_estimate
 
 HEURISTIC = HeuristicCounter()
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -102,13 +90,6 @@ def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch)
     _tokenizer.cache_clear()
     with pytest.raises(ConfigError, match=r'pip install "memolog\[tokens\]"'):
         SplintrCounter()
-
-
-def test_the_public_names_are_sorted_and_there() -> None:
-    """`__all__` is in order and every name in it exists."""
-    names = memolog.tokens.__all__
-    assert list(names) == sorted(names)
-    assert all(hasattr(memolog.tokens, name) for name in names)
 
 
 # ---------------------------------------------------------------- images

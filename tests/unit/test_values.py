@@ -3,7 +3,6 @@
 import dataclasses
 import importlib
 import inspect
-import pkgutil
 import typing
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta, timezone
@@ -11,11 +10,9 @@ from typing import Any, get_args
 
 import pytest
 
-import memolog.domain
-from memolog.domain.checking import check_message
-from memolog.domain.codec import check_json, decode, dumps, encode, loads, object_text, pack, unpack
-from memolog.domain.errors import EmptyId, InputError, NotJson, UnknownRole
-from memolog.domain.message import (
+from memolog.core.clock import from_micros, to_micros
+from memolog.core.exact_json import check_json, decode, dumps, encode, loads, object_text, pack, unpack
+from memolog.core.message import (
     ROLES,
     AssistantMessage,
     FilePart,
@@ -35,21 +32,29 @@ from memolog.domain.message import (
     parts_from_json,
     parts_to_json,
 )
-from memolog.domain.moments import from_micros, to_micros
-from memolog.domain.observation import MARKS, Observation, Priority, Span
-from memolog.domain.run import Usage
-from memolog.domain.task import Task
-from memolog.store.scope import FIRST, LAST, check_id, check_limit, clamp, page_key, page_token
+from memolog.core.observation import MARKS, Observation, Priority, Span
+from memolog.core.run import Usage
+from memolog.db.scope import FIRST, LAST, check_id, check_limit, clamp, page_key, page_token
+from memolog.errors import EmptyId, InputError, NotJson, UnknownRole
+from memolog.messages.validation import check_message
+from memolog.tasks.task import Task
 
 NOON = datetime(2026, 3, 14, 12, tzinfo=UTC)
 
 
+VALUE_MODULES = (
+    *("core.document", "core.message", "core.observation", "core.reports", "core.run", "core.thread"),
+    *("search.values", "tasks.task"),
+)
+"""The modules of the values that are stored or returned."""
+
+
 def domain_values() -> Iterator[type]:
     """Yield every dataclass of the domain."""
-    for module in pkgutil.iter_modules(memolog.domain.__path__, "memolog.domain."):
-        for _, found in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+    for module in VALUE_MODULES:
+        for _, found in inspect.getmembers(importlib.import_module(f"memolog.{module}"), inspect.isclass):
             is_public = not found.__name__.startswith("_")
-            if dataclasses.is_dataclass(found) and found.__module__ == module.name and is_public:
+            if dataclasses.is_dataclass(found) and found.__module__ == f"memolog.{module}" and is_public:
                 yield found
 
 

@@ -5,7 +5,7 @@ An adapter translates messages and requests, and needs its library only when it 
 
 from importlib.util import find_spec
 
-from memolog.domain.errors import ConfigError
+from memolog.errors import ConfigError
 
 
 def missing(module: str, library: str, extra: str) -> ConfigError | None:

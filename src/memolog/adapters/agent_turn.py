@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 from memolog.adapters.new_messages import find_new
 from memolog.adapters.provider_limits import take_back
-from memolog.domain.errors import MemologError, NotFound
-from memolog.domain.message import Message, NewMessage
-from memolog.runtime.memory import Memory
-from memolog.runtime.turn import Turn
+from memolog.core.message import Message, NewMessage
+from memolog.errors import MemologError, NotFound
+from memolog.memory import Memory
+from memolog.turn import Turn
 
 
 class AgentTurn:

@@ -17,12 +17,12 @@ from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
 from memolog.adapters.new_messages import find_new, has_answer
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.adapters.roundtrip import Answer, Json
-from memolog.context import Context
-from memolog.domain.errors import InputError
-from memolog.domain.message import NewMessage, TextPart
-from memolog.runtime.memory import Memory
-from memolog.runtime.sync import SyncMemory, SyncTurn
-from memolog.runtime.turn import Turn
+from memolog.context.context import Context
+from memolog.core.message import NewMessage, TextPart
+from memolog.errors import InputError
+from memolog.memory import Memory
+from memolog.sync import SyncMemory, SyncTurn
+from memolog.turn import Turn
 
 _DONE: Final = "[DONE]"
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeGuard, cast
 
-from memolog.context import Context
-from memolog.domain.errors import InputError, MemologError
-from memolog.domain.message import NewMessage, TextPart
-from memolog.domain.run import Usage
-from memolog.runtime.memory import Memory
-from memolog.runtime.sync import SyncMemory, SyncTurn
-from memolog.runtime.turn import Turn
+from memolog.context.context import Context
+from memolog.core.message import NewMessage, TextPart
+from memolog.core.run import Usage
+from memolog.errors import InputError, MemologError
+from memolog.memory import Memory
+from memolog.sync import SyncMemory, SyncTurn
+from memolog.turn import Turn
 
 __all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGuardedTurn"]
 

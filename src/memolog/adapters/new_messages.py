@@ -15,8 +15,7 @@ from hashlib import sha256
 from typing import Final, TypeAlias, TypeVar
 
 from memolog.adapters.roundtrip import Said, json_text
-from memolog.domain.errors import InputError, MemologError, ThreadNotFound
-from memolog.domain.message import (
+from memolog.core.message import (
     FilePart,
     Message,
     NewMessage,
@@ -26,7 +25,8 @@ from memolog.domain.message import (
     ToolCallPart,
     ToolResultPart,
 )
-from memolog.runtime.memory import Memory
+from memolog.errors import InputError, MemologError, ThreadNotFound
+from memolog.memory import Memory
 
 _log = logging.getLogger("memolog")
 

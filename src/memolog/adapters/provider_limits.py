@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 from memolog.adapters.roundtrip import Json
-from memolog.domain.errors import MemologError
-from memolog.runtime.turn import Turn
-from memolog.tokens import TokenCounter, count_tool_schemas
+from memolog.errors import MemologError
+from memolog.text.message_tokens import count_tool_schemas
+from memolog.text.tokens import TokenCounter
 from memolog.transfer.conversation import as_data, as_list
+from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
 

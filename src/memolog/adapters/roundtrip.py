@@ -11,12 +11,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from memolog.context import Context, ContextMessage
-from memolog.domain.codec import JsonValue, check_json, dumps
-from memolog.domain.errors import NotJson
-from memolog.domain.lookalikes import quoted_label
-from memolog.domain.message import FilePart, Message, NewMessage, Part, ReasoningPart, TextPart, ToolResultPart
-from memolog.domain.run import Usage
+from memolog.context.context import Context, ContextMessage
+from memolog.core.exact_json import JsonValue, check_json, dumps
+from memolog.core.message import FilePart, Message, NewMessage, Part, ReasoningPart, TextPart, ToolResultPart
+from memolog.core.run import Usage
+from memolog.errors import NotJson
+from memolog.text.lookalikes import quoted_label
 
 Json: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str | int, ...]

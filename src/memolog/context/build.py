@@ -3,23 +3,257 @@
 The prefix and the note depend on the log alone, the tail on the messages, and only the edge on the present.
 """
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
 
+from memolog.context.context import Block, Context, ContextMessage, Counts, GroupView, View
 from memolog.context.edge import OTHERS, edge_blocks
-from memolog.context.escape import element, escape, one_line
-from memolog.context.pairs import is_compacted
-from memolog.context.shortening import LEAST_SHOWN, shortened
-from memolog.context.trim import ShownTail, TailCutter, show
-from memolog.context.value import Block, Context, ContextMessage, Counts
-from memolog.context.view import GroupView, View
-from memolog.context.wording import CONTINUATION, CONTINUATION_ALIAS, PASSED_ALONG, USAGE, USAGE_DONE, USAGE_RESOURCE
-from memolog.domain.message import Message
-from memolog.domain.once import grown
-from memolog.domain.pairs import is_question
-from memolog.tokens import count_message, count_text, share
+from memolog.context.pairs import closed_cuts, is_compacted, mark_between, mend
+from memolog.context.wording import (
+    CONTINUATION,
+    CONTINUATION_ALIAS,
+    CUT,
+    CUT_FILE,
+    LEFT_OUT,
+    PASSED_ALONG,
+    USAGE,
+    USAGE_DONE,
+    USAGE_RESOURCE,
+)
+from memolog.core.cache import grown
+from memolog.core.exact_json import content_text
+from memolog.core.message import (
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.core.pairs import is_question
+from memolog.text.cutting import cut_end, cut_tokens
+from memolog.text.escape import element, escape, fold, one_line
+from memolog.text.lookalikes import label
+from memolog.text.message_tokens import count_message, count_parts, count_text
+from memolog.text.tokens import TokenCounter, share
 
-__all__ = ["build"]
+
+def bare(
+    messages: Iterable[Message | NewMessage], ephemeral: Iterable[NewMessage], instructions: str | None
+) -> Context:
+    """Return a context of these messages and the application's instructions alone."""
+    blocks = (Block(name="instructions", text=instructions, tokens=0, stable=True),) if instructions else ()
+    shown = tuple(map(ContextMessage.of, messages))
+    return Context(blocks=blocks, tail=shown, ephemeral=tuple(map(ContextMessage.of, ephemeral)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTail:
+    """The messages that are shown, what they weigh, the rows they come from, and how many rows were left out."""
+
+    messages: tuple[ContextMessage, ...]
+    tokens: int
+    rows: tuple[Message, ...] = ()
+    trimmed: int = 0
+
+
+def show(
+    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, before: datetime | None = None
+) -> ShownTail:
+    """Return the whole tail, opened by what is repeated.
+
+    `before` is when the message before the tail was said; a mark opens the tail if more than an hour lies between.
+    """
+    present = {message.seq for message in tail}
+    # Repeated is repeated word for word, also where a summary would stand in its place.
+    again = [
+        replace(message, level=0, injection=None) if is_compacted(message) else message
+        for message in repeated
+        if message.seq not in present
+    ]
+    rows = [*again, *tail]
+    messages = mend(rows)
+    first = next((row for row in rows if row.state == "live"), None)
+    if before is not None and first is not None and not again and (mark := mark_between(before, first)):
+        messages = (mark, *messages)
+    return ShownTail(messages=messages, tokens=_weight(rows, messages, counter), rows=tuple(rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailCutter:
+    """Leaves out rows of a tail until it fits; all that no model has seen stays."""
+
+    repeated: Sequence[Message]
+    tail: Sequence[Message]
+    counter: TokenCounter
+    before: datetime | None = None
+    unseen_from: int | None = None
+
+    def without_older(self, room: int) -> ShownTail:
+        """Return the tail without the oldest exchanges, as few of them as the room demands."""
+        start = _last_question(self.tail)
+        most = min(_last_exchange(self.tail) if start is None else start, _place_of(self.tail, self.unseen_from))
+        return self._first_fitting(room, [cut for cut in closed_cuts(self.tail) if cut <= most])
+
+    def without_steps(self, room: int) -> ShownTail:
+        """Return what was asked last and the youngest exchanges after it, as many as the room allows, at least the last.
+
+        A turn of many steps may not fit by itself: without this the provider would refuse it.
+        """
+        start = _last_question(self.tail)
+        most = min(_last_exchange(self.tail), _place_of(self.tail, self.unseen_from))
+        least = min(start or 0, most)
+        closed = closed_cuts(self.tail)
+        # What was asked may stand between a call and its result: then the nearest cut is before the call.
+        cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
+        return self._first_fitting(room, cuts)
+
+    def _first_fitting(self, room: int, cuts: Sequence[int]) -> ShownTail:
+        """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
+        # What is left gets lighter from cut to cut.
+        first = bisect_left(cuts, True, key=lambda cut: self._from(cut).tokens <= room)
+        return self._from(cuts[min(first, len(cuts) - 1)])
+
+    def _from(self, cut: int) -> ShownTail:
+        tail, start = self.tail, _last_question(self.tail)
+        asked = tail[start].id if start is not None and start < cut else None
+        kept = [message for message in tail[:cut] if message.id == asked]
+        dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
+        rows = [*kept, *tail[cut:]]
+        earlier = (m.created_at for m in reversed(dropped) if rows and m.seq < rows[0].seq)
+        shown = show(self.repeated, rows, self.counter, next(earlier, self.before))
+        if not dropped:
+            return shown
+        note = ContextMessage.note(LEFT_OUT)
+        tokens = shown.tokens + count_parts(note.role, note.parts, self.counter)
+        return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
+
+
+def _place_of(tail: Sequence[Message], seq: int | None) -> int:
+    """Return where the messages from a number on begin; the end of the tail if there are none."""
+    return len(tail) if seq is None else bisect_left(tail, seq, key=lambda message: message.seq)
+
+
+def _last_question(tail: Sequence[Message]) -> int | None:
+    """Return where what the user said last begins."""
+    places = [index for index, message in enumerate(tail) if is_question(message)]
+    if not places:
+        return None
+    return next(index for index in places if tail[index].id == tail[places[-1]].id)
+
+
+def _last_exchange(tail: Sequence[Message]) -> int:
+    """Return the last cut with something to show behind it."""
+    live = [index for index, message in enumerate(tail) if message.state == "live"]
+    return max((cut for cut in closed_cuts(tail) if live and cut <= live[-1]), default=0)
+
+
+def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter: TokenCounter) -> int:
+    """Return the tokens: a row's own count, made once when it was saved, and what was added to show it.
+
+    A row that is shown as notes alone counts as these; one that is shown both ways counts twice, on the safe side.
+    """
+    notes = [message for message in messages if message.synthetic]
+    noted = {message.seq for message in notes}
+    if noted:
+        noted -= {message.seq for message in messages if not message.synthetic}
+    stored = sum(
+        row.tokens
+        for row in rows
+        if row.state == "live" and row.seq not in noted and not (row.level and is_compacted(row))
+    )
+    return stored + sum(count_parts(message.role, message.parts, counter) for message in notes)
+
+
+LEAST_SHOWN: Final = 64
+"""A message of this many tokens is always shown whole: less would be little but the words that say so."""
+_NAME: Final = 80
+
+
+def shortened(message: Message, most: int, counter: TokenCounter) -> Message:
+    """Return the message with at most so many tokens, the words that say what is missing included; short ones as they are."""
+    most = max(most, LEAST_SHOWN)
+    if message.tokens <= most or message.state != "live" or is_compacted(message):
+        return message
+    # A count costs time in proportion to the text: that of a single part is known.
+    sizes = [message.tokens] if len(message.parts) == 1 else [_size(message, part, counter) for part in message.parts]
+    around = count_message(replace(message, parts=()), counter)
+    cap = share(sizes, most - around)
+    parts = tuple(
+        one
+        for part, size in zip(message.parts, sizes, strict=True)
+        for one in ((part,) if size <= cap else _smaller(part, size, cap, message, counter))
+    )
+    if not parts:
+        parts = (TextPart(text=_mark(0, message.id)),)
+    short = replace(message, parts=parts)
+    return replace(short, tokens=count_message(short, counter))
+
+
+def _size(message: Message, part: Part, counter: TokenCounter) -> int:
+    return count_parts(message.role, (part,), counter) - count_parts(message.role, (), counter)
+
+
+def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenCounter) -> tuple[Part, ...]:
+    """Return a part cut, or as it is where the words that say what is missing would be longer."""
+    short = tuple(_cut(part, most, message.id, counter))
+    return short if sum(_size(message, one, counter) for one in short) < size else (part,)
+
+
+def _mark(count: int, message: str) -> str:
+    return CUT.format(count=f"{count:,}", id=fold(message))
+
+
+def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator[Part]:
+    """Yield what is shown of a part that is too large. What a library kept beside it may be a copy, so it goes too."""
+    match part:
+        case TextPart():
+            yield TextPart(text=_ends(part.text, most, message, counter))
+        case ToolResultPart():
+            around = count_parts("tool", (replace(part, content=None, files=()),), counter)
+            files = tuple(file for file in part.files if count_parts("tool", (file,), counter) <= most // 4)
+            room = most - around - sum(count_parts("tool", (file,), counter) for file in files)
+            gone = "".join(f"\n{_file(file, message)}" for file in part.files if file not in files)
+            text = _ends(content_text(part.content), room - count_text(gone, counter), message, counter) + gone
+            yield replace(part, content=text, files=files, extra=None)
+        case ToolCallPart():
+            # Providers take an object and nothing else.
+            around = count_parts("assistant", (replace(part, arguments={"left_out": ""}),), counter)
+            text = _ends(content_text(part.arguments), most - around, message, counter)
+            yield replace(part, arguments={"left_out": text}, extra=None)
+        case FilePart():
+            yield TextPart(text=_file(part, message))
+        case ReasoningPart():
+            # A thought that is not whole does not match its signature any more.
+            return
+        case UnknownPart():
+            yield TextPart(text=_mark(len(content_text(part.data)), message))
+
+
+def _file(part: FilePart, message: str) -> str:
+    kind = " ".join(filter(None, (label(part.name or "", _NAME), label(part.media_type, _NAME))))
+    return CUT_FILE.format(kind=kind, id=fold(message))
+
+
+def _ends(text: str, most: int, message: str, counter: TokenCounter) -> str:
+    """Return a text within so many tokens: its two ends and the mark; the mark alone where there is room for no more."""
+    if len(text) <= 4 * max(most, 0) and count_text(text, counter) <= most:
+        return text
+    room = most - count_text(_mark(len(text), message), counter) - 2
+    if room <= 0:
+        return _mark(len(text), message)
+    head = cut_tokens(text, (room + 1) // 2, counter)
+    size = min(len(head), len(text) - len(head))
+    while size and count_text(cut_end(text, size), counter) > room // 2:
+        size = size * 9 // 10
+    tail = cut_end(text, size) if size else ""
+    return f"{head}\n{_mark(len(text) - len(head) - len(tail), message)}\n{tail}"
 
 
 def build(view: View) -> Context:

@@ -17,17 +17,15 @@ from datetime import datetime
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from memolog.context.dates import is_gap, time_mark
-from memolog.context.escape import element, escape
-from memolog.context.value import ContextMessage
+from memolog.context.context import ContextMessage
 from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
-from memolog.domain.codec import JsonValue, dumps
-from memolog.domain.lookalikes import label, quoted_label
-from memolog.domain.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
-from memolog.domain.once import grown
-from memolog.domain.pairs import OpenCalls, is_question
-
-__all__ = ["closed_cuts", "content_text", "is_compacted", "mark_between", "mend"]
+from memolog.core.cache import grown
+from memolog.core.exact_json import content_text
+from memolog.core.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.core.pairs import OpenCalls, is_question
+from memolog.text.dates import is_gap, time_mark
+from memolog.text.escape import element, escape
+from memolog.text.lookalikes import label, quoted_label
 
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
@@ -340,16 +338,6 @@ def _notes(
 def _late_result(part: ToolResultPart, tool: str) -> str:
     error = "true" if part.is_error else None
     return element("late-result", escape(content_text(part.content)), tool=label(tool), call=part.call_id, error=error)
-
-
-def content_text(content: JsonValue) -> str:
-    """Return what a tool answered, or was given, as text; what cannot be written down is named."""
-    if content is None or isinstance(content, str):
-        return content or ""
-    try:
-        return dumps(content)
-    except (TypeError, ValueError, RecursionError):
-        return f"({type(content).__name__}, which cannot be shown)"
 
 
 # ---------------------------------------------------------------- cuts

@@ -1,32 +1,8 @@
 """The fixed texts of a context, read from `texts/*.md`. What is filled in must be escaped before."""
 
+from collections.abc import Mapping
 from importlib.resources import files
 from typing import Final
-
-__all__ = [
-    "CONTINUATION",
-    "CONTINUATION_ALIAS",
-    "CUT",
-    "CUT_FILE",
-    "EARLIER_MESSAGES",
-    "LATE_RESULT",
-    "LEFT_OUT",
-    "NO_RESULT",
-    "OTHER_CONVERSATION",
-    "PACK",
-    "PACK_LEFT_OUT",
-    "PASSED",
-    "PASSED_ALONG",
-    "PASSED_DONE",
-    "RECALLED",
-    "REPEATED_RESULT",
-    "USAGE",
-    "USAGE_DONE",
-    "USAGE_RESOURCE",
-    "WORKING_MEMORY_BOTH",
-    "WORKING_MEMORY_CHANGED",
-    "WORKING_MEMORY_EMPTIED",
-]
 
 
 def _text(name: str) -> str:
@@ -57,3 +33,14 @@ USAGE_RESOURCE: Final = _text("usage_resource")
 WORKING_MEMORY_BOTH: Final = _text("working_memory_both")
 WORKING_MEMORY_CHANGED: Final = _text("working_memory_changed")
 WORKING_MEMORY_EMPTIED: Final = _text("working_memory_emptied")
+
+
+def working_memory_text(texts: Mapping[str, str]) -> str | None:
+    """Return what a context shows of these texts, by scope; the thread's comes second and beats the resource's."""
+    told = {scope: text.strip() for scope, text in texts.items() if text.strip()}
+    if len(told) > 1:
+        # Put together by hand: what was written may hold braces of its own.
+        first, _, rest = WORKING_MEMORY_BOTH.partition("{resource}")
+        second, _, last = rest.partition("{thread}")
+        return "".join([first, told["resource"], second, told["thread"], last])
+    return next(iter(told.values()), None)

@@ -1,1 +1,1 @@
-"""Search without a database: analyse texts, parse queries and rank hits. The store passes in rows of keys."""
+"""Search and recall: analysis, queries, the index, ranking, snippets and pages."""

@@ -14,13 +14,24 @@ from operator import itemgetter
 from typing import Final, NamedTuple, overload
 
 from memolog.search.analysis import ASKS, NAMES_SOMETHING, NUMBER, STATES, TIME
-from memolog.search.dates import closeness
-from memolog.search.drafting import BESIDE, OTHERS_IN_THREAD, Draft, Posting, Stats, draft
-from memolog.search.keys import ASSISTANT, OBSERVATION, PLACE, TOOL, USER, is_task, seq_of, thread_of
-from memolog.search.query import Query
-from memolog.search.words import words_of
-
-__all__ = ["WEIGHTS", "Detail", "Fact", "Ranked", "Scored", "Weights", "best_of_threads", "drafted", "rank"]
+from memolog.search.bm25 import (
+    ASSISTANT,
+    BESIDE,
+    OBSERVATION,
+    OTHERS_IN_THREAD,
+    PLACE,
+    TOOL,
+    USER,
+    Draft,
+    Posting,
+    Stats,
+    draft,
+    is_task,
+    seq_of,
+    thread_of,
+)
+from memolog.search.query import Query, closeness
+from memolog.text.words import words_of
 
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75

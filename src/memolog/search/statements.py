@@ -5,11 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memolog.domain.word_lists import NUMBER_WORDS
-from memolog.search.english import NUMBERS, STOP_WORDS
-from memolog.search.words import folded, normal, terms_of_word, words_of
-
-__all__ = ["Statement", "changes", "statement_in"]
+from memolog.text.word_lists import NUMBER_WORDS
+from memolog.text.words import NUMBERS, STOP_WORDS, folded, normal, terms_of_word, words_of
 
 _LOOKED_AT = 4_000
 _LONGEST = 30

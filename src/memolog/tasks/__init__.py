@@ -1,1 +1,1 @@
-"""Rules of task memory, as pure functions."""
+"""Tasks with dependencies: values, rules, storage and calls."""

@@ -6,10 +6,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Final
 
-from memolog.domain.observation import TRACES, Observation, Priority
-from memolog.domain.task import DraftSummary, Task
-
-__all__ = ["draft", "numbered_sources", "summary_prompt", "written"]
+from memolog.core.observation import TRACES, Observation, Priority
+from memolog.tasks.task import DraftSummary, Task
 
 _RANK: Final[dict[Priority, int]] = {"done": 0, "high": 1, "medium": 2, "low": 3}
 _ASKED: Final = frozenset({"question", "request"})

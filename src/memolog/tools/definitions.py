@@ -8,11 +8,9 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
-from memolog.domain.errors import InputError
-from memolog.domain.own import OWN_TOOLS
+from memolog.core.own import OWN_TOOLS
+from memolog.errors import InputError
 from memolog.tools.actions import ACTIONS, Action
-
-__all__ = ["FORMS", "Form", "definition", "guidance", "schema_of"]
 
 Form: TypeAlias = Literal["openai", "openai-responses", "anthropic", "mcp"]
 FORMS: Final[tuple[str, ...]] = get_args(Form)

@@ -1,20 +1,447 @@
 """The toolset: three tools over one memory, for one resource. Errors are returned, never raised into the agent."""
 
+import json
 import logging
-from typing import Any, Final
+import re
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
 
-from memolog.domain.errors import MemologError
-from memolog.domain.own import OWN_TOOLS, called_tool
-from memolog.runtime.memory import Memory
+from memolog.core.observation import Span
+from memolog.core.own import OWN_TOOLS, called_tool
+from memolog.errors import InputError, MemologError, ThreadNotFound
+from memolog.memory import Memory
+from memolog.search.values import SearchResult
+from memolog.tasks.task import Claimed, TaskHit
+from memolog.tools.actions import (
+    Claim,
+    Close,
+    Create,
+    Dep,
+    Link,
+    ListTasks,
+    Ready,
+    Recall,
+    Search,
+    SearchTasks,
+    Show,
+    UpdateContext,
+)
+from memolog.tools.arguments import Misunderstood, understand
 from memolog.tools.definitions import Form, definition, guidance
-from memolog.tools.mutating import mutate_tasks
-from memolog.tools.querying import query_tasks
-from memolog.tools.scope import Scope
-from memolog.tools.searching import search_memory
-from memolog.tools.showing import clip
-from memolog.tools.understanding import Misunderstood, understand
+from memolog.tools.names import (
+    CURRENT,
+    ROOM,
+    Scope,
+    clip,
+    fitting,
+    minute,
+    shown_message,
+    shown_observation,
+    shown_ref,
+    shown_refs,
+    shown_task,
+    shown_view,
+    task_meant,
+)
 
-__all__ = ["Toolset"]
+_SPAN: Final = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.|to)\s*#?(\d{1,15}))?")
+_NEXT: Final = frozenset({"next", "any", "first", "ready"})
+_SHOWN_DOCUMENT: Final = 4_000
+
+
+async def mutate_tasks(scope: Scope, action: Create | Claim | Close | Dep | Link | UpdateContext) -> dict[str, Any]:
+    """Make a change and return what came of it."""
+    match action:
+        case Create():
+            return await _create(scope, action)
+        case Claim():
+            return await _claim(scope, action)
+        case Close():
+            return await _close(scope, action)
+        case Dep():
+            return await _dep(scope, action)
+        case Link():
+            return await _link(scope, action)
+        case UpdateContext():
+            return await _update_context(scope, action)
+
+
+async def _meant(scope: Scope, name: str) -> str:
+    return (await task_meant(scope.tasks, name, await scope.current())).id
+
+
+async def _create(scope: Scope, action: Create) -> dict[str, Any]:
+    likely = await scope.tasks.duplicates(title=action.title, limit=3)
+    task = await scope.tasks.create(
+        action.title,
+        description=action.description,
+        priority=action.priority,
+        type=action.type,
+        assignee=action.assignee,
+        labels=action.labels,
+        defer_until=action.defer_until,
+        due=action.due,
+        parent=await _meant(scope, action.parent) if action.parent else None,
+        blocked_by=[await _meant(scope, name) for name in action.blocked_by],
+        discovered_from=await _meant(scope, action.discovered_from) if action.discovered_from else None,
+    )
+    answer: dict[str, Any] = {"task": shown_task(task)}
+    if action.claim:
+        answer |= _claimed(await scope.tasks.claim(task.id))
+    if likely:
+        answer["likely_duplicates"] = [shown_ref(one.other) for one in likely]
+    return answer
+
+
+def _claimed(claimed: Claimed) -> dict[str, Any]:
+    task = {**shown_task(claimed.task), "description": clip(claimed.task.description, 2_000)}
+    return {"task": task, "yours_until": minute(claimed.until)}
+
+
+async def _claim(scope: Scope, action: Claim) -> dict[str, Any]:
+    if action.task is None or action.task.casefold() in _NEXT:
+        claimed = await scope.tasks.claim_next()
+        if claimed is None:
+            counts = await scope.tasks.counts()
+            raise Misunderstood(
+                f"Nothing is ready: {counts.blocked} blocked, {counts.in_progress} in progress, {counts.deferred} deferred. "
+                "See task-query list, or create a task."
+            )
+        return _claimed(claimed)
+    return _claimed(await scope.tasks.claim(await _meant(scope, action.task)))
+
+
+async def _close(scope: Scope, action: Close) -> dict[str, Any]:
+    task = await _meant(scope, action.task)
+    closed = await scope.tasks.close(task, action.reason, summary=action.summary, claim_next=action.claim_next)
+    answer: dict[str, Any] = {"task": shown_task(closed.task), "unblocked": shown_refs(closed.unblocked)}
+    if closed.open_children:
+        answer["open_children"] = shown_refs(closed.open_children)
+    if action.claim_next:
+        answer["next"] = None if closed.next is None else _claimed(closed.next)
+    return answer
+
+
+async def _dep(scope: Scope, action: Dep) -> dict[str, Any]:
+    task, other = await _meant(scope, action.task), await _meant(scope, action.depends_on)
+    change = scope.tasks.link if action.op == "add" else scope.tasks.unlink
+    changed = await change(other, task, action.kind)
+    view = await scope.tasks.show(changed.id)
+    return {"task": shown_task(view.task), "blocked_by": shown_refs(view.blocked_by)}
+
+
+async def _link(scope: Scope, action: Link) -> dict[str, Any]:
+    task = await _meant(scope, action.task)
+    thread = scope.thread if action.thread in {None, "this", "current"} else action.thread
+    linked = 0
+    ids: list[str] = []
+    for name in action.messages:
+        if hit := _SPAN.fullmatch(name.strip()):
+            first = int(hit[1])
+            if thread is None:
+                raise Misunderstood("Numbers of messages need their thread. Pass `thread`, or the messages' ids.")
+            span = Span(first=first, last=max(first, int(hit[2] or first)))
+            linked += await scope.tasks.attach(task, span, action.as_, thread=thread)
+        else:
+            ids.append(name)
+    if ids:
+        linked += await scope.tasks.attach(task, ids, action.as_, thread=action.thread and thread)
+    view = await scope.tasks.show(task)
+    return {"task": shown_task(view.task), "linked": linked, "in_all": view.messages, "as": action.as_}
+
+
+# ---------------------------------------------------------------- what stays in sight
+
+
+async def _update_context(scope: Scope, action: UpdateContext) -> dict[str, Any]:
+    if action.mode != "remove" and not action.text.strip():
+        raise Misunderstood('`text` is missing. Expected {"action": "update_context", "section": "…", "text": "…"}.')
+    if action.task is not None and (action.section is None or action.task.casefold() not in CURRENT):
+        return await _note_at_task(scope, action, action.task)
+    if action.scope == "thread" and scope.thread is None:
+        raise Misunderstood("These tools belong to no thread. Use scope all.")
+    facts = scope.document(of_thread=action.scope == "thread")
+    present = await facts.read()
+    if present is not None and present.format == "json":
+        document = await facts.merge(_fields(action), who=scope.who)
+    elif action.section is not None:
+        document = await facts.edit_section(action.section, action.text, mode=action.mode, who=scope.who)
+    elif action.mode == "append":
+        before = f"{present.current.text.rstrip()}\n" if present is not None and present.current.text.strip() else ""
+        read = present.current.number if present is not None else 0
+        document = await facts.replace(f"{before}{action.text.strip()}\n", who=scope.who, version=read)
+    else:
+        raise Misunderstood("Name the `section` that is replaced or removed; the whole is never thrown away here.")
+    shown = clip(document.current.text, _SHOWN_DOCUMENT)
+    return {"working_memory": shown, "version": document.current.number, "scope": action.scope}
+
+
+def _fields(action: UpdateContext) -> dict[str, Any]:
+    """Return the fields that change in a JSON working memory: those of the text, or one that is named as a section."""
+    value: Any
+    try:
+        value = json.loads(action.text) if action.text.strip() else None
+    except ValueError:
+        value = action.text
+    if action.section is not None:
+        return {action.section: None if action.mode == "remove" else value}
+    if not isinstance(value, dict):
+        raise Misunderstood(
+            'The working memory is JSON. Pass `text` as an object of fields, such as "{\\"name\\": \\"Ann\\"}".'
+        )
+    return value  # pyright: ignore[reportUnknownVariableType] - JSON
+
+
+async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[str, Any]:
+    if action.mode == "remove":
+        raise Misunderstood("A note at a task is not removed. Use mode append, or replace.")
+    task = await task_meant(scope.tasks, name, await scope.current())
+    text = action.text.strip() if action.section is None else f"{action.section}: {action.text.strip()}"
+    if action.mode == "append" and task.description.strip():
+        text = f"{task.description.rstrip()}\n\n{text}"
+    if task.status == "closed":
+        raise InputError(f"{task.handle} is closed.", then="Create a new task for what is left.")
+    # The version that was read: a note written meanwhile is not overwritten.
+    edited = await scope.tasks.edit(task.id, description=text, version=task.version)
+    return {"task": {**shown_task(edited), "description": clip(edited.description, _SHOWN_DOCUMENT)}}
+
+
+T = TypeVar("T")
+
+_DESCRIPTION: Final = 3_500
+_RELATED: Final = 5
+
+
+async def query_tasks(scope: Scope, action: Ready | Show | ListTasks | SearchTasks) -> dict[str, Any]:
+    """Return the answer to a question about tasks."""
+    match action:
+        case Ready():
+            return await _ready(scope, action)
+        case Show():
+            return await _show(scope, action)
+        case ListTasks():
+            return await _list(scope, action)
+        case SearchTasks():
+            return await _search(scope, action)
+
+
+async def _named(scope: Scope, name: str | None) -> str | None:
+    return None if name is None else (await task_meant(scope.tasks, name, await scope.current())).id
+
+
+async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
+    parent = await _named(scope, action.parent)
+
+    async def page(limit: int) -> Any:
+        return await scope.tasks.ready(
+            labels=action.labels,
+            types=[action.type] if action.type else (),
+            max_priority=4 if action.max_priority is None else action.max_priority,
+            assignee=action.assignee,
+            parent=parent,
+            limit=limit,
+            after=action.cursor,
+        )
+
+    found, shown = await _paged(page, action.limit, lambda item: {**shown_task(item.task), "why": item.why})
+    counts = found.counts
+    told = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
+    return {"tasks": shown, "counts": told, **_more(found.next)}
+
+
+async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
+    parent = await _named(scope, action.parent)
+
+    async def page(limit: int) -> Any:
+        return await scope.tasks.list(
+            status=(action.status,) if action.status else (),
+            types=[action.type] if action.type else (),
+            labels=action.labels,
+            max_priority=4 if action.max_priority is None else action.max_priority,
+            assignee=action.assignee,
+            parent=parent,
+            blocked=action.blocked,
+            limit=limit,
+            after=action.cursor,
+        )
+
+    found, shown = await _paged(page, action.limit, shown_task)
+    return {"tasks": shown, **_more(found.next)}
+
+
+async def _paged(
+    page: Callable[[int], Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]]
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Return a page and what is shown of it; where it does not fit, a shorter page, so that its cursor is right."""
+    found = await page(limit)
+    shown = fitting(found.items, show, ROOM)
+    if len(shown) < len(found.items):
+        found = await page(len(shown))
+        shown = [show(item) for item in found.items]
+    return found, shown
+
+
+def _more(cursor: str | None) -> dict[str, Any]:
+    return {"cursor": cursor} if cursor is not None else {}
+
+
+async def _show(scope: Scope, action: Show) -> dict[str, Any]:
+    task = await task_meant(scope.tasks, action.task, await scope.current())
+    view = await scope.tasks.show(task.id)
+    told, end = shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
+    answer: dict[str, Any] = {"task": told}
+    if task.status == "open":
+        explained = await scope.tasks.explain(task.id)
+        answer["ready"] = explained.is_ready
+        answer["why"] = list(explained.reasons)[:_RELATED]
+    if action.related:
+        about = await scope.tasks.about(task.id, limit=_RELATED)
+        answer["observations"] = [shown_observation(one) for one in about.observations[-_RELATED:]]
+        answer["messages"] = fitting(about.messages, shown_message, ROOM // 3)
+    return {**answer, **_more(None if end is None else _cursor(end))}
+
+
+async def _search(scope: Scope, action: SearchTasks) -> dict[str, Any]:
+    start = _offset(action.cursor)
+    hits = await scope.tasks.search(
+        action.query,
+        status=(action.status,) if action.status else (),
+        # One more than is shown, to find out whether there are more.
+        limit=start + action.limit + 1,
+        related=action.related,
+    )
+    chosen: Sequence[TaskHit] = hits[start : start + action.limit]
+    shown = fitting(chosen, _hit, ROOM)
+    end = start + len(shown)
+    return {"tasks": shown, **_more(_cursor(end) if end < len(hits) else None)}
+
+
+def _hit(hit: TaskHit) -> dict[str, Any]:
+    told = {**shown_task(hit.task), "snippet": hit.snippet}
+    if hit.messages:
+        told["messages"] = [shown_message(one) for one in hit.messages[:_RELATED]]
+    if hit.observations:
+        told["observations"] = [shown_observation(one) for one in hit.observations[:_RELATED]]
+    return told
+
+
+def _cursor(place: int) -> str:
+    return f"from-{place}"
+
+
+def _offset(cursor: str | None) -> int:
+    if cursor is None:
+        return 0
+    place = cursor.removeprefix("from-")
+    if not place.isdecimal() or len(place) > 9:  # noqa: PLR2004 - far beyond any page
+        raise Misunderstood(f"{cursor!r} is not a cursor. Pass the cursor of the last answer unchanged.")
+    return int(place)
+
+
+_PAGE_TOKENS: Final = 1_700
+_SNIPPET: Final = 600
+_MOST_RELAXED: Final = 8
+# Numbers and groups are those of this thread, unless another is named; ids are found wherever they are.
+_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+(?:\.\d+)?)\s*", re.IGNORECASE)
+_HERE: Final = frozenset({"this", "current", "here"})
+_DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
+
+
+async def search_memory(scope: Scope, action: Search | Recall) -> dict[str, Any]:
+    """Return what was found, or what was said."""
+    return await (_searching_search(scope, action) if isinstance(action, Search) else _recall(scope, action))
+
+
+def _thread(scope: Scope, name: str | None) -> str | None:
+    if name is None or name.casefold() in {"all", "any", "*"}:
+        return None
+    return scope.thread if name.casefold() in _HERE else name
+
+
+async def _searching_search(scope: Scope, action: Search) -> dict[str, Any]:
+    query = " ".join([action.query, *_operators(action)])
+    thread = _thread(scope, action.thread)
+
+    async def page(limit: int) -> Any:
+        return await scope.memory.resource(scope.resource).search(
+            query, thread=thread, limit=limit, sources=action.sources or None, cursor=action.cursor
+        )
+
+    found = await page(action.limit)
+    shown = fitting(found.results, _searching_hit, ROOM)
+    if len(shown) < len(found.results):
+        found = await page(len(shown))
+        shown = [_searching_hit(result) for result in found.results]
+    answer: dict[str, Any] = {"results": shown, "total": found.total}
+    if found.relaxed:
+        answer["not_found_as_written"] = list(found.relaxed)[:_MOST_RELAXED]
+    if not shown:
+        quoted = "leave out the quotes, or " if '"' in action.query else ""
+        answer["hint"] = f"Nothing was found. To find more, {quoted}try other words, or a part of a name with *."
+    if found.next is not None:
+        answer["cursor"] = found.next
+    return answer
+
+
+def _operators(action: Search) -> list[str]:
+    """Return the narrowing fields as search's own operators."""
+    given = {
+        "role": action.role,
+        "task": action.task,
+        "after": action.since.date().isoformat() if action.since else None,
+        "before": action.until.date().isoformat() if action.until else None,
+    }
+    return [f'{name}:"{value.replace(chr(34), " ")}"' for name, value in given.items() if value]
+
+
+def _searching_hit(result: SearchResult) -> dict[str, Any]:
+    told = {
+        "source": result.source,
+        "id": result.id,
+        "at": minute(result.at),
+        "thread": result.thread,
+        "number": result.seq,
+        "role": result.role,
+        "task": result.task,
+        "text": clip(result.snippet or result.content, _SNIPPET),
+        # Marks inside code make it useless to copy.
+        "exact": clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
+    }
+    return {name: value for name, value in told.items() if value is not None}
+
+
+async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
+    if "".join(filter(str.isalpha, action.target.casefold())) in _DOCUMENT:
+        return await _working_memory(scope)
+    page = await scope.memory.resource(scope.resource).recall(
+        action.target,
+        thread=_thread(scope, action.thread) or (scope.thread if _OF_THREAD.fullmatch(action.target) else None),
+        detail=action.detail,
+        tokens=_PAGE_TOKENS,
+        cursor=action.cursor,
+    )
+    answer: dict[str, Any] = {"text": page.text, "messages": len(page.items)}
+    if page.next is not None:
+        answer["cursor"] = page.next
+    if page.previous is not None:
+        answer["previous_cursor"] = page.previous
+    return answer
+
+
+async def _working_memory(scope: Scope) -> dict[str, Any]:
+    """Return the documents as they are now."""
+    found: dict[str, Any] = {}
+    for name, of_thread in (("all", False), ("thread", True)):
+        if of_thread and scope.thread is None:
+            continue
+        # A thread in which nothing has been said yet has no document either.
+        with suppress(ThreadNotFound):
+            document = await scope.document(of_thread=of_thread).read()
+            if document is not None and document.current.text.strip():
+                found[name] = clip(document.current.text, ROOM // 2)
+    return {"working_memory": found or "There is none yet. Write one with task-mutate update_context."}
+
 
 _log = logging.getLogger("memolog")
 

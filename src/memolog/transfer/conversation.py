@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from memolog.domain.codec import JsonObject, dumps, nothing
-from memolog.domain.message import FilePart, NewMessage, Part, Role, TextPart, UnknownPart
-from memolog.domain.transfer import Skipped
+from memolog.core.exact_json import JsonObject, dumps, nothing
+from memolog.core.message import FilePart, NewMessage, Part, Role, TextPart, UnknownPart
+from memolog.core.reports import Skipped
 
 Data = Mapping[str, Any]
 

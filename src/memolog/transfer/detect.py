@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, cast
 
-from memolog.domain.errors import InputError
-from memolog.domain.message import NewMessage
-from memolog.domain.transfer import Skipped
+from memolog.core.message import NewMessage
+from memolog.core.reports import Skipped
+from memolog.errors import InputError
 from memolog.transfer.conversation import Conversation, Data, as_data, as_list, dated, message, moment, stable_id
 from memolog.transfer.messages import (
     anthropic_role,

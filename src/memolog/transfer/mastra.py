@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
-from memolog.domain.message import (
+from memolog.core.message import (
     NewMessage,
     Part,
     ReasoningPart,

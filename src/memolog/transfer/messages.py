@@ -6,7 +6,7 @@ The adapters use the same functions. None of the libraries has to be installed.
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
 
-from memolog.domain.message import (
+from memolog.core.message import (
     FilePart,
     NewMessage,
     Part,

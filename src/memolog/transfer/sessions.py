@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from memolog.domain.message import NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
-from memolog.domain.transfer import Skipped
+from memolog.core.message import NewMessage, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
+from memolog.core.reports import Skipped
 from memolog.transfer.conversation import (
     Conversation,
     Data,

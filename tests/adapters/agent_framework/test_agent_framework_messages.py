@@ -8,10 +8,8 @@ from agent_framework import Content, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.adapters.agent_framework import from_agent_framework, to_agent_framework
-from memolog.adapters.agent_framework.messages import said_in, usage_of
-from memolog.domain.checking import check_message
-from memolog.domain.message import (
+from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
+from memolog.core.message import (
     AssistantMessage,
     FilePart,
     NewMessage,
@@ -24,6 +22,7 @@ from memolog.domain.message import (
     UserMessage,
     parts_from_json,
 )
+from memolog.messages.validation import check_message
 
 PIXEL = b"\x89PNG not a picture, but its bytes"
 PICTURE = Content.from_data(PIXEL, "image/png")

@@ -17,10 +17,8 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
-from memolog.adapters.langchain import from_langchain, to_langchain
-from memolog.adapters.langchain.messages import usage_of
-from memolog.domain.checking import check_message
-from memolog.domain.message import (
+from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
+from memolog.core.message import (
     AssistantMessage,
     FilePart,
     NewMessage,
@@ -32,6 +30,7 @@ from memolog.domain.message import (
     UserMessage,
     parts_from_json,
 )
+from memolog.messages.validation import check_message
 
 PIXEL = base64.b64encode(b"\x89PNG not a picture, but its bytes").decode()
 

@@ -25,8 +25,8 @@ from memolog.adapters.roundtrip import (
     usage_of_total,
     with_message_note,
 )
-from memolog.domain.codec import dumps
-from memolog.domain.message import (
+from memolog.core.exact_json import dumps
+from memolog.core.message import (
     FilePart,
     NewMessage,
     Part,
@@ -37,7 +37,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.run import Usage
+from memolog.core.run import Usage
 
 __all__ = ["CONTROLS", "from_agent_framework", "said_in", "to_agent_framework", "usage_of"]
 

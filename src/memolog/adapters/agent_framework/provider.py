@@ -34,14 +34,13 @@ from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.roundtrip import value_at
-from memolog.context import Context
-from memolog.domain.codec import dumps
-from memolog.domain.errors import InputError
-from memolog.domain.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
-from memolog.domain.own import OWN_TOOLS
-from memolog.runtime.memory import Memory
-from memolog.runtime.tools import Tools
-from memolog.tools import definition, guidance
+from memolog.context.context import Context
+from memolog.core.exact_json import dumps
+from memolog.core.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
+from memolog.core.own import OWN_TOOLS
+from memolog.errors import InputError
+from memolog.memory import Memory, Tools
+from memolog.tools.definitions import definition, guidance
 
 
 class Run(AgentTurn):

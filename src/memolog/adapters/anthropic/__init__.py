@@ -8,8 +8,8 @@ from memolog.adapters.anthropic.messages import MARK, messages_api
 from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
 from memolog.adapters.roundtrip import Json
-from memolog.runtime.memory import Memory
-from memolog.runtime.sync import SyncMemory, SyncTurn
+from memolog.memory import Memory
+from memolog.sync import SyncMemory, SyncTurn
 
 __all__ = ["at", "wrap"]
 

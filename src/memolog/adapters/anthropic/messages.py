@@ -25,9 +25,9 @@ from memolog.adapters.roundtrip import (
     with_speaker,
     write_result,
 )
-from memolog.context import Context
-from memolog.domain.codec import JsonValue
-from memolog.domain.message import (
+from memolog.context.context import Context
+from memolog.core.exact_json import JsonValue
+from memolog.core.message import (
     FilePart,
     NewMessage,
     Part,
@@ -37,7 +37,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.run import Usage
+from memolog.core.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
 from memolog.transfer.messages import anthropic_role, block_part
 

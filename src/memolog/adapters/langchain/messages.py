@@ -37,8 +37,8 @@ from memolog.adapters.roundtrip import (
     value_at,
     with_message_note,
 )
-from memolog.domain.codec import dumps
-from memolog.domain.message import (
+from memolog.core.exact_json import dumps
+from memolog.core.message import (
     FilePart,
     NewMessage,
     Part,
@@ -49,7 +49,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.run import Usage
+from memolog.core.run import Usage
 
 KEY: Final = "langchain"
 """The key of a part's `extra` that is LangChain's."""

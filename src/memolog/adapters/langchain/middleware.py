@@ -37,16 +37,16 @@ from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
 from memolog.adapters.provider_limits import is_refusal
-from memolog.context import Context
-from memolog.domain.codec import dumps
-from memolog.domain.errors import InputError
-from memolog.domain.message import MessageState, NewMessage, Part, Role, TextPart
-from memolog.domain.own import OWN_TOOLS
-from memolog.runtime.memory import Memory
-from memolog.runtime.portal import Portal
-from memolog.runtime.sync import SyncMemory
-from memolog.runtime.turn import Turn
-from memolog.tools import definition, guidance
+from memolog.context.context import Context
+from memolog.core.exact_json import dumps
+from memolog.core.message import MessageState, NewMessage, Part, Role, TextPart
+from memolog.core.own import OWN_TOOLS
+from memolog.core.portal import Portal
+from memolog.errors import InputError
+from memolog.memory import Memory
+from memolog.sync import SyncMemory
+from memolog.tools.definitions import definition, guidance
+from memolog.turn import Turn
 
 T = TypeVar("T")
 

@@ -8,8 +8,8 @@ from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
 from memolog.adapters.openai.chat import CHAT_API
 from memolog.adapters.openai.responses import RESPONSES_API
-from memolog.runtime.memory import Memory
-from memolog.runtime.sync import SyncMemory, SyncTurn
+from memolog.memory import Memory
+from memolog.sync import SyncMemory, SyncTurn
 
 __all__ = ["at", "wrap"]
 

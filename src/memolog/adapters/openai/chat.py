@@ -24,9 +24,9 @@ from memolog.adapters.roundtrip import (
     usage_of_total,
     write_result,
 )
-from memolog.context import Context
-from memolog.domain.codec import JsonValue
-from memolog.domain.message import (
+from memolog.context.context import Context
+from memolog.core.exact_json import JsonValue
+from memolog.core.message import (
     FilePart,
     NewMessage,
     Part,
@@ -36,7 +36,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.run import Usage
+from memolog.core.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
 from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
 

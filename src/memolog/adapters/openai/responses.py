@@ -26,9 +26,9 @@ from memolog.adapters.roundtrip import (
     with_speaker,
     write_result,
 )
-from memolog.context import Context
-from memolog.domain.codec import JsonValue
-from memolog.domain.message import (
+from memolog.context.context import Context
+from memolog.core.exact_json import JsonValue
+from memolog.core.message import (
     FilePart,
     NewMessage,
     Part,

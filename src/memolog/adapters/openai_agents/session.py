@@ -43,11 +43,11 @@ from memolog.adapters.new_messages import unsaved
 from memolog.adapters.openai import responses
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.roundtrip import usage_of_total
-from memolog.domain.codec import dumps
-from memolog.domain.message import Message
-from memolog.domain.own import own_tool
-from memolog.runtime.tools import Tools
-from memolog.tools import guidance
+from memolog.core.exact_json import dumps
+from memolog.core.message import Message
+from memolog.core.own import own_tool
+from memolog.memory import Tools
+from memolog.tools.definitions import guidance
 
 TRIPWIRES: Final = (
     InputGuardrailTripwireTriggered,

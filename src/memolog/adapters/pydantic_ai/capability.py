@@ -31,11 +31,10 @@ from pydantic_ai.toolsets import AbstractToolset
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.pydantic_ai.messages import to_model_messages
 from memolog.adapters.pydantic_ai.run import MemoryRun, Place, is_passing, leading_prompts
-from memolog.context import Context
-from memolog.domain.errors import InputError
-from memolog.domain.message import FilePart
-from memolog.runtime.memory import Memory
-from memolog.runtime.tools import Tools
+from memolog.context.context import Context
+from memolog.core.message import FilePart
+from memolog.errors import InputError
+from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definition, guidance
 
 READING: Final = ("task-query", "memory-search")

@@ -19,10 +19,10 @@ from pydantic_ai.messages import ModelMessagesTypeAdapter
 
 from memolog.adapters.pydantic_ai.messages import KEY, dumped
 from memolog.adapters.roundtrip import Json
-from memolog.domain.codec import JsonObject
-from memolog.domain.errors import NotFound, ThreadExists
-from memolog.domain.message import Message, NewMessage, UnknownPart
-from memolog.runtime.memory import Memory
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import Message, NewMessage, UnknownPart
+from memolog.errors import NotFound, ThreadExists
+from memolog.memory import Memory
 from memolog.store import Store
 
 __all__ = ["MemoryConversations"]

@@ -15,8 +15,9 @@ from typing import Any, Final, cast
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelRequestPart, ModelResponse
 
 from memolog.adapters.roundtrip import Json, Said, notes, usage_of_total
-from memolog.domain.codec import JsonObject, dumps
-from memolog.domain.message import (
+from memolog.core.cache import each_once
+from memolog.core.exact_json import JsonObject, dumps
+from memolog.core.message import (
     FilePart,
     NewMessage,
     Part,
@@ -27,8 +28,7 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.once import each_once
-from memolog.domain.run import Usage
+from memolog.core.run import Usage
 
 KEY: Final = "pydantic_ai"
 """The key of `extra` that is Pydantic AI's: `message`, `part` and `item` hold the fields that our parts have no place for."""

@@ -14,12 +14,12 @@ from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, Syst
 from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
-from memolog.context import Context
-from memolog.domain.errors import NotFound
-from memolog.domain.message import NewMessage
-from memolog.domain.run import Usage
-from memolog.runtime.memory import Memory
-from memolog.runtime.turn import Turn
+from memolog.context.context import Context
+from memolog.core.message import NewMessage
+from memolog.core.run import Usage
+from memolog.errors import NotFound
+from memolog.memory import Memory
+from memolog.turn import Turn
 
 __all__ = ["MemoryRun", "Place", "is_passing", "leading_prompts"]
 

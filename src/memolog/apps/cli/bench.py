@@ -11,7 +11,7 @@ from memolog.apps.cli.command import Answer, Call, verb
 from memolog.apps.cli.output import table
 
 if TYPE_CHECKING:
-    from memolog.runtime.memory import Memory
+    from memolog.memory import Memory
 
 app = typer.Typer()
 _RESOURCE, _THREAD = "bench", "bench"
@@ -43,7 +43,7 @@ async def bench(
     import tempfile
     from statistics import median, quantiles
 
-    from memolog.runtime.memory import Memory
+    from memolog.memory import Memory
 
     with tempfile.TemporaryDirectory(prefix="memolog-bench-", ignore_cleanup_errors=True) as folder:
         config = call.config.with_overrides({"model": "extractive", "read_only": False})
@@ -74,7 +74,7 @@ def _said(number: int) -> str:
 
 
 async def _fill(memory: "Memory", messages: int) -> float:
-    from memolog.domain.message import AssistantMessage, UserMessage
+    from memolog.core.message import AssistantMessage, UserMessage
 
     store = (await memory.open()).store
     said = [(UserMessage if n % 2 == 0 else AssistantMessage)(_said(n)) for n in range(messages)]
@@ -88,7 +88,7 @@ async def _fill(memory: "Memory", messages: int) -> float:
 
 
 async def _measure(memory: "Memory", messages: int) -> dict[str, list[float]]:
-    from memolog.domain.message import UserMessage
+    from memolog.core.message import UserMessage
 
     async def turn(number: int) -> None:
         async with memory.thread(_THREAD, resource=_RESOURCE).turn() as turn:

@@ -19,15 +19,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 import typer
 
 from memolog.apps.cli import output
-from memolog.domain.errors import Conflict, InputError, MemologError, NotFound, StoreBusy, StoreUnavailable
+from memolog.errors import Conflict, InputError, MemologError, NotFound, StoreBusy, StoreUnavailable
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memolog.config import Config
-    from memolog.runtime.events import Event
-    from memolog.runtime.kit import Kit
-    from memolog.runtime.memory import Memory
+    from memolog.components import Kit
+    from memolog.core.config import Config
+    from memolog.events import Event
+    from memolog.memory import Memory
     from memolog.store import Store
 
 _BESIDE = "memolog.toml"
@@ -42,7 +42,7 @@ def settings_file(named: str | None) -> str | None:
 
 def load_config(named: str | None, *, read_only: bool = False) -> "Config":
     """Load the settings from the file and the environment; ConfigError lists everything that is wrong."""
-    from memolog.config import Config
+    from memolog.core.config import Config
 
     config = Config.load(toml=settings_file(named), environment=os.environ)
     return config.with_overrides({"read_only": True}) if read_only else config
@@ -51,7 +51,7 @@ def load_config(named: str | None, *, read_only: bool = False) -> "Config":
 def refuse_missing(address: str) -> None:
     """Raise if the database file does not exist; only `init`, `import`, `restore` and `demo` create one."""
     if is_missing(address):
-        from memolog.store.postgres_address import safe_url
+        from memolog.db.postgres_address import safe_url
 
         path = safe_url(_path_in(address))
         raise StoreUnavailable(
@@ -252,7 +252,7 @@ class Call:
     @property
     def shown_address(self) -> str:
         """Return the address without a password."""
-        from memolog.store.postgres_address import safe_url
+        from memolog.db.postgres_address import safe_url
 
         return safe_url(self.address)
 
@@ -371,7 +371,7 @@ async def _answer(
         return await _result(work(Call(address=address, config=config, as_json=as_json), **given))
     if not makes:
         refuse_missing(address)
-    from memolog.runtime.memory import Memory
+    from memolog.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
     # A dry run must not create the file.

@@ -6,14 +6,15 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, settings_file, verb
 from memolog.apps.cli.output import fields, styled, table
-from memolog.domain.errors import InputError
+from memolog.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import RenderableType
 
-    from memolog.config import Config, Setting
+    from memolog.core.config import Config
+    from memolog.core.settings import Setting
 
 app = typer.Typer()
 
@@ -72,7 +73,7 @@ async def config(
     toml: Annotated[bool, typer.Option("--toml", help="Print a settings file.")] = False,
 ) -> Answer:
     """Show the settings in use, from the file and the environment, with their meaning."""
-    from memolog.config import settings
+    from memolog.core.config import settings
 
     known = {setting.name: setting for setting in settings()}
     if name is not None and name not in known:
@@ -114,13 +115,13 @@ def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, objec
 
 def _shown(value: object) -> object:
     """Return a setting without the password or key of a model address."""
-    from memolog.store.postgres_address import safe_url
+    from memolog.db.postgres_address import safe_url
 
     return safe_url(value) if isinstance(value, str) and "://" in value else value
 
 
 def _default(setting: "Setting") -> object:
-    from memolog.config import KeepRecent
+    from memolog.core.settings import KeepRecent
 
     return setting.default.to_dict() if isinstance(setting.default, KeepRecent) else setting.default
 

@@ -6,13 +6,13 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
 from memolog.apps.cli.output import fields, styled
-from memolog.domain.codec import encode
-from memolog.domain.errors import NotFound
+from memolog.core.exact_json import encode
+from memolog.errors import NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memolog.domain.diagnosis import Report
+    from memolog.core.reports import Report
 
 app = typer.Typer()
 

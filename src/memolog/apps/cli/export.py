@@ -9,15 +9,15 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, chosen_resource, chosen_thread, verb
 from memolog.apps.cli.output import JsonOutput, clean, fields, styled
-from memolog.domain.codec import encode
-from memolog.domain.errors import InputError
+from memolog.core.exact_json import encode
+from memolog.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import RenderableType
 
-    from memolog.domain.transfer import ImportReport
+    from memolog.core.reports import ImportReport
 
 app = typer.Typer()
 
@@ -66,8 +66,8 @@ async def export(
 async def _export_markdown(
     call: Call, file: str, resource: str | None, thread: str | None, *, overwrite: bool
 ) -> Answer:
-    from memolog.store.new_file import new_file
-    from memolog.store.sqlite_backup import refuse_own
+    from memolog.admin.backup import refuse_own
+    from memolog.db.sqlite_files import new_file
 
     whose = await chosen_resource(call.store, resource)
     which = await chosen_thread(call.store, whose, thread)
@@ -103,7 +103,7 @@ async def import_(
 ) -> Answer:
     """Import an export or the history of another system, with its times. Importing again changes nothing."""
     if not file.exists():
-        from memolog.store.postgres_address import safe_url
+        from memolog.db.postgres_address import safe_url
 
         raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the path.")
     with call.progress(f"importing {file}") as tell:
@@ -155,7 +155,7 @@ def restore(
     ] = False,
 ) -> Answer:
     """Create a database from a backup. Nothing may use the database meanwhile."""
-    from memolog.runtime.transferring import restore_backup
+    from memolog.admin.transfer import restore_backup
 
     if not file.exists():
         raise InputError(f"There is no file {file}.", then="Check the path.")

@@ -8,15 +8,15 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
 from memolog.apps.cli.output import fields, styled
-from memolog.domain.codec import encode
-from memolog.domain.errors import InputError, NotFound
-from memolog.domain.observation import MARKS
+from memolog.core.exact_json import encode
+from memolog.core.observation import MARKS
+from memolog.errors import InputError, NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memolog.domain.forgetting import Forgotten
-    from memolog.domain.observation import Observation
+    from memolog.core.observation import Observation
+    from memolog.core.reports import Forgotten
 
 app = typer.Typer()
 

@@ -8,10 +8,10 @@ import typer
 from memolog.apps.cli.command import Answer, Call, moment_in, verb
 from memolog.apps.cli.output import show_diff, styled, table, when
 from memolog.apps.cli.status import show_groups
-from memolog.domain.errors import InputError
+from memolog.errors import InputError
 
 if TYPE_CHECKING:
-    from memolog.store.snapshot import GroupRow
+    from memolog.log.rows import GroupRow
 
 app = typer.Typer()
 _ALL_ENTRIES = 2**31

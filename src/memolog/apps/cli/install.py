@@ -7,7 +7,7 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
 from memolog.apps.cli.output import console, show_diff, styled
-from memolog.domain.errors import InputError
+from memolog.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -118,7 +118,7 @@ def _address(named: str | None) -> str:
     from pathlib import Path
 
     from memolog.apps.hooks.spool import default_db
-    from memolog.store.postgres_address import has_password, safe_url
+    from memolog.db.postgres_address import has_password, safe_url
 
     address = named or default_db(os.environ)
     if has_password(address):

@@ -23,7 +23,7 @@ from memolog.apps.cli import (
     working_memory,
 )
 from memolog.apps.cli.output import show_error
-from memolog.domain.errors import InputError
+from memolog.errors import InputError
 from memolog.version import __version__
 
 # The base class of all usage errors has no public name that every version of typer exports.

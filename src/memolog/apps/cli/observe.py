@@ -7,13 +7,13 @@ import typer
 from memolog.apps.cli.command import Answer, Call, verb
 from memolog.apps.cli.output import clean, one_line, styled, table, when
 from memolog.apps.cli.status import show_status
-from memolog.domain.errors import InputError, NotFound
+from memolog.errors import InputError, NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memolog.domain.compaction import Compacted, Compaction
-    from memolog.runtime.status import Status
+    from memolog.core.reports import Compacted, Compaction
+    from memolog.log.status import Status
 
 app = typer.Typer()
 

@@ -10,8 +10,8 @@ from datetime import datetime
 from io import TextIOBase
 from typing import TYPE_CHECKING, Final
 
-from memolog.domain.codec import dumps, encode
-from memolog.domain.errors import MemologError
+from memolog.core.exact_json import dumps, encode
+from memolog.errors import MemologError
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -91,7 +91,7 @@ def styled(text: str, style: str = "") -> "Text":
 
 def local(moment: datetime, zone: str | None) -> datetime:
     """Return a moment in a zone, as the log shows it; in UTC if the zone is not known."""
-    from memolog.context.dates import local as in_zone
+    from memolog.text.dates import local as in_zone
 
     return in_zone(moment, zone)
 

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from memolog.domain.message import Message
-    from memolog.domain.search import SearchAnswer, SearchResult
+    from memolog.core.message import Message
+    from memolog.search.values import SearchAnswer, SearchResult
 
 app = typer.Typer()
 _NEIGHBOUR: Final = 120
@@ -88,7 +88,7 @@ def _result(result: "SearchResult") -> "Iterator[Text]":
 
 def _neighbour(message: "Message") -> "Text":
     """Render a neighbour message on one line: its text, or else its tool call or result."""
-    from memolog.search.texts import text_of_parts
+    from memolog.search.analysis import text_of_parts
 
     who = " ".join(filter(None, (message.role, message.speaker)))
     text = "[raw text removed]" if message.pruned else message.text or text_of_parts(message.parts)
@@ -126,7 +126,7 @@ async def recall(
     cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page showed.")] = None,
 ) -> Answer:
     """Show the exact messages behind a reference, in pages. Exit code 1: nothing to show."""
-    from memolog.store.recall import is_number
+    from memolog.search.recall_store import is_number
 
     await refuse_unknown(call.store, call.resource, None)
     # Message numbers are unique within a thread only; a number alone means the latest thread.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from memolog.apps.mcp import Served
+    from memolog.apps.mcp.resources import Served
 
 app = typer.Typer()
 _HTTP = "Over HTTP"
@@ -90,8 +90,9 @@ async def mcp(
     A client starts the server and talks to it over standard input and output; with --http it serves any number of clients that
     send the token. The resource is fixed here: no model can choose another.
     """
-    from memolog.apps.mcp import Served, open_door, read_token, serve_http, serve_stdio
-    from memolog.runtime.memory import Memory
+    from memolog.apps.mcp.resources import Served
+    from memolog.apps.mcp.server import open_door, read_token, serve_http, serve_stdio
+    from memolog.memory import Memory
 
     refuse_missing(call.address)
     config = call.config.with_overrides({"read_only": True}) if read_only or describe else call.config
@@ -223,8 +224,8 @@ async def proxy(
     """Run a gateway that adds memory to any OpenAI or Anthropic client; a header of a request names its thread."""
     import asyncio
 
-    from memolog.apps.gateway import GatewaySettings, serve
-    from memolog.apps.gateway.settings import read_tokens
+    from memolog.apps.gateway.app import serve
+    from memolog.apps.gateway.settings import GatewaySettings, read_tokens
 
     settings = GatewaySettings(
         openai=openai,

@@ -20,19 +20,19 @@ from memolog.apps.cli.output import (
     table,
     when,
 )
-from memolog.domain.codec import encode
-from memolog.domain.observation import MARKS, Observation
+from memolog.core.exact_json import encode
+from memolog.core.observation import MARKS, Observation
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from memolog.context import Context
-    from memolog.domain.run import UsageTotal
-    from memolog.domain.thread import ThreadInfo
-    from memolog.runtime.status import Status
-    from memolog.store.journal import StoredEvent
-    from memolog.store.snapshot import GroupRow
+    from memolog.context.context import Context
+    from memolog.core.run import UsageTotal
+    from memolog.core.thread import ThreadInfo
+    from memolog.log.journal import StoredEvent
+    from memolog.log.rows import GroupRow
+    from memolog.log.status import Status
 
 app = typer.Typer()
 _MOST_RESOURCES = 200
@@ -130,7 +130,7 @@ async def log(
     last: Annotated[int | None, typer.Option("--last", "-n", help="Only the newest lines, this many.", min=1)] = None,
 ) -> Answer:
     """Show the log: observations by day, coloured by priority."""
-    from memolog.context.render import reading_order
+    from memolog.log.rendering import reading_order
 
     scope, store = call.config.scope, call.store
     snapshot = await store.logs.snapshot(call.resource, call.thread, scope, create=False)
@@ -236,8 +236,8 @@ async def context(
 
 
 async def _context(call: Call) -> "Context":
-    from memolog.runtime.contexts import Contexts, Shown
-    from memolog.runtime.opening import overridden
+    from memolog.components import overridden
+    from memolog.context.builder import Contexts, Shown
 
     snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
     config, _ = overridden(call.config, snapshot.thread.overrides)

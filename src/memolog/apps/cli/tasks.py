@@ -8,16 +8,16 @@ import typer
 from memolog.apps.cli.command import Answer, Call, acting_user, moment_in, verb
 from memolog.apps.cli.output import clean, fields, one_line, styled, table, when
 from memolog.apps.cli.search import marked
-from memolog.domain.codec import encode
-from memolog.domain.errors import InputError
-from memolog.domain.observation import Span
+from memolog.core.exact_json import encode
+from memolog.core.observation import Span
+from memolog.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from memolog.domain.task import Claimed, Closed, Task, TaskRef, TaskView
-    from memolog.runtime.tasks import Tasks
+    from memolog.tasks.calls import Tasks
+    from memolog.tasks.task import Claimed, Closed, Task, TaskRef, TaskView
 
 app = typer.Typer(no_args_is_help=True, help="Manage tasks: work to do, what blocks it, who works on it.")
 

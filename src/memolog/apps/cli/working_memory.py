@@ -11,13 +11,13 @@ import typer
 
 from memolog.apps.cli.command import Answer, Call, acting_user, read_text, verb
 from memolog.apps.cli.output import one_line, show_diff, styled, table, when
-from memolog.domain.errors import DocumentNotFound, InputError
+from memolog.errors import DocumentNotFound, InputError
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memolog.domain.working_memory import Document
-    from memolog.runtime.working_memory import WorkingMemory
+    from memolog.core.document import Document
+    from memolog.working_memory.calls import WorkingMemory
 
 app = typer.Typer(
     no_args_is_help=True, help="Manage the working memory: a small document of lasting facts, with all its versions."

@@ -12,9 +12,9 @@ from asyncio.subprocess import DEVNULL, PIPE
 from dataclasses import dataclass
 
 from memolog.apps.demo.script import Played, open_memory, play_exchange, script
-from memolog.domain.errors import MemologError
-from memolog.domain.message import NewMessage
-from memolog.runtime.events import Event, RunStarted
+from memolog.core.message import NewMessage
+from memolog.errors import MemologError
+from memolog.events import Event, RunStarted
 from memolog.testing import FakeClock
 
 

@@ -27,14 +27,14 @@ from memolog.apps.demo.script import (
     play_exchange,
     script,
 )
-from memolog.context import Context
-from memolog.domain.errors import InputError
-from memolog.domain.message import AssistantMessage, NewMessage, ToolCallPart, parts_to_json
-from memolog.runtime.events import Activated, Event, GenerationMade, Recovered, RunEnded, RunStarted, Windows
-from memolog.runtime.memory import Memory
+from memolog.context.context import Context
+from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, parts_to_json
+from memolog.db.postgres_address import safe_url
+from memolog.errors import InputError
+from memolog.events import Activated, Event, GenerationMade, Recovered, RunEnded, RunStarted, Windows
+from memolog.log.snapshot import Snapshot
+from memolog.memory import Memory
 from memolog.store import Store
-from memolog.store.postgres_address import safe_url
-from memolog.store.snapshot import Snapshot
 from memolog.testing import FakeClock
 
 

@@ -15,14 +15,17 @@ from importlib.resources import files
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from memolog.config import Config, KeepRecent, ObservationConfig, ReflectionConfig
-from memolog.context import Context
-from memolog.domain.codec import JsonObject
-from memolog.domain.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
-from memolog.runtime.memory import Memory
-from memolog.runtime.turn import Turn
+from memolog.context.context import Context
+from memolog.core.config import Config
+from memolog.core.config_sections import ObservationConfig, ReflectionConfig
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
+from memolog.core.settings import KeepRecent
+from memolog.memory import Memory
 from memolog.testing import FakeClock
-from memolog.tokens import HeuristicCounter, count_message
+from memolog.text.message_tokens import count_message
+from memolog.text.tokens import HeuristicCounter
+from memolog.turn import Turn
 
 RESOURCE: Final = "mira"
 THREADS: Final = ("api", "web", "ops")

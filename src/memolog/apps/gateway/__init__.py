@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from memolog.domain.errors import ConfigError
+from memolog.errors import ConfigError
 
 if missing := [name for name in ("httpx", "starlette", "uvicorn") if find_spec(name) is None]:
     raise ConfigError(

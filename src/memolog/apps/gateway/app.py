@@ -43,7 +43,7 @@ from memolog.apps.gateway.headers import (
     scope_of,
 )
 from memolog.apps.gateway.settings import GatewaySettings, check_listening
-from memolog.domain.errors import StoreUnavailable
+from memolog.errors import StoreUnavailable
 
 _log = logging.getLogger("memolog")
 

@@ -21,8 +21,8 @@ from memolog.adapters.openai.chat import CHAT_API
 from memolog.adapters.openai.responses import RESPONSES_API
 from memolog.adapters.provider_limits import is_refused, take_back
 from memolog.apps.gateway.headers import Pairs, Scope, passed_back
-from memolog.domain.codec import dumps
-from memolog.domain.errors import InputError
+from memolog.core.exact_json import dumps
+from memolog.errors import InputError
 
 _APIS: Final[tuple[Api, ...]] = (CHAT_API, RESPONSES_API, messages_api())
 

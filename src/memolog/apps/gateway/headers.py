@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from memolog.domain.errors import InputError
-from memolog.store.scope import check_id
+from memolog.db.scope import check_id
+from memolog.errors import InputError
 
 Pairs = list[tuple[str, str]]
 

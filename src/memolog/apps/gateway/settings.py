@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from memolog.domain.errors import ConfigError
-from memolog.store.scope import check_id
+from memolog.db.scope import check_id
+from memolog.errors import ConfigError
 
 OPENAI: Final = "https://api.openai.com"
 ANTHROPIC: Final = "https://api.anthropic.com"

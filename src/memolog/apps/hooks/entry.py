@@ -186,7 +186,7 @@ def _serve_tools(options: Options) -> None:
     from pathlib import Path
 
     from memolog.apps.cli.main import app
-    from memolog.runtime.opening import open_store
+    from memolog.components import open_store
 
     async def make_database() -> None:
         async with await open_store(options.db):

@@ -27,7 +27,7 @@ from memolog.apps.hooks.text_edit import (
     with_block,
     without_block,
 )
-from memolog.domain.errors import InputError
+from memolog.errors import InputError
 
 MARK: Final = "memolog.apps.hook"
 """Text that all our commands contain, and no others."""

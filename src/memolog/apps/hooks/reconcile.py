@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from memolog.apps.hooks.events import PrivateFilter, public, public_text
-from memolog.domain.errors import InputError
-from memolog.domain.message import (
+from memolog.core.message import (
     FilePart,
     Message,
     NewMessage,
@@ -20,9 +19,10 @@ from memolog.domain.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.domain.own import own_tool, with_own_apart
-from memolog.transfer import Conversation, read_source
-from memolog.transfer.conversation import stable_id
+from memolog.core.own import own_tool, with_own_apart
+from memolog.errors import InputError
+from memolog.transfer.conversation import Conversation, stable_id
+from memolog.transfer.detect import read_source
 
 Record = dict[str, Any]
 SOURCE: Final = "hook"

@@ -11,16 +11,16 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
 from memolog.apps.hooks.spool import note, spool_of
-from memolog.config import Config
-from memolog.domain.errors import MemologError, StoreBusy
-from memolog.runtime.clock import SystemClock
-from memolog.runtime.opening import open_store
-from memolog.runtime.packing import context_pack
+from memolog.components import open_store
+from memolog.context.pack import context_pack
+from memolog.core.clock import SystemClock
+from memolog.core.config import Config
+from memolog.errors import MemologError, StoreBusy
 from memolog.store import Store
-from memolog.tokens import HeuristicCounter
+from memolog.text.tokens import HeuristicCounter
 
 if TYPE_CHECKING:
-    from memolog.runtime.memory import Memory
+    from memolog.memory import Memory
 
 _LONGEST_WAIT: Final = 3.0
 

@@ -12,20 +12,19 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from memolog.admin.import_export import Tally
+from memolog.admin.import_foreign import save_conversation
 from memolog.apps.hooks.reconcile import Heard, Reconciled, Record, heard_of, reconcile, thread_of, transcript_of
 from memolog.apps.hooks.spool import Spool, make_private, note, spool_of
-from memolog.config import Config
-from memolog.domain.clock import Clock
-from memolog.domain.errors import MemologError, MessageNotFound, ThreadNotFound
-from memolog.domain.message import Message
-from memolog.domain.observation import Span
-from memolog.runtime.clock import SystemClock
-from memolog.runtime.importing import Tally
-from memolog.runtime.importing_elsewhere import save_conversation
-from memolog.runtime.memory import Memory
-from memolog.runtime.views import Asked
+from memolog.core.clock import Clock, SystemClock
+from memolog.core.config import Config
+from memolog.core.message import Message
+from memolog.core.observation import Span
+from memolog.errors import MemologError, MessageNotFound, ThreadNotFound
+from memolog.log.snapshot_state import Asked
+from memolog.memory import Memory
 from memolog.store import Store
-from memolog.transfer import Conversation
+from memolog.transfer.conversation import Conversation
 
 IDLE: Final = timedelta(minutes=30)
 """A session without events for this long is over; not every host reports the end."""

@@ -5,7 +5,7 @@ The configuration, never a model, decides whose memory is served.
 
 from importlib.util import find_spec
 
-from memolog.domain.errors import ConfigError
+from memolog.errors import ConfigError
 
 if find_spec("mcp") is None or find_spec("mcp_types") is None:
     raise ConfigError(

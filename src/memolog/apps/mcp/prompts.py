@@ -8,10 +8,10 @@ from typing import Final
 import mcp_types as types
 
 from memolog.apps.mcp.resources import Served, wire_text
-from memolog.context.escape import one_line
-from memolog.domain.errors import NotFound
-from memolog.runtime.packing import context_pack
-from memolog.tasks.worth import edge_lines
+from memolog.context.pack import context_pack
+from memolog.errors import NotFound
+from memolog.tasks.rules import edge_lines
+from memolog.text.escape import one_line
 
 START: Final = "start-session"
 HAND_OVER: Final = "hand-over"

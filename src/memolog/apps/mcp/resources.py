@@ -10,13 +10,12 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 
 from memolog.adapters.guards import check_memory
-from memolog.context.working_memory import working_memory_text
-from memolog.domain.errors import InputError, NotFound, ThreadNotFound
-from memolog.domain.task import Task
-from memolog.domain.working_memory import Document
-from memolog.runtime.memory import Memory
-from memolog.runtime.packing import context_pack
-from memolog.runtime.tools import Tools
+from memolog.context.pack import context_pack
+from memolog.context.wording import working_memory_text
+from memolog.core.document import Document
+from memolog.errors import InputError, NotFound, ThreadNotFound
+from memolog.memory import Memory, Tools
+from memolog.tasks.task import Task
 
 PACK_TOKENS: Final = 4_000
 _LEAST_TOKENS: Final = 200

@@ -27,9 +27,9 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from memolog.apps.mcp import prompts, resources
 from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
-from memolog.domain.codec import loads
-from memolog.domain.errors import ConfigError, InputError, MemologError, NotFound, StoreUnavailable
-from memolog.domain.own import called_tool
+from memolog.core.exact_json import loads
+from memolog.core.own import called_tool
+from memolog.errors import ConfigError, InputError, MemologError, NotFound, StoreUnavailable
 from memolog.version import __version__
 
 _log = logging.getLogger("memolog")

@@ -26,7 +26,7 @@ from mcp.server.subscriptions import (
 
 from memolog.apps.mcp import resources
 from memolog.apps.mcp.resources import Served
-from memolog.domain.errors import InputError, MemologError
+from memolog.errors import InputError, MemologError
 
 _log = logging.getLogger("memolog")
 

@@ -1,0 +1,1 @@
+"""Administration: forget, edit, export, import, backup and doctor."""

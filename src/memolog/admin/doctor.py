@@ -1,0 +1,512 @@
+"""Compare the text of groups with the lines that it was rendered from.
+
+Models are shown the stored text of a group, so it must match its lines: imported groups are rendered here, and the doctor
+checks all groups. A line may not have more trust than its sources.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from memolog.core.clock import Clock, to_micros
+from memolog.core.exact_json import loads, pack, unpack
+from memolog.core.reports import Finding, FindingKind, Report
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, Step, load_queries
+from memolog.db.scope import check_optional_ids
+from memolog.log.withdrawals import Render, rendering
+from memolog.search.analysis import Redact
+from memolog.search.index import has_words, resetting_index
+from memolog.tasks.dependencies import settling
+
+q = load_queries("admin/doctor")
+
+_YEAR_MICROS: Final = 365 * 24 * 3600 * 1_000_000
+_Query = Callable[..., Step]
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One invariant: the query for the rows that violate it, an explanation, and the statement that repairs a row.
+
+    A row has a key and a place; the explanation names its other columns.
+    """
+
+    kind: FindingKind
+    look: _Query
+    explain: str
+    repair: _Query | None = None
+    needs: tuple[str, ...] = ()
+    """The columns that the repair takes besides the key."""
+    is_safe: Callable[[Row], bool] = bool
+    of_resource: bool = True
+    """Whether the query can be limited to a resource."""
+    reindexes: bool = False
+    """Whether rebuilding the index of the resource repairs it."""
+    has_end: bool = False
+    """Whether the query looks for what ends after `latest`, a year from now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A finding and its repair."""
+
+    finding: Finding
+    repair: Callable[[], Script[None]] | None = None
+    reindex: str | None = None
+    """The resource whose index must be rebuilt."""
+
+
+def found_at(
+    kind: FindingKind,
+    where: str,
+    explanation: str,
+    repair: Callable[[], Script[None]] | None = None,
+    reindex: str | None = None,
+) -> Found:
+    """Return a finding; it is safe to repair if there is a repair."""
+    is_safe = repair is not None or reindex is not None
+    finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=is_safe)
+    return Found(finding=finding, repair=repair, reindex=reindex)
+
+
+def checking(check: Check, resource: str | None, now: int) -> Script[list[Found]]:
+    """Return what one check finds."""
+    values = ({"resource": resource} if check.of_resource else {}) | (
+        {"latest": now + _YEAR_MICROS} if check.has_end else {}
+    )
+    rows = yield check.look(**values)
+    return [
+        found_at(
+            check.kind,
+            row.place,
+            check.explain.format(**row._asdict()),
+            _repairing(check, row),
+            row.resource if check.reindexes else None,
+        )
+        for row in rows
+    ]
+
+
+def _repairing(check: Check, row: Row) -> Callable[[], Script[None]] | None:
+    repair = check.repair
+    if repair is None or not check.is_safe(row):
+        return None
+
+    def script() -> Script[None]:
+        yield repair(key=row.key, **{name: getattr(row, name) for name in check.needs})
+
+    return script
+
+
+CHECKS: Final = (
+    Check(
+        "sequence",
+        q.sequences,
+        "The thread says that its last message is {last_seq}; it has {messages} rows, the last of which is {newest}.",
+        q.fix_sequence,
+        # Numbers only rise: if rows are missing at the end, their numbers must not be used again.
+        is_safe=lambda row: row.messages == row.newest > row.last_seq,
+    ),
+    Check("forgotten-text", q.tombstones, "It was forgotten but still has text.", q.fix_tombstone),
+    Check("forgotten-text", q.deleted_lines, "It was deleted but still has text.", q.fix_deleted_line),
+    Check(
+        "dead-source",
+        q.dead_sources,
+        "It is shown but cites a message that was withdrawn or forgotten. Retract or delete it.",
+    ),
+    Check("provenance", q.no_sources, "It names no source message."),
+    Check("provenance", q.strange_sources, "It names messages that are missing or not of its group."),
+    Check(
+        "count", q.line_counts, "It says that it has {observations} observations but has {counted}.", q.fix_line_count
+    ),
+    Check("tokens", q.message_tokens, "It has content but no tokens, so windows are fuller than reported."),
+    Check(
+        "version",
+        q.generations,
+        "The log is at generation {generation}; the newest one is {newest}.",
+        q.fix_generation,
+        is_safe=lambda row: row.newest >= 0,
+    ),
+    Check("log-entry", q.unlisted, "It is active but not part of the log, so it is not shown.", q.fix_unlisted),
+    Check("log-entry", q.wrongly_listed, "It is part of the log but its state is {state}."),
+    Check("run", q.unmade, "Its run is {status}, not done."),
+    Check(
+        "lease",
+        q.endless_runs,
+        "Its lease ends in more than a year: if its owner is gone, it is not taken over.",
+        q.fix_endless_run,
+        has_end=True,
+    ),
+    Check(
+        "lease",
+        q.endless_leases,
+        "It ends in more than a year: if its owner is gone, it stays blocked.",
+        q.fix_lease,
+        ("resource",),
+        has_end=True,
+    ),
+    Check("lease", q.idle_leases, "It claims a task that is closed or missing.", q.fix_lease, ("resource",)),
+    Check(
+        "hints",
+        q.hints,
+        "Its hints are from message {hinted_seq}, but its last message is {last_seq}: newer hints would be refused.",
+        q.fix_hints,
+    ),
+    Check("alias", q.aliases, "Its alias t{alias} is not valid.", q.fix_alias, ("log_pk",)),
+    Check(
+        "alias", q.foreign_cursors, "The thread belongs to {resource} or has its own log; this log must not cover it."
+    ),
+    Check(
+        "task-link",
+        q.handles_given,
+        "{tasks} tasks have handles, but only {last_handle} were given out: the next would be given twice.",
+    ),
+    Check(
+        "working-memory",
+        q.documents,
+        "It is at version {version}; {versions} versions are stored, the last of which is {newest}.",
+        q.fix_document,
+        is_safe=lambda row: row.versions == row.newest > 0,
+    ),
+    Check("orphan", q.lost_lines, "Its group does not exist.", of_resource=False),
+    Check("orphan", q.lost_messages, "Its thread does not exist.", of_resource=False),
+    Check("orphan", q.lost_entries, "It lists a group that does not exist.", q.fix_lost_entry, of_resource=False),
+    Check("orphan", q.lost_links, "Its task or its message does not exist.", q.fix_lost_link, of_resource=False),
+    Check("orphan", q.lost_prompts, "Its run does not exist.", q.fix_lost_prompt, of_resource=False),
+    Check(
+        "index-extra", q.stale_docs, "The index finds something that is deleted, withdrawn or internal.", reindexes=True
+    ),
+    Check(
+        "index-stats",
+        q.wrong_stats,
+        "The index counts {documents} documents, but there are {counted}: ranks are wrong.",
+        reindexes=True,
+    ),
+    Check(
+        "index-behind", q.unwatched, "Some of its messages are not indexed and not queued for indexing.", reindexes=True
+    ),
+)
+
+
+logs = load_queries("log/logs")
+
+# These depend on the log and on the group before, not on the lines: whether threads share the log, and the time since then.
+_BEFORE: Final = re.compile(
+    r'^(<(?:observations|reflection) id="[^"<>]*")(?: thread="t[0-9]+")?>\n'
+    r"(?:\[(?:[0-9]+ )?(?:day|week|month|year)s? later\]\n)?"
+)
+_TRUSTS: Final = ("tool", "assistant", "user")
+
+
+def says_the_same(text: str, rendered: str) -> bool:
+    """Return whether a text matches rendered lines, ignoring what depends on the groups before it."""
+    return text == rendered or _alone(text) == _alone(rendered)
+
+
+def _alone(text: str) -> str:
+    return _BEFORE.sub(r"\1>\n", text)
+
+
+def rendering_anew(
+    resource: str, texts: Mapping[str, str], render: Render, count: Callable[[str], int]
+) -> Script[None]:
+    """Store a text for imported groups: the one that came with them if it matches their lines, or else a rendered one."""
+    for row in (yield q.groups_named(resource=resource, names=list(texts))):
+        group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
+        if not group.text:
+            brought = unpack(texts[row.id]) or ""
+            if brought and says_the_same(brought, rendered):
+                rendered, tokens = brought, count(brought)
+            yield logs.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
+
+
+def lowering_trust(resource: str, groups: Sequence[str]) -> Script[int]:
+    """Lower the trust of lines in these groups to that of their best source; returns how many lines changed."""
+    lowered = 0
+    for row in (yield q.trust_of_sources(resource=resource, names=list(groups))):
+        # A line without a source was imported: it counts as a model's word.
+        allowed = _TRUSTS[int(row.best) - 1] if row.best else "assistant"
+        if _TRUSTS.index(row.trust) > _TRUSTS.index(allowed):
+            lowered += 1
+            yield q.set_trust(key=row.pk, trust=allowed)
+    return lowered
+
+
+def checking_renderings(resource: str | None, render: Render) -> Script[list[Found]]:
+    """Check that the text of every group matches its lines."""
+    found: list[Found] = []
+    for row in (yield q.rendered(resource=resource)):
+        group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
+        if not says_the_same(group.text, rendered):
+            text = "Its text, which models are shown, is not what its lines say."
+            found.append(found_at("rendering", row.place, text, _renderings_repairing(group.pk, rendered, tokens)))
+    return found
+
+
+def _renderings_repairing(pk: int, text: str, tokens: int) -> Callable[[], Script[None]]:
+    def script() -> Script[None]:
+        yield logs.set_group_text(group_pk=pk, text=pack(text), tokens=tokens)
+        yield q.touch_log_of(key=pk)
+
+    return script
+
+
+_IN_LOG = frozenset({"active", "covered"})
+_NAMED = 12
+
+
+# ---------------------------------------------------------------- spans and cursors
+
+
+def checking_spans(resource: str | None) -> Script[list[Found]]:
+    """Check that the spans of each thread in a log are contiguous up to its cursor, and that all others lie after it."""
+    spans: dict[tuple[int, int], list[Row]] = {}
+    for row in (yield q.spans(resource=resource)):
+        spans.setdefault((row.log_pk, row.thread_pk), []).append(row)
+    found: list[Found] = []
+    for cursor in (yield q.cursors(resource=resource)):
+        found += _of_thread(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
+    for (_, thread_pk), rows in spans.items():
+        names = ", ".join(row.handle for row in rows[:_NAMED])
+        found.append(found_at("cursor", f"thread key {thread_pk}", f"No cursor says how far {names} cover it."))
+    return found
+
+
+def _of_thread(cursor: Row, rows: Sequence[Row]) -> Iterator[Found]:
+    where = f"thread {cursor.thread} of {cursor.resource}"
+    inside = sorted((row for row in rows if row.state in _IN_LOG), key=lambda row: row.first_seq)
+    ahead = sorted((row for row in rows if row.state not in _IN_LOG), key=lambda row: row.first_seq)
+    end, is_whole = 0, True
+    for row in inside:
+        first = row.first_seq
+        if first != end + 1:
+            kind: FindingKind = "overlap" if first <= end else "coverage"
+            what = "earlier groups cover it already" if first <= end else f"nothing covers {end + 1}–{first - 1}"
+            yield found_at(kind, where, f"Group {row.handle} begins at message {first}, and {what}.")
+            is_whole = False
+        end = max(end, row.last_seq)
+    if end != cursor.seq and is_whole:
+        text = f"The groups cover messages up to {end}, but the cursor is at {cursor.seq}."
+        place = {"log_pk": cursor.log_pk, "thread_pk": cursor.thread_pk}
+        repair = _running(q.drop_cursor(**place), q.put_cursor(**place, seq=end, alias=cursor.alias))
+        yield found_at("cursor", where, text, repair)
+    for row in ahead:
+        if row.first_seq <= end:
+            repair = _running(q.void_group(key=row.pk)) if row.state == "buffered" else None
+            text = (
+                f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}; {end} is covered already."
+            )
+            yield found_at("overlap", where, text, repair)
+        end = max(end, row.last_seq)
+    if end > cursor.last_seq:
+        yield found_at("coverage", where, f"Spans reach message {end}, but the last one is {cursor.last_seq}.")
+
+
+def _running(*steps: Step) -> Callable[[], Script[None]]:
+    """Return a script of these steps."""
+
+    def script() -> Script[None]:
+        for step in steps:  # noqa: UP028 - a tuple cannot be sent rows
+            yield step
+
+    return script
+
+
+# ---------------------------------------------------------------- what a log stands for
+
+
+def checking_entries(resource: str | None) -> Script[list[Found]]:
+    """Check that each log covers every group that was ever activated exactly once."""
+    groups: dict[int, dict[str, Row]] = {}
+    for row in (yield q.log_groups(resource=resource)):
+        groups.setdefault(row.log_pk, {})[row.id] = row
+    stood_for: dict[int, Counter[str]] = {log_pk: Counter() for log_pk in groups}
+    owners: dict[int, str] = {}
+    found: list[Found] = []
+    for row in (yield q.listed(resource=resource)):
+        owners[row.pk] = row.resource
+        known = groups.get(row.pk, {})
+        if row.id in known:
+            leaves, lost = _leaves(known, row.id)
+            stood_for[row.pk].update(leaves)
+            if lost:
+                where = f"group {row.handle} of {row.resource}"
+                found.append(found_at("log-entry", where, "It covers groups that do not exist."))
+    for log_pk, counted in stood_for.items():
+        where = f"a log of {owners.get(log_pk, 'a resource')}"
+        for name, row in groups[log_pk].items():
+            if row.kind == "observer" and row.state in _IN_LOG and counted[name] != 1:
+                times = "nothing in the log covers it" if not counted[name] else "the log contains it twice"
+                found.append(found_at("coverage", where, f"Group {row.handle} is {row.state}, but {times}."))
+    return found
+
+
+def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
+    leaves, lost, todo = list[str](), False, [name]
+    while todo:
+        row = groups.get(todo.pop())
+        if row is None:
+            lost = True
+        elif row.kind != "reflection":
+            leaves.append(row.id)
+        else:
+            inputs: Mapping[str, Any] = loads(row.inputs) if row.inputs else {}
+            todo += inputs.get("groups", [])
+    return leaves, lost
+
+
+# ---------------------------------------------------------------- pairs
+
+
+def checking_pairs(resource: str | None) -> Script[list[Found]]:
+    """Check that no span ends between a call and its result, unless a user message is in between."""
+    ends: dict[int, list[tuple[int, str]]] = {}
+    for row in (yield q.spans(resource=resource)):
+        ends.setdefault(row.thread_pk, []).append((row.last_seq, row.handle))
+    found: list[Found] = []
+    waiting: dict[str, int] = {}
+    thread_pk = 0
+    for row in (yield q.pairs(resource=resource)):
+        if row.thread_pk != thread_pk:
+            waiting, thread_pk = dict[str, int](), row.thread_pk
+        pairs: tuple[Sequence[str], Sequence[str]] = loads(row.pairs) if row.pairs and row.state == "live" else ((), ())
+        calls, results = pairs
+        for call in results:
+            first = waiting.pop(call, None)
+            torn = [handle for end, handle in ends.get(thread_pk, ()) if first is not None and first <= end < row.seq]
+            text = f"It ends between call {call} at message {first} and its result at {row.seq}."
+            found += [found_at("pair", f"group {handle}", text) for handle in torn]
+        if row.role == "user" and not results:
+            waiting.clear()
+        for call in calls:
+            waiting[call] = row.seq
+    return found
+
+
+# ---------------------------------------------------------------- tasks, tokens, index
+
+
+def checking_tasks(resource: str | None) -> Script[list[Found]]:
+    """Check the blocked column, and that no task waits for itself."""
+    found: list[Found] = []
+    for row in (yield q.blocked(resource=resource)):
+        text = "It is marked as blocked, but nothing blocks it." if row.blocked else "It is blocked, but not marked so."
+        found.append(found_at("blocked", row.place, text, _settling(row.key)))
+    after: dict[int, set[int]] = {}
+    names: dict[int, str] = {}
+    for row in (yield q.ordering_links(resource=resource)):
+        where = f"task {row.source} of {row.resource}"
+        if row.resource != row.other:
+            found.append(found_at("task-link", where, f"It is linked to {row.target} of {row.other}."))
+            continue
+        after.setdefault(row.source_pk, set()).add(row.target_pk)
+        names |= {row.source_pk: where, row.target_pk: f"task {row.target} of {row.resource}"}
+    circle = _in_circles(after)
+    found += [found_at("task-link", names[pk], "It waits for itself: its links form a cycle.") for pk in circle]
+    return found
+
+
+def _settling(task_pk: int) -> Callable[[], Script[None]]:
+    def script() -> Script[None]:
+        yield from settling([task_pk])
+
+    return script
+
+
+def _in_circles(after: Mapping[int, set[int]]) -> list[int]:
+    """Return the tasks of cycles: what remains after repeatedly removing tasks without predecessors or successors."""
+    left = {pk: set(targets) for pk, targets in after.items()}
+    while True:
+        aimed_at = {target for targets in left.values() for target in targets}
+        kept = {pk: targets & left.keys() for pk, targets in left.items() if pk in aimed_at}
+        kept = {pk: targets for pk, targets in kept.items() if targets}
+        if kept == left:
+            return sorted(left)
+        left = kept
+
+
+def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Found]]:
+    """Check that groups with a text have tokens, and those without have none."""
+    found: list[Found] = []
+    for row in (yield q.group_tokens(resource=resource)):
+        real = count(row.text) if row.text else 0
+        text = f"It counts as {row.tokens:,} tokens, but its text has {real:,}."
+        repair = _running(q.fix_group_tokens(key=row.key, tokens=real))
+        found.append(found_at("tokens", row.place, text, repair))
+    return found
+
+
+def checking_index(resource: str | None, redact: Redact) -> Script[list[Found]]:
+    """Check that every message that contains a word is indexed."""
+    found: list[Found] = []
+    for row in (yield q.unindexed(resource=resource)):
+        if has_words(row, redact):
+            where = f"message {row.seq} of thread {row.thread} of {row.resource}"
+            found.append(found_at("index-missing", where, "The index does not find it.", reindex=row.resource))
+    return found
+
+
+_EXAMINED: Final = ("threads", "messages", "groups", "observations", "tasks", "documents of the index")
+
+
+class Doctor:
+    """Examines one resource, or the whole database."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def examine(
+        self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
+    ) -> tuple[Found, ...]:
+        """Return every violation of an invariant, as of one moment."""
+        check_optional_ids(resource=resource)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[tuple[Found, ...]]:
+            found: list[Found] = []
+            for check in CHECKS:
+                found += yield from checking(check, resource, now)
+            found += yield from checking_spans(resource)
+            found += yield from checking_entries(resource)
+            found += yield from checking_pairs(resource)
+            found += yield from checking_tasks(resource)
+            found += yield from checking_tokens(resource, count)
+            found += yield from checking_index(resource, redact)
+            found += yield from checking_renderings(resource, render)
+            return tuple(found)
+
+        return await self._engine.read(script, brief=False)
+
+    async def repair(self, found: Sequence[Found]) -> None:
+        """Repair what is safe, in one transaction: all of it, or nothing."""
+
+        def script() -> Script[None]:
+            for one in found:
+                if one.repair is not None:
+                    yield from one.repair()
+            for resource in sorted({one.reindex for one in found if one.reindex is not None}):
+                yield from resetting_index(resource)
+
+        await self._engine.write(script, name="doctor.repair")
+
+    async def report(self, resource: str | None, found: Sequence[Found], left: Sequence[Found] = ()) -> Report:
+        """Return a report of the findings; those that a second examination no longer finds count as repaired."""
+        rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
+        still = {_identity(one.finding) for one in left}
+        findings = tuple(
+            replace(one.finding, repaired=one.finding.is_safe and _identity(one.finding) not in still) for one in found
+        )
+        return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
+
+    async def resources(self) -> tuple[str, ...]:
+        """Return all resources."""
+        return await self._engine.fetch(q.resources(), lambda row: row.resource)
+
+
+def _identity(finding: Finding) -> tuple[str, str, str]:
+    return finding.kind, finding.where, finding.explanation

@@ -1,0 +1,187 @@
+"""Correct the log by hand: edit, retract, reinstate or delete a line.
+
+A correction is a new line beside the old one, which is kept as retracted; both name the same messages. Reflections over it are
+derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from memolog.admin.forget_store import told, work_of
+from memolog.core.clock import Clock, to_micros
+from memolog.core.exact_json import loads, object_text, pack
+from memolog.core.observation import Observation, Priority
+from memolog.core.reports import Forgotten
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.scope import check_ids
+from memolog.errors import InputError, NotFound
+from memolog.log.rederive import Loss, copying_line, reading_groups, rederiving, rewriting
+from memolog.log.rows import reading_observations
+from memolog.log.withdrawals import Render
+from memolog.search.index import resetting_index, taking_index
+
+q = load_queries("log/lines")
+forgetting = load_queries("admin/forgetting")
+logs = load_queries("log/logs")
+
+
+class LineEdits:
+    """Corrections of every resource's logs, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+    async def get(self, resource: str, observation: str) -> Observation:
+        """Return an observation, whatever its state; raises NotFound."""
+        check_ids(resource=resource, observation=observation)
+        return await self._engine.read(lambda: _reading(resource, observation))
+
+    async def edit(
+        self,
+        resource: str,
+        observation: str,
+        text: str,
+        *,
+        tokens: int,
+        render: Render,
+        priority: Priority | None = None,
+    ) -> Observation:
+        """Replace an observation by a corrected line, and return that. The old one is kept as retracted."""
+        check_ids(resource=resource, observation=observation)
+        at = self._now()
+        if not text.strip():
+            raise InputError("`text` must not be empty.", then="Retract or delete it instead.")
+
+        def script() -> Script[Observation]:
+            old = yield from _finding(resource, observation)
+            _refuse(old, {"deleted", "retracted"})
+            before = yield from _reading(resource, observation)
+            # It does not merge the old line, so that the old line can be deleted without its correction.
+            new_pk = yield from copying_line(old.pk, old.group_pk, old.state, self._new_id, merges=False)
+            yield q.rewrite_line(
+                observation_pk=new_pk,
+                text=pack(text),
+                priority=priority or before.priority,
+                tokens=tokens,
+                metadata=object_text("The metadata", {**before.metadata, "edit_of": observation}),
+            )
+            loss = Loss(
+                log_pk=old.log_pk, lines=(old.pk,), how="retracted", kind="edit", by_hand=True, instead={old.pk: new_pk}
+            )
+            yield from rederiving(loss, self._new_id, render, at)
+            name: str = (yield q.states(pks=[new_pk]))[0].id
+            return (yield from _reading(resource, name))
+
+        return await self._engine.write(script, name="line_edits.edit")
+
+    async def retract(self, resource: str, observation: str, *, render: Render) -> Observation:
+        """Hide an observation and every reflected line derived from it; `reinstate` brings it back."""
+        check_ids(resource=resource, observation=observation)
+        at = self._now()
+
+        def script() -> Script[Observation]:
+            line = yield from _finding(resource, observation)
+            _refuse(line, {"deleted"})
+            if line.state != "retracted":
+                loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="retracted", kind="edit", by_hand=True)
+                yield from rederiving(loss, self._new_id, render, at)
+            return (yield from _reading(resource, observation))
+
+        return await self._engine.write(script, name="line_edits.retract")
+
+    async def reinstate(self, resource: str, observation: str, *, render: Render) -> Observation:
+        """Bring a retracted observation back, and into the reflections that it was removed from."""
+        check_ids(resource=resource, observation=observation)
+        at = self._now()
+
+        def script() -> Script[Observation]:
+            line = yield from _finding(resource, observation)
+            _refuse(line, {"deleted"})
+            if line.state == "retracted":
+                yield from self._reinstating(line, render, at)
+            return (yield from _reading(resource, observation))
+
+        return await self._engine.write(script, name="line_edits.reinstate")
+
+    def _reinstating(self, line: Row, render: Render, at: int) -> Script[None]:
+        mergers = yield q.mergers(pks=[line.pk])
+        is_said = any(row.state not in {"deleted", "retracted"} for row in mergers)
+        was_said = any(row.state == "retracted" for row in mergers)
+        is_covered = line.group_state == "covered"
+        hidden = "superseded" if is_said or was_said else "dropped"
+        yield q.set_state(pks=[line.pk], state=hidden if is_covered else "active")
+        lines = [line.pk]
+        if is_covered and was_said and not is_said:
+            lines += yield from self._standing_again(line)
+        loss = Loss(log_pk=line.log_pk, lines=(), how="retracted", kind="edit")
+        yield from rewriting(loss, (yield from reading_groups(lines)), render, at)
+
+    def _standing_again(self, line: Row) -> Script[list[int]]:
+        """Add a line to each reflection over its group."""
+        made: list[int] = []
+        inside, latest = line.group_id, line.pk
+        for group in (yield q.reflections_over(log_pk=line.log_pk)):
+            if inside in loads(group.inputs).get("groups", []):
+                shown = "active" if group.state == "active" else "superseded"
+                latest = yield from copying_line(latest, group.pk, shown, self._new_id)
+                made.append(latest)
+                inside = group.id
+        return made
+
+    async def delete(self, resource: str, observation: str, *, render: Render, dry_run: bool = False) -> Forgotten:
+        """Delete an observation and every reflected line derived from it. Its messages stay."""
+        check_ids(resource=resource, observation=observation)
+        at = self._now()
+
+        def script() -> Script[Forgotten]:
+            yield from taking_index(resource)
+            line = yield from _finding(resource, observation)
+            _refuse(line, {"deleted"})
+            loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="deleted", kind="forget", by_hand=True)
+            made = yield from rederiving(loss, self._new_id, render, at)
+            prompts = yield forgetting.delete_prompts_of_log(log_pk=line.log_pk)
+            yield from resetting_index(resource)
+            return Forgotten(
+                resource=resource, observations=made.lines, reflections=made.reflections, prompts=len(prompts)
+            )
+
+        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="line_edits.delete"))
+
+
+def _refuse(line: Row, states: set[str]) -> None:
+    if line.state in states:
+        raise InputError(
+            f"Observation {line.id} is {line.state}.",
+            then="Nothing of it is left." if line.state == "deleted" else "Reinstate it first.",
+        )
+    if line.group_state not in {"active", "covered"}:
+        raise InputError(
+            f"Observation {line.id} is not part of the log.",
+            why=f"Its group is {line.group_state}.",
+            then="Activate its group first." if line.group_state == "buffered" else "It is out of sight already.",
+        )
+
+
+def _finding(resource: str, observation: str) -> Script[Row]:
+    line = yield from _looking_up(resource, observation)
+    # Lock the log, then read again: another change may have come first, or its thread may have been deleted.
+    yield logs.touch_version(log_pk=line.log_pk)
+    return (yield from _looking_up(resource, observation))
+
+
+def _looking_up(resource: str, observation: str) -> Script[Row]:
+    rows = yield q.find_line(resource=resource, observation=observation)
+    if not rows:
+        raise NotFound(f"There is no observation {observation}.", then="Check its id: search and recall show ids.")
+    return rows[0]
+
+
+def _reading(resource: str, observation: str) -> Script[Observation]:
+    line = yield from _looking_up(resource, observation)
+    found = yield from reading_observations(line.log_pk, [line.group_id])
+    return next(one for one in found if one.id == observation)

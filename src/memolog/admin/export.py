@@ -1,0 +1,190 @@
+"""Write and read exports: one JSON object a line, a header first and a count last.
+
+An export appears under its name only when it is complete.
+"""
+
+import io
+import json
+import os
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+
+from memolog.core.exact_json import dumps
+from memolog.core.observation import MARKS, Observation
+from memolog.core.reports import ExportReport
+from memolog.db.sqlite_files import new_file
+from memolog.errors import InputError, NotFound
+from memolog.text.dates import local
+from memolog.version import __version__
+
+if TYPE_CHECKING:
+    from memolog.store import Store
+
+FORMAT: Final = "memolog-export"
+FORMAT_VERSION: Final = 1
+
+# Tags, links and images begin with one of these; an ampersand only where it starts a character reference.
+_ACTIVE: Final = re.compile(r"[\\<\[\]]|&(?=#?\w)")
+_LITERAL: Final = {"<": "&lt;", "&": "&amp;"}
+
+Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
+
+
+class _Section:
+    """Writes the lines of one resource; `start` discards what was written since the last start."""
+
+    def __init__(self, file: IO[bytes], resource: str) -> None:
+        self._file, self._resource = file, resource
+        self._begin = file.tell()
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        self._file.seek(self._begin)
+        self._file.truncate()
+        self.take(dumps({"kind": "resource", "resource": self._resource}))
+
+    def take(self, line: str) -> None:
+        """Write one line."""
+        self._file.write(line.encode() + b"\n")
+
+
+async def export_to(
+    store: "Store", target: Target, resource: str | None, now: datetime, *, overwrite: bool = False
+) -> ExportReport:
+    """Write all of one resource, or of everyone, to a path or to an open text file.
+
+    A file is readable by its owner only, and appears under its name when it is complete.
+    """
+    # Forgotten resources are exported too, as forgotten: importing an older export must not bring them back.
+    known = await store.resources(also_forgotten=True)
+    if resource is not None and resource not in known:
+        raise NotFound(f"The database has no resource {resource!r}.", then="Check the spelling, or export everything.")
+    resources = known if resource is None else (resource,)
+    if not isinstance(target, str | os.PathLike):
+        # A stream cannot take lines back when a connection is lost: it gets a copy of the complete export.
+        with tempfile.TemporaryFile() as spool:
+            report = await _write(store, spool, resources, now)
+            spool.seek(0)
+            with io.TextIOWrapper(spool, "utf-8", newline="\n") as text:
+                for line in text:
+                    target.write(line)
+        return report
+    path = Path(target)
+    try:
+        with new_file(path, overwrite=overwrite) as partial, partial.open("rb+") as file:
+            report = await _write(store, file, resources, now)
+    except FileExistsError:
+        raise InputError(
+            f"{path} exists already.",
+            why="An export does not replace a file by default.",
+            then="Name another file, or pass overwrite=True or --overwrite.",
+        ) from None
+    except OSError as error:
+        raise InputError(
+            f"The export cannot be written to {path}.", why=f"The system reports: {error}.", then="Name another file."
+        ) from error
+    return report
+
+
+async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], now: datetime) -> ExportReport:
+    header = {
+        "kind": "header",
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "release": __version__,
+        "created_at": now.isoformat(),
+        "resources": list(resources),
+    }
+    file.write(dumps(header).encode() + b"\n")
+    lines: Counter[str] = Counter()
+    for resource in resources:
+        lines.update(await store.transfers.export(resource, _Section(file, resource)))
+    total = sum(lines.values()) + len(resources)
+    file.write(dumps({"kind": "end", "lines": total}).encode() + b"\n")
+    return ExportReport(resources=resources, lines=dict(lines))
+
+
+def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
+    """Return observations as Markdown: by date, each with its mark, its local time and its sources.
+
+    Text of observations is escaped: none of it becomes markup, a link or an image.
+    """
+    written, day = [f"# {_plain(title)}", ""], None
+    for line in lines:
+        said = local(line.said_at, line.zone) if line.said_at else None
+        if said is not None and said.date() != day:
+            day = said.date()
+            written += [*([""] if written[-1] else []), f"## {day:%Y-%m-%d}", ""]
+        spans = (f"{source.thread} {source.span.first}-{source.span.last}" for source in line.sources)
+        at = f" ({said:%H:%M})" if said else ""
+        cited = _plain(", ".join(spans))
+        indent = "  " if line.parent is not None else ""
+        written.append(f"{indent}- {MARKS[line.priority]}{at} {_plain(line.text)}" + (f" *[{cited}]*" if cited else ""))
+        if line.verbatim:
+            # Indented as a code block, in which nothing is markup.
+            written += ["", *(f"{indent}        {row}" for row in line.verbatim.splitlines()), ""]
+    if not lines:
+        written.append("Nothing has been observed yet.")
+    return "\n".join(written) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text on one line, with what Markdown and HTML would act on taken literally."""
+    return _ACTIVE.sub(lambda match: _LITERAL.get(match[0], f"\\{match[0]}"), " ".join(text.split()))
+
+
+# ---------------------------------------------------------------- reading
+
+
+def read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the lines of an export with their numbers, the header first; refuses a file that was cut off."""
+    seen, is_whole = 0, False
+    with path.open("rb") as file:
+        header = _parsed(file.readline(), path, 1)
+        _check_header(header, path)
+        yield 1, header
+        for number, text in enumerate(file, start=2):
+            data = _parsed(text, path, number)
+            if data.get("kind") == "end":
+                is_whole = data.get("lines") == seen
+                break
+            seen += 1
+            yield number, data
+    if not is_whole:
+        raise InputError(
+            f"{path.name} is not complete: it ends after {seen} lines.",
+            why="The export that wrote it was interrupted, or the file was cut off on its way.",
+            then="Export again. What was read so far is imported, and a second import continues from there.",
+        )
+
+
+def _parsed(text: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"Line {number} of {path.name} is not JSON.",
+            why=f"{error}.",
+            then="Export again: this file is damaged.",
+        ) from error
+    if not isinstance(data, dict):
+        raise InputError(
+            f"Line {number} of {path.name} is not a JSON object.", then="Export again: this file is damaged."
+        )
+    return data  # pyright: ignore[reportUnknownVariableType]
+
+
+def _check_header(data: dict[str, Any], path: Path) -> None:
+    if data.get("format") != FORMAT:
+        raise InputError(f"{path.name} is not an export of Memolog.", then="Name another file, or its format.")
+    version: Any = data.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(
+            f"{path.name} has version {version} of the format; this release reads up to {FORMAT_VERSION}.",
+            then="Import it with the release that wrote it, or a newer one.",
+        )

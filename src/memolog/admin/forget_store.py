@@ -1,0 +1,327 @@
+"""Forget messages, threads, a whole resource, and what is older than a moment.
+
+A forgotten message keeps its row as a tombstone, so that its number is not used again and no run brings it back; of a thread
+or resource only the costs stay. Keyed hashes of both stay too: see `tombstones`. Each call is one transaction, and a dry run
+is the same transaction, rolled back. `sqlite_files` removes the bytes that deleted rows leave in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+from memolog.compaction.store import undoing_compactions
+from memolog.core.clock import Clock, to_micros
+from memolog.core.reports import Forgotten
+from memolog.db.engine import Engine, Work
+from memolog.db.queries import Script, load_queries
+from memolog.db.rows import message_from_row
+from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
+from memolog.errors import NotFound
+from memolog.log.extracts import deleting_extracts
+from memolog.log.rederive import Loss, rederiving
+from memolog.log.withdrawals import Render, ranges, taking_logs
+from memolog.messages.tombstones import burying_messages, burying_resource, burying_thread
+from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
+
+q = load_queries("admin/forgetting")
+logs = load_queries("log/logs")
+rows_of = load_queries("messages/messages")
+threads = load_queries("messages/threads")
+
+_LEASE_CHARACTERS = 400
+_PAGE = 400
+_SKEW = 300_000_000
+
+
+class Forgetting:
+    """Forgets for every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+
+    async def message(
+        self, resource: str, message_id: str, *, thread: str | None = None, render: Render, dry_run: bool = False
+    ) -> Forgotten:
+        """Forget a message, in every thread of the resource or in one; raises NotFound."""
+        check_ids(resource=resource, message=message_id)
+        check_optional_ids(thread=thread)
+        at = self._now()
+
+        def script() -> Script[Forgotten]:
+            if thread is None:
+                rows = yield rows_of.by_id_anywhere(resource=resource, id=message_id)
+            else:
+                rows = yield rows_of.by_id(resource=resource, thread=thread, id=message_id)
+            if not rows:
+                where = f"thread {thread}" if thread is not None else "any thread of this resource"
+                raise NotFound(f"There is no message {message_id} in {where}.", then="Check its id.")
+            places = [(row.thread, row.seq) for row in rows]
+            return (yield from self._forgetting_messages(resource, places, render, at))
+
+        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.message"))
+
+    async def older(
+        self,
+        resource: str,
+        *,
+        messages: datetime | None = None,
+        prompts: datetime | None = None,
+        events: datetime | None = None,
+        render: Render,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget what is older than a moment: messages, kept prompts, and events with records of contexts; None keeps them."""
+        check_ids(resource=resource)
+        at = self._now()
+
+        def script() -> Script[Forgotten]:
+            gone = Forgotten(resource=resource)
+            if messages is not None:
+                rows = yield q.older(resource=resource, before=to_micros(messages))
+                gone += yield from self._forgetting_messages(resource, [(row.id, row.seq) for row in rows], render, at)
+            if prompts is not None:
+                rows = yield q.old_prompts(resource=resource, before=to_micros(prompts))
+                gone += Forgotten(resource=resource, prompts=len(rows))
+            if events is not None:
+                told_of = yield q.old_events(resource=resource, before=to_micros(events))
+                seen = yield q.old_contexts(resource=resource, before=to_micros(events))
+                gone += Forgotten(resource=resource, events=len(told_of), contexts=len(seen))
+            return gone
+
+        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.older"))
+
+    async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
+        """Forget a thread with all that belongs to it, in a shared log too; raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
+        at = self._now()
+
+        def script() -> Script[Forgotten]:
+            yield from taking_index(resource)
+            thread_pk = (yield from taking_thread(resource, thread)).pk
+            gone = yield from self._forgetting_thread(resource, thread, thread_pk, render, at)
+            yield from resetting_index(resource)
+            return gone
+
+        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.thread"))
+
+    async def resource(self, resource: str, *, dry_run: bool = False) -> Forgotten:
+        """Forget a resource; only its costs stay. Raises NotFound if there is nothing of it."""
+        check_ids(resource=resource)
+        work = partial(self._forgetting_resource, resource, self._now())
+        return await told(self._engine.write(work_of(work, dry_run=dry_run), name="forgetting.resource"))
+
+    # ------------------------------------------------------------ pieces of scripts
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+    def _forgetting_messages(
+        self, resource: str, places: Sequence[tuple[str, int]], render: Render, at: int
+    ) -> Script[Forgotten]:
+        gone = Forgotten(resource=resource)
+        if not places:
+            return gone
+        yield from taking_index(resource)
+        lines: dict[int, dict[int, str]] = {}
+        # In one order, to avoid deadlocks.
+        for thread in sorted({thread for thread, _ in places}):
+            rows = yield threads.lock_thread(resource=resource, thread=thread)
+            if not rows:
+                continue
+            thread_pk = rows[0].pk
+            yield from taking_logs(thread_pk)
+            for first, last in ranges(sorted(seq for name, seq in places if name == thread)):
+                where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+                yield from self._burying(resource, thread, first, last, at)
+                gone += yield from _forgetting_range(resource, where, at)
+                for line in (yield q.citing(**where)):
+                    lines.setdefault(line.log_pk, {})[line.pk] = line.id
+        if not gone.messages:
+            return gone
+        for log_pk, found in sorted(lines.items()):
+            loss = Loss(log_pk=log_pk, lines=tuple(found), how="deleted", kind="forget")
+            made = yield from rederiving(loss, self._new_id, render, at)
+            gone += Forgotten(resource=resource, observations=made.lines, reflections=made.reflections)
+        yield from resetting_index(resource)
+        return gone
+
+    def _forgetting_thread(
+        self, resource: str, thread: str, thread_pk: int, render: Render, at: int
+    ) -> Script[Forgotten]:
+        yield from taking_logs(thread_pk)
+        gone = yield from _counting_thread(resource, thread, thread_pk)
+        yield from burying_thread(
+            resource, thread, self._new_id, (yield from self._burying(resource, thread, 0, LAST, at))
+        )
+        prompts = yield q.delete_prompts(thread_pk=thread_pk, first_seq=0)
+        yield q.clear_group_hints(thread_pk=thread_pk, first_seq=0)
+        yield q.clear_run_errors(thread_pk=thread_pk)
+        yield q.clear_log_errors(thread_pk=thread_pk)
+        lines: dict[int, list[int]] = {}
+        where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": LAST}
+        for line in (yield q.citing(**where)):
+            lines.setdefault(line.log_pk, []).append(line.pk)
+        names: list[str] = []
+        reflections: list[str] = []
+        for log in (yield logs.logs_of_thread(thread_pk=thread_pk)):
+            if log.thread_pk is not None:
+                names += [row.id for row in (yield q.lines_of_log(log_pk=log.pk))]
+                continue
+            loss = Loss(
+                log_pk=log.pk,
+                lines=tuple(lines.get(log.pk, ())),
+                how="deleted",
+                kind="forget",
+                without_thread=thread_pk,
+            )
+            made = yield from rederiving(loss, self._new_id, render, at)
+            names += made.lines
+            reflections += made.reflections
+        yield threads.delete_thread(resource=resource, thread=thread)
+        yield q.delete_lease(resource=resource, name=f"compact {thread[:_LEASE_CHARACTERS]}")
+        return gone + Forgotten(
+            resource=resource, observations=tuple(names), reflections=tuple(reflections), prompts=len(prompts)
+        )
+
+    def _forgetting_resource(self, resource: str, at: int) -> Script[Forgotten]:
+        gone = Forgotten(resource=resource)
+        is_indexed = (yield from reading_scope(resource)) is not None
+        yield from taking_index(resource)
+        names = [row.id for row in (yield q.threads_of_resource(resource=resource))]
+        for name in names:
+            rows = yield threads.lock_thread(resource=resource, thread=name)
+            if rows:
+                gone += yield from _counting_thread(resource, name, rows[0].pk)
+                until = yield from self._burying(resource, name, 0, LAST, at)
+                yield from burying_thread(resource, name, self._new_id, until)
+        lines: list[str] = []
+        for log in (yield q.logs_of_resource(resource=resource)):
+            lines += [line.id for line in (yield q.lines_of_log(log_pk=log.pk))]
+        counts = (yield q.counts_of_resource(resource=resource))[0]
+        has_rows = counts.tasks or counts.events or counts.working_memory or counts.others
+        if not (names or lines or has_rows or is_indexed):
+            raise NotFound(f"There is nothing of resource {resource}.", then="Check its id.")
+        yield from burying_resource(resource, self._new_id, at)
+        index = (yield from clearing_index(resource)).index - gone.index
+        yield q.delete_tasks(resource=resource)
+        yield q.delete_task_book(resource=resource)
+        yield q.delete_threads(resource=resource)
+        yield q.delete_logs(resource=resource)
+        yield q.delete_documents(resource=resource)
+        yield q.delete_events(resource=resource)
+        yield q.delete_leases(resource=resource)
+        yield q.delete_calibrations(resource=resource)
+        yield q.delete_settings(resource=resource)
+        return gone + Forgotten(
+            resource=resource,
+            observations=tuple(lines),
+            tasks=counts.tasks,
+            events=counts.events,
+            usage=counts.usage,
+            working_memory=counts.working_memory,
+            prompts=counts.prompts,
+            index=index,
+        )
+
+    def _burying(self, resource: str, thread: str, first: int, last: int, at: int) -> Script[int]:
+        """Store hashes of the messages of a range; returns the moment up to which their thread would be forgotten.
+
+        Clocks differ a little, so messages from the near future are forgotten too.
+        """
+        latest = at + _SKEW
+        while True:
+            rows = yield rows_of.after(resource=resource, thread=thread, after=first - 1, up_to=last, limit=_PAGE)
+            messages = [message_from_row(row) for row in rows]
+            at = max([at, *(min(to_micros(one.created_at), latest) for one in messages)])
+            yield from burying_messages(
+                resource, thread, [one for one in messages if one.state != "forgotten"], self._new_id, at
+            )
+            if len(rows) < _PAGE:
+                return at
+            first = messages[-1].seq + 1
+
+
+def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[Forgotten]:
+    """Turn a range of messages into tombstones, and delete what belongs to them, except for the lines of logs."""
+    thread_pk, first = where["thread_pk"], where["first_seq"]
+    from_here = {"thread_pk": thread_pk, "first_seq": first}
+    compactions = yield q.count_compactions(**where)
+    yield from undoing_compactions(thread_pk, first, where["last_seq"])
+    linked = yield q.count_task_rows(**where)
+    documents = yield q.count_documents(**where)
+    unlinked = yield q.unlink_tasks(**where)
+    rows = yield q.tombstone(**where)
+    runs = yield logs.abandon_runs_over(now=at, **where)
+    extracts = yield q.count_extracts(**where)
+    yield from deleting_extracts(where)
+    groups = yield logs.void_groups_over(**where)
+    yield q.clear_group_hints(**from_here)
+    hints = yield q.clear_thread_hints(**from_here)
+    prompts = yield q.delete_prompts(**from_here)
+    yield q.clear_run_errors(thread_pk=thread_pk)
+    yield q.clear_log_errors(thread_pk=thread_pk)
+    events = yield q.delete_telling_events(thread_pk=thread_pk)
+    return Forgotten(
+        resource=resource,
+        messages=len(rows),
+        groups=len(groups),
+        runs=len(runs),
+        hints=len(hints),
+        task_links=linked[0].counted + len(unlinked),
+        prompts=len(prompts),
+        extracts=extracts[0].counted,
+        compactions=compactions[0].counted,
+        events=len(events),
+        index=documents[0].counted,
+    )
+
+
+def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgotten]:
+    row = (yield q.counts_of_thread(thread_pk=thread_pk))[0]
+    return Forgotten(
+        resource=resource,
+        threads=(thread,),
+        messages=row.messages,
+        groups=row.groups,
+        runs=row.runs,
+        hints=row.hints,
+        working_memory=row.working_memory,
+        task_links=row.task_links,
+        extracts=row.extracts,
+        compactions=row.compactions,
+        contexts=row.contexts,
+        events=row.events,
+        usage=row.usage,
+        index=row.index_docs,
+    )
+
+
+# ---------------------------------------------------------------- dry runs
+
+
+class _Undone(Exception):
+    """Rolls a transaction back, with what it would have done."""
+
+    def __init__(self, gone: Forgotten) -> None:
+        super().__init__("a dry run")
+        self.gone = gone
+
+
+def work_of(script: Work[Forgotten], *, dry_run: bool) -> Work[Forgotten]:
+    """Return the script or, for a dry run, one that does the same and rolls it back."""
+
+    def undone() -> Script[Forgotten]:
+        gone = yield from script()
+        raise _Undone(gone)
+
+    return undone if dry_run else script
+
+
+async def told(write: Awaitable[Forgotten]) -> Forgotten:
+    """Return what a write did, or would have done."""
+    try:
+        return await write
+    except _Undone as undone:
+        return Forgotten(resource=undone.gone.resource, dry_run=True) + undone.gone

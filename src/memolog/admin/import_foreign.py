@@ -1,0 +1,200 @@
+"""Import conversations of other systems into threads, with their times and stable ids.
+
+Formats are read in `memolog.transfer`.
+"""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from memolog.admin.export import FORMAT
+from memolog.admin.import_export import Progress, Tally, import_export
+from memolog.core.clock import to_micros
+from memolog.core.message import NewMessage
+from memolog.core.reports import ImportReport, Skipped
+from memolog.errors import InputError, MessageConflict, ThreadExists, ThreadNotFound
+from memolog.transfer.conversation import Conversation
+from memolog.transfer.detect import detect, read_source
+from memolog.working_memory.document import replaced
+
+if TYPE_CHECKING:
+    from memolog.components import Kit
+    from memolog.store import Store
+
+_BATCH = 200
+_LARGEST = 10_000_000
+_ENDINGS = (".json", ".jsonl")
+
+
+async def import_files(
+    kit: "Kit",
+    source: Path,
+    *,
+    resource: str | None,
+    format_: str | None,
+    dry_run: bool,
+    progress: Progress | None,
+    revive: bool = False,
+) -> ImportReport:
+    """Import the conversations of a file, or of every JSON file in a folder."""
+    kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
+    if resource is None and set(kinds.values()) != {FORMAT}:
+        raise InputError("The source names no resource.", then='Pass resource="alice", or --resource alice.')
+    tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
+    for file, kind in kinds.items():
+        if kind == FORMAT:
+            await import_export(kit, file, resource, tally)
+            continue
+        conversations = read_source(file, kind)
+        # A file may be long: read it off the event loop.
+        while conversation := await asyncio.to_thread(next, conversations, None):
+            await save_conversation(kit.store, conversation, conversation.resource or resource or "", tally)
+    return tally.report()
+
+
+def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], list[Skipped]]:
+    """Return the format of each file, and the files of unknown format; raises InputError if all are unknown."""
+    kinds, unknown = dict[Path, str](), list[Skipped]()
+    for file in files:
+        try:
+            kinds[file] = format_ or detect(file)
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            unknown.append(Skipped(where=file.name, why=error.what))
+    if not kinds:
+        raise InputError(
+            f"None of the {len(files)} files has a supported format.",
+            why=f"The first: {unknown[0].why}",
+            then="Pass their format.",
+        )
+    return kinds, unknown
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    found = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in _ENDINGS)
+    if not found:
+        what = "has no .json or .jsonl file in it" if source.is_dir() else "does not exist"
+        raise InputError(f"{source} {what}.", then="Name a file, or a folder with some.")
+    return found
+
+
+async def save_conversation(store: "Store", conversation: Conversation, resource: str, tally: Tally) -> None:
+    """Save one conversation: existing messages stay, new ones are appended."""
+    tally.skipped.extend(conversation.skipped)
+    if not conversation.messages and not conversation.title and conversation.created_at is None:
+        return
+    tally.resources[resource] = None
+    thread = conversation.thread
+    if (known := await _without_forgotten(store, resource, conversation, tally)) is None:
+        return
+    conversation = known
+    is_new = await _is_new(store, resource, thread)
+    tally.added["thread"] += is_new
+    tally.same["thread"] += not is_new
+    if tally.dry_run:
+        await _compare(store, resource, thread, conversation.messages, tally, is_new=is_new)
+        return
+    if is_new:
+        try:
+            await store.threads.create(resource, thread, title=conversation.title, metadata=conversation.metadata)
+        except ThreadExists:
+            is_new = False
+    before = await store.threads.get(resource, thread)
+    for start in range(0, len(conversation.messages), _BATCH):
+        await _save(store, resource, thread, conversation.messages[start : start + _BATCH], tally)
+        if tally.progress is not None:
+            tally.progress(tally.added["message"] + tally.same["message"])
+    times = [one.created_at for one in conversation.messages if one.created_at]
+    if is_new and (times or conversation.created_at):
+        first = conversation.created_at or min(times)
+        await store.transfers.date(resource, thread, created_at=first, updated_at=max([first, *times]))
+    elif not is_new:
+        # Importing existing messages is no activity.
+        newest = max([before.updated_at, *times])
+        await store.transfers.date(resource, thread, created_at=before.created_at, updated_at=newest)
+
+
+async def _without_forgotten(
+    store: "Store", resource: str, conversation: Conversation, tally: Tally
+) -> Conversation | None:
+    """Return a conversation without what was forgotten here; None if nothing else is in it."""
+    thread, messages = conversation.thread, conversation.messages
+    if tally.revive:
+        if not tally.dry_run:
+            await store.tombstones.lift(resource, thread, messages)
+        return conversation
+    times = [one.created_at for one in messages if one.created_at]
+    began = conversation.created_at or min(times, default=None)
+    # Without a time, it counts as the oldest.
+    is_gone = bool(await store.tombstones.threads(resource, [(thread, to_micros(began) if began else 0)]))
+    gone = await store.tombstones.find(resource, thread, messages)
+    if not is_gone and not gone:
+        return conversation
+    tally.forgotten.add((resource, thread))
+    tally.left["message"] += len(gone)
+    left = tuple(one for place, one in enumerate(messages) if place not in gone)
+    if is_gone and not left:
+        tally.left["thread"] += 1
+        return None
+    # The title may reveal what was forgotten.
+    return replace(conversation, messages=left, title=None, created_at=None)
+
+
+async def _is_new(store: "Store", resource: str, thread: str) -> bool:
+    try:
+        await store.threads.get(resource, thread)
+    except ThreadNotFound:
+        return True
+    return False
+
+
+async def _save(store: "Store", resource: str, thread: str, messages: tuple[NewMessage, ...], tally: Tally) -> None:
+    try:
+        saved = await store.messages.save(resource, thread, messages, is_told_again=not tally.revive)
+    except InputError as error:
+        if len(messages) == 1:
+            tally.skip(f"{thread}, message {messages[0].id}", _why(error))
+            return
+        # One refused message fails the batch: save them one by one.
+        for one in messages:
+            await _save(store, resource, thread, (one,), tally)
+        return
+    tally.added["message"] += saved.added
+    tally.left["message"] += saved.left
+    tally.same["message"] += len(messages) - saved.added - saved.left
+
+
+def _why(error: InputError) -> str:
+    if not isinstance(error, MessageConflict):
+        return error.what
+    return "it was forgotten" if error.is_forgotten else "another message has its id"
+
+
+async def _compare(
+    store: "Store", resource: str, thread: str, messages: tuple[NewMessage, ...], tally: Tally, *, is_new: bool
+) -> None:
+    known: set[str] = set()
+    if not is_new:
+        known = {one.id for one in await store.messages.after(resource, thread)}
+    for one in messages:
+        counts = tally.same if one.id in known else tally.added
+        counts["message"] += 1
+
+
+async def save_document(store: "Store", resource: str, thread: str | None, text: str, who: str, tally: Tally) -> None:
+    """Save an imported working memory, unless there is one already."""
+    try:
+        present = await store.working_memory.get(resource, thread)
+    except ThreadNotFound:
+        present = None
+    if present is not None:
+        counts = tally.same if present.current.text == text else tally.kept
+        counts["working-memory"] += 1
+        return
+    tally.added["working-memory"] += 1
+    if not tally.dry_run:
+        await store.working_memory.change(resource, replaced(text), thread=thread, who=who, most=_LARGEST)

@@ -1,0 +1,554 @@
+"""Import a Mastra database: threads, messages, working memory, task hints, and observations with their generations.
+
+The first generation becomes observed groups, each later one a reflection, and waiting chunks become buffered groups.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from memolog.admin.import_export import Tally
+from memolog.admin.import_foreign import save_conversation, save_document
+from memolog.admin.transfer_store import BY_KIND, Table, Values
+from memolog.core.clock import to_micros
+from memolog.core.exact_json import dumps, encode, pack
+from memolog.core.message import Message, ToolCallPart, ToolResultPart
+from memolog.core.observation import Observation
+from memolog.core.reports import ImportReport
+from memolog.core.thread import Hints
+from memolog.db.engine import Engine
+from memolog.db.postgres_address import PostgresOptions
+from memolog.db.queries import Step, load_queries
+from memolog.db.sqlite import SqliteEngine, SqliteOptions
+from memolog.errors import InputError, MemologError, StoreCorrupt
+from memolog.log.rendering import render_group
+from memolog.observer.drafts import Parsed
+from memolog.observer.reply import parse_observations
+from memolog.text.tokens import TokenCounter
+from memolog.transfer.conversation import Conversation, stable_id
+from memolog.transfer.mastra import (
+    LAST,
+    Chunk,
+    Told,
+    at_of,
+    chunks_of,
+    metadata_of,
+    read_messages,
+    sections,
+    source_of,
+    told_of,
+)
+
+if TYPE_CHECKING:
+    from memolog.components import Kit
+    from memolog.store import Store
+
+q = load_queries("admin/mastra")
+
+_NEEDED = {"mastra_threads", "mastra_messages"}
+
+Rows = tuple[Mapping[str, Any], ...]
+
+
+class MastraTables:
+    """The tables, open for reading. Close them."""
+
+    def __init__(self, engine: Engine, tables: frozenset[str]) -> None:
+        self._engine, self._tables = engine, tables
+
+    async def threads(self) -> Rows:
+        """Return every thread."""
+        return await self._rows("mastra_threads", q.threads())
+
+    async def messages(self, thread: str) -> Rows:
+        """Return the messages of a thread, oldest first."""
+        return await self._rows("mastra_messages", q.messages(thread=thread))
+
+    async def resources(self) -> Rows:
+        """Return the resources that have a row of their own."""
+        return await self._rows("mastra_resources", q.resources())
+
+    async def records(self) -> Rows:
+        """Return the records of observational memory, every generation, oldest first."""
+        return await self._rows("mastra_observational_memory", q.records())
+
+    async def close(self) -> None:
+        """Let go of the database."""
+        await self._engine.close()
+
+    async def _rows(self, table: str, step: Step) -> Rows:
+        # Older versions of Mastra have fewer tables.
+        if table not in self._tables:
+            return ()
+        return await self._engine.fetch(step, lambda row: row._asdict(), brief=False)
+
+
+async def open_mastra(address: str) -> MastraTables:
+    """Open a file, or a schema of a server (`public`, or the one that the address names), for reading only."""
+    is_server = address.startswith(("postgresql://", "postgres://"))
+    engine: Engine
+    if is_server:
+        # The driver is an extra.
+        from memolog.db.postgres import PostgresEngine  # noqa: PLC0415
+
+        server = PostgresEngine(address, PostgresOptions(schema="public"))
+        await server.start()
+        engine = server
+    else:
+        file = SqliteEngine(address, SqliteOptions(read_only=True))
+        await file.start(lambda _: None, lambda _: None)
+        engine = file
+
+    step = q.tables_of_schema() if is_server else q.tables_of_file()
+    try:
+        tables = frozenset(await engine.fetch(step, lambda row: str(row.name)))
+    except BaseException:
+        await engine.close()
+        raise
+    if not tables >= _NEEDED:
+        await engine.close()
+        raise InputError(
+            "There are no tables of Mastra here.",
+            why=f"Neither threads nor messages of it were found in {len(tables)} tables of its kind.",
+            then="Name its database; for PostgreSQL with ?schema=NAME if they are not in `public`.",
+        )
+    return MastraTables(engine, tables)
+
+
+_WHO = "mastra"
+Record = Mapping[str, Any]
+
+
+async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tally) -> ImportReport:
+    """Import a Mastra database, or one resource of it."""
+    tables = await open_mastra(address)
+    try:
+        told = await _threads(kit.store, tables, resource, tally)
+        for row in await tables.resources():
+            if row["working_memory"] and resource in {None, row["id"]}:
+                tally.resources[row["id"]] = None
+                await save_document(kit.store, row["id"], None, row["working_memory"], _WHO, tally)
+        await _records(kit, tables, resource, tally, told)
+    finally:
+        await tables.close()
+    return tally.report()
+
+
+async def _threads(
+    store: Store, tables: MastraTables, resource: str | None, tally: Tally
+) -> dict[tuple[str, str], Told]:
+    """Import the conversations; return the hints of each by resource and thread."""
+    told: dict[tuple[str, str], Told] = {}
+    for row in await tables.threads():
+        if resource not in {None, row["resource"]}:
+            continue
+        metadata = dict(metadata_of(row["metadata"]))
+        document = metadata.pop("workingMemory", None)
+        read = [(one, read_messages(one)) for one in await tables.messages(row["id"])]
+        conversation = Conversation(
+            thread=row["id"],
+            title=row["title"] or None,
+            messages=tuple(made for _, some in read for made in some),
+            metadata={"source": "mastra", **metadata},
+            created_at=at_of(row["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC),
+        )
+        for one, some in read:
+            if not some:
+                tally.skip(f"{row['id']}, message {one['id']}", "it is empty, or holds nothing but notes of its memory")
+        await save_conversation(store, conversation, row["resource"], tally)
+        if (row["resource"], row["id"]) in tally.forgotten:
+            continue
+        if isinstance(document, str) and document:
+            await save_document(store, row["resource"], row["id"], document, _WHO, tally)
+        told[row["resource"], row["id"]] = told_of(metadata)
+    return told
+
+
+# ---------------------------------------------------------------- observations
+
+
+def _has_forgotten(record: Record, tally: Tally) -> bool:
+    """Return whether a record was made from something that was forgotten here."""
+    owner, thread = record["resource"], record["thread"]
+    is_gone = any(of == owner and thread in {None, name} for of, name in tally.forgotten)
+    if is_gone:
+        tally.skip(f"record {record['id']}", "something that it was made of was forgotten here")
+    return is_gone
+
+
+async def _records(
+    kit: Kit, tables: MastraTables, resource: str | None, tally: Tally, told: Mapping[tuple[str, str], Told]
+) -> None:
+    chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
+    for record in await tables.records():
+        if resource in {None, record["resource"]} and not _has_forgotten(record, tally):
+            chains[record["resource"], record["thread"]].append(record)
+    hinted = dict(told)
+    for (owner, thread), chain in chains.items():
+        if chain[-1]["reflection"]:
+            tally.skip(f"record {chain[-1]['id']}", "a buffered reflection: its log is reflected again when it is long")
+        if tally.dry_run:
+            tally.added["generation"] += len(chain)
+            continue
+        known = {name: one for (of, name), one in told.items() if of == owner}
+        log = await _chain(kit, owner, thread, chain, known, tally)
+        # Where there is a log already, its hints are newer.
+        for name in [thread] if thread else known if log is None else log.ends:
+            hinted.pop((owner, name), None)
+        if log is not None:
+            await _hint_all(kit.store, log)
+    if tally.dry_run:
+        return
+    for (owner, name), one in hinted.items():
+        rows = await kit.store.messages.after(owner, name)
+        seen = [row.seq for row in rows if one.observed_at is None or row.created_at <= one.observed_at]
+        await _hint(kit.store, owner, name, one, rows, max(seen, default=0))
+
+
+async def _chain(
+    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told], tally: Tally
+) -> _Log | None:
+    """Import the log of a chain of generations; None if it is refused."""
+    try:
+        log = await _log(kit, owner, thread, chain, told)
+        rows = log.build(chain)
+        arrival = await kit.store.transfers.begin(owner)
+        arrived = await kit.store.transfers.put(owner, arrival, rows)
+    except MemologError as error:
+        there_is = "there is a log already; what Mastra observed stays out of it"
+        why = there_is if isinstance(error, StoreCorrupt) else f"{error.what} {error.why}".strip()
+        tally.skip(f"observations of {thread or owner}", why)
+        return None
+    tally.count(arrived)
+    for where, why in log.left_out:
+        tally.skip(where, why)
+    return log
+
+
+async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told]) -> _Log:
+    """Return a log to be built, with the messages of the threads that it may be about."""
+    named = {name for record in chain for name, _ in sections(record["observations"]) if name}
+    # A chunk names messages, not their thread.
+    threads = [thread] if thread else sorted(set(told) if chain[-1]["chunks"] else named)
+    messages = {name: await kit.store.messages.after(owner, name) for name in threads}
+    return _Log(
+        owner=owner, thread=thread, counter=kit.core.counter, messages=messages, told=told, observed=frozenset(named)
+    )
+
+
+async def _hint_all(store: Store, log: _Log) -> None:
+    """Set the hints of the threads of a log: from their metadata, else from the texts of the log."""
+    for name, end in log.ends.items():
+        own = log.told.get(name, Told())
+        await _hint(store, log.owner, name, own if _says(own) else log.hints.get(name), log.messages[name], end)
+
+
+async def _hint(store: Store, owner: str, thread: str, told: Told | None, rows: Sequence[Message], end: int) -> None:
+    """Set the hints of a thread, unless it has newer ones."""
+    last = next((row for row in reversed(rows) if row.seq <= end), None)
+    if told is not None and last is not None and _says(told):
+        await store.transfers.hint(owner, thread, _hints(told, last))
+
+
+def _says(told: Told) -> bool:
+    return bool(told.current_task or told.suggested_response)
+
+
+def _hints(told: Told, last: Message) -> Hints:
+    return Hints(
+        current_task=told.current_task,
+        suggested_response=told.suggested_response,
+        title=told.title,
+        at=last.created_at,
+        last_seq=last.seq,
+    )
+
+
+@dataclass(slots=True, kw_only=True)
+class _Log:
+    """Builds a log as rows of an export."""
+
+    owner: str
+    thread: str | None
+    counter: TokenCounter
+    messages: Mapping[str, Sequence[Message]]
+    told: Mapping[str, Told]
+    """Hints from the metadata of each thread."""
+    observed: frozenset[str]
+    """The threads that the text of a shared log names."""
+    spoken: Told = field(default_factory=Told)
+    """Hints in the text of the last group."""
+    hints: dict[str, Told] = field(default_factory=dict[str, Told])
+    """The last hints in the texts of the log, by thread."""
+    left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
+    ends: dict[str, int] = field(default_factory=dict[str, int])
+    active: list[str] = field(default_factory=list[str])
+    handles: int = 0
+
+    @property
+    def id(self) -> str:
+        return stable_id(_WHO, self.owner, self.thread, "log")
+
+    def build(self, chain: Sequence[Record]) -> list[tuple[Table, Values]]:
+        """Return the rows of a chain of generations, parents before children."""
+        started = _micros(chain[0])
+        for number, record in enumerate(chain):
+            self._generation(number, record)
+        states = set(self.active)
+        buffered = set(self._chunks(chain[-1]))
+        log = {"thread": self.thread, "version": 1, "generation": len(chain) - 1, "next_handle": self.handles + 1}
+        self._add(
+            "log", id=self.id, **log, next_alias=len(self.ends) + 1, created_at=started, failures=0, metadata="{}"
+        )
+        for alias, (name, seq) in enumerate(self.ends.items(), start=1):
+            self._add("cursor", log=self.id, thread=name, seq=seq, alias=alias)
+        for table, values in self.rows:
+            if table.kind == "group":
+                is_active, is_buffered = values["id"] in states, values["id"] in buffered
+                values["state"] = "buffered" if is_buffered else "active" if is_active else "covered"
+        order = list(BY_KIND)
+        return sorted(self.rows, key=lambda row: order.index(row[0].kind))
+
+    def _generation(self, number: int, record: Record) -> None:
+        at = _micros(record)
+        told = sections(record["observations"])
+        fresh = self._fresh(record)
+        before = list(self.active)
+        run = None
+        if number == 0:
+            by_thread = {name or self.thread: text for name, text in told}
+            made: list[str] = []
+            for name, span in fresh.items():
+                made.append(self._group(record, f"{name}", "observer", by_thread.get(name, ""), at, {name: span}))
+                self.hints[name] = self.spoken
+            loose = [text for name, text in by_thread.items() if name not in fresh and text]
+            made += [self._group(record, "rest", "edit", text, at, {}) for text in loose]
+        else:
+            covered = [self._group(record, f"{name}", "observer", "", at, {name: s}) for name, s in fresh.items()]
+            run = stable_id(_WHO, record["id"], "run")
+            self._run(run, "reflect", at, inputs={"groups": [*before, *covered], "generation": number - 1})
+            spans = {name: (1, end) for name, end in self.ends.items() if end}
+            text = "\n".join(body for _, body in told)
+            made = [self._group(record, "reflection", "reflection", text, at, spans, run=run)]
+            if self.thread is not None and _says(self.spoken):
+                self.hints[self.thread] = self.spoken
+        self.active = made
+        kind = "start" if number == 0 else "reflection"
+        counts = {"tokens_before": 0, "tokens_after": 0, "dropped": "[]"}
+        self._add("generation", log=self.id, number=number, of=kind, run=run, created_at=at, **counts)
+        for position, group in enumerate(made, start=1):
+            place = {"generation": number, "position": position}
+            self._add("entry", log=self.id, **place, group=group, added_at=at)
+
+    def _fresh(self, record: Record) -> dict[str, tuple[int, int]]:
+        """Return the span that each thread was observed over in this generation."""
+        until = at_of(record["observed_at"])
+        found: dict[str, tuple[int, int]] = {}
+        for name, rows in self.messages.items():
+            if self.thread is None and name not in self.observed:
+                continue
+            start = self.ends.setdefault(name, 0)
+            own = self.told[name].observed_at if self.thread is None and name in self.told else None
+            # A shared log is observed thread by thread, each up to a time of its own.
+            last = min(filter(None, (until, own)), default=None)
+            seqs = [row.seq for row in rows if last is not None and row.seq > start and _is_observed(row, last)]
+            if seqs:
+                self.ends[name] = max(seqs)
+                found[name] = (start + 1, max(seqs))
+        return found
+
+    def _chunks(self, record: Record) -> Iterator[str]:
+        """Yield the buffered groups. A chunk that does not continue the log, or splits a call, is observed again."""
+        ends, stopped = dict(self.ends), set[str]()
+        for chunk in chunks_of(record["chunks"]):
+            spans = {name: self._span(chunk, rows, ends.get(name, 0)) for name, rows in self.messages.items()}
+            ahead = {name: span for name, span in spans.items() if span != (0, 0)}
+            name, span = next(iter(ahead.items()), ("", None))
+            if len(ahead) != 1 or span is None or name in stopped:
+                # Already observed, or after a gap: nothing is buffered.
+                stopped.update(ahead)
+                if ahead:
+                    self.left_out.append((f"buffered chunk {chunk.id}", "its messages are observed again"))
+                continue
+            ends[name] = span[1]
+            self.ends.setdefault(name, 0)
+            text = next((body for of, body in sections(chunk.text) if of in {None, name}), chunk.text)
+            yield self._group(record, chunk.id, "observer", text, _micros(record), {name: span})
+            told = chunk.told if _says(chunk.told) else self.spoken
+            last = next(row for row in self.messages[name] if row.seq == span[1])
+            self._hold_back(_hints(told, last) if _says(told) else None)
+
+    def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
+        """Return the span of a thread that a chunk covers after `start`: (0, 0) if none, None if it is unclear."""
+        sources = {
+            row.seq: source_of(row.id) for row in rows if not chunk.messages.isdisjoint((row.id, source_of(row.id)[0]))
+        }
+        # The last message may have grown after it was buffered.
+        end = (sources[max(sources)][0], LAST) if sources else None
+        seqs = [seq for seq, source in sources.items() if seq > start and source != end]
+        if not seqs:
+            return 0, 0
+        is_whole = seqs == list(range(start + 1, seqs[-1] + 1)) and _is_closed(rows, seqs[-1])
+        return (start + 1, seqs[-1]) if is_whole else None
+
+    def _hold_back(self, hints: Hints | None) -> None:
+        """Make the last group a buffered one: rendered, with its hints applied, once it is activated."""
+        values = next(values for table, values in reversed(self.rows) if table.kind == "group")
+        values |= {"activated_at": None, "text": "", "hints": dumps(encode(hints)) if hints else None}
+
+    def _group(
+        self,
+        record: Record,
+        part: str,
+        kind: str,
+        text: str,
+        at: int,
+        spans: Mapping[str, tuple[int, int]],
+        *,
+        run: str | None = None,
+    ) -> str:
+        self.handles += 1
+        group = stable_id(_WHO, record["id"], part, kind)
+        lines = self._observations(record, group, text)
+        is_observer = kind == "observer"
+        name, span = next(iter(spans.items())) if is_observer else (None, (None, None))
+        if is_observer:
+            run = stable_id(_WHO, record["id"], part, "run")
+            self._run(run, "observe", at, thread=name, span=span)
+        aliases = {known: f"t{number}" for number, known in enumerate(self.ends, start=1)}
+        alias = aliases.get(name or "") if self.thread is None else None
+        handle = f"g{self.handles}"
+        shown = render_group(
+            handle=handle, observations=lines, previous=None, alias=alias, is_reflection=kind == "reflection"
+        )
+        said = [to_micros(line.said_at) for line in lines if line.said_at]
+        self._add(
+            "group",
+            id=group,
+            log=self.id,
+            handle=handle,
+            of=kind,
+            thread=name,
+            first_seq=span[0],
+            last_seq=span[1],
+            run=run,
+            tokens=self.counter.count(shown) if shown else 0,
+            observations=len(lines),
+            first_at=min(said, default=None),
+            last_at=max(said, default=None),
+            created_at=at,
+            activated_at=at,
+            text=pack(shown),
+        )
+        for line in lines:
+            self._line(line, spans)
+        return group
+
+    def _observations(self, record: Record, group: str, text: str) -> list[Observation]:
+        base = at_of(record["observed_at"]) or at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC)
+        parsed = parse_observations(text, (), base=base, zone=UTC) if text.strip() else Parsed()
+        drafts = parsed.observations
+        self.spoken = Told(
+            current_task=parsed.hints.current_task,
+            suggested_response=parsed.hints.suggested_response,
+            title=parsed.hints.title,
+        )
+        return [
+            Observation(
+                id=stable_id(group, ordinal),
+                group=group,
+                ordinal=ordinal,
+                priority=draft.priority,
+                text=draft.text,
+                said_at=draft.said_at,
+                about=draft.about,
+                parent=None if draft.parent is None else draft.parent + 1,
+                verbatim=draft.verbatim,
+                files=draft.files,
+                tokens=self.counter.count(draft.text),
+                metadata={"source": "mastra"},
+            )
+            for ordinal, draft in enumerate(drafts, start=1)
+        ]
+
+    def _line(self, line: Observation, spans: Mapping[str, tuple[int, int]]) -> None:
+        self._add(
+            "observation",
+            id=line.id,
+            group=line.group,
+            ordinal=line.ordinal,
+            parent=line.parent,
+            priority=line.priority,
+            trust="assistant",
+            grounded=1,
+            state="active",
+            tokens=line.tokens,
+            said_at=to_micros(line.said_at) if line.said_at else None,
+            about=line.about.isoformat() if line.about else None,
+            text=pack(line.text),
+            verbatim=pack(line.verbatim),
+            files=dumps(list(line.files)),
+            metadata=dumps(dict(line.metadata)),
+        )
+        for name, (first, last) in spans.items():
+            self._add("source", observation=line.id, thread=name, first_seq=first, last_seq=last)
+
+    def _run(
+        self,
+        run: str,
+        kind: str,
+        at: int,
+        *,
+        thread: str | None = None,
+        span: tuple[int | None, int | None] = (None, None),
+        inputs: Mapping[str, Any] | None = None,
+    ) -> None:
+        numbers = {"fence": 1, "attempt": 1, "input_tokens": 0, "output_tokens": 0, "cost": 0}
+        times = dict.fromkeys(("lease_until", "heartbeat_at", "started_at", "finished_at"), at)
+        where = {"thread": thread, "first_seq": span[0], "last_seq": span[1]}
+        self._add(
+            "run",
+            id=run,
+            log=self.id,
+            of=kind,
+            status="done",
+            owner=_WHO,
+            model=_WHO,
+            inputs=dumps(dict(inputs or {})),
+            **numbers,
+            **times,
+            **where,
+        )
+
+    def _add(self, kind: str, **values: Any) -> None:
+        table = BY_KIND[kind]
+        self.rows.append((table, dict.fromkeys(table.columns) | values))
+
+
+def _is_observed(row: Message, until: datetime) -> bool:
+    """Return whether a message was observed until a time; later growth of the last one was not."""
+    if row.created_at == until:
+        return not source_of(row.id)[1]
+    return row.created_at < until
+
+
+def _is_closed(rows: Sequence[Message], last: int) -> bool:
+    """Return whether no call is unanswered at the end of a span."""
+    waiting: set[str] = set()
+    for row in rows:
+        if row.seq > last:
+            break
+        if row.role == "user":
+            waiting.clear()
+        waiting |= {part.id for part in row.parts if isinstance(part, ToolCallPart)}
+        waiting -= {part.call_id for part in row.parts if isinstance(part, ToolResultPart)}
+    return not waiting
+
+
+def _micros(record: Record) -> int:
+    return to_micros(at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC))

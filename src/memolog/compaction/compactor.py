@@ -1,0 +1,237 @@
+"""Replace old messages by summaries: by hand or, where no log is kept, by count.
+
+A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; the loser
+of a race changes nothing.
+"""
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from memolog.compaction.extractive import CompactTexts, Line, compact_texts
+from memolog.compaction.store import Candidate, Noted, RowTexts
+from memolog.context.pairs import closed_cuts
+from memolog.core.clock import Clock
+from memolog.core.config import Config
+from memolog.core.deadline import offload
+from memolog.core.message import Message, has_many_parts
+from memolog.core.observation import Span
+from memolog.core.reports import Compacted, Compaction
+from memolog.errors import Conflict, LeaseLost
+from memolog.events import CompactionMade
+from memolog.log.executor import Core
+from memolog.log.runner import RunFault
+from memolog.observer.budget import Asking
+from memolog.observer.llm import EmbeddedObserver, Observed, Observer
+from memolog.observer.model import BudgetSpent
+from memolog.observer.prompt import ObserveInput
+from memolog.text.redaction import cleaned, messages_without_secrets, redactor_for
+from memolog.text.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from memolog.store import Store
+
+# A batch ends at a closed pair, so more rows than its size are read, and many more where no pair is closed.
+_LOOKED_AT: Final = 40
+_MOST_LOOKED_AT: Final = 5_000
+_MOST_TRIES: Final = 5
+_NAME_CHARACTERS: Final = 400
+# More tokens than this are processed in a worker thread.
+_LONG_TOKENS: Final = 4_000
+_TOKENS_A_MESSAGE: Final = 100
+
+
+def choose_batch(
+    candidates: Sequence[Candidate], size: int, up_to: int, *, partly: bool = True
+) -> tuple[Candidate, ...]:
+    """Return the next batch: about so many messages, ended where no pair is split; empty if there is none.
+
+    Without `partly`, a batch must be complete, unless what follows it is compacted already.
+    """
+    messages = [candidate.message for candidate in candidates]
+    run = next((index for index, one in enumerate(candidates) if not one.is_free), len(candidates))
+    end = next((index for index, one in enumerate(candidates[:run]) if one.message.seq > up_to), run)
+    is_ended = run < len(candidates) and end == run
+    cuts = [cut for cut in closed_cuts(messages) if 0 < cut <= end]
+    if not cuts or (end < size and not partly and not is_ended):
+        return ()
+    return tuple(candidates[: min(cuts, key=lambda cut: (abs(cut - size), cut))])
+
+
+class Compacting:
+    """Compacts the messages of threads."""
+
+    def __init__(self, store: "Store", core: Core, observer: Observer, *, counter: TokenCounter, clock: Clock) -> None:
+        self._store, self._core, self._observer = store, core, observer
+        self._counter, self._clock = counter, clock
+        self._embedded = EmbeddedObserver(counter)
+        self._under_way: set[tuple[str, str]] = set()
+
+    # ------------------------------------------------------------ by count
+
+    def later(self, resource: str, thread: str, config: Config) -> None:
+        """Compact old messages in the background; only where no log is kept."""
+        key = (resource, thread)
+        if config.observe or config.read_only or not config.compaction.automatic or key in self._under_way:
+            return
+        self._under_way.add(key)
+        self._core.runner.spawn(self._by_count(resource, thread, config))
+
+    async def _by_count(self, resource: str, thread: str, config: Config) -> None:
+        settings = config.compaction
+        try:
+            after, due = await self._store.compactions.due(resource, thread, keep=settings.after)
+            if due >= settings.batch:
+                await self._with_lease(resource, thread, config, after)
+        except Exception as error:  # noqa: BLE001 - a background task; the messages are unchanged
+            await self._core.degraded(resource, thread, "compacting", error)
+        finally:
+            self._under_way.discard((resource, thread))
+
+    async def _with_lease(self, resource: str, thread: str, config: Config, after: int) -> None:
+        """Compact unless another process does."""
+        name, owner = f"compact {thread[:_NAME_CHARACTERS]}", self._core.owner
+        lasts = timedelta(seconds=config.lease)
+        lease = await self._store.leases.acquire(resource, name, owner, lasts=lasts)
+        if lease is None:
+            return
+        try:
+            keep = config.compaction.after
+            await self.compact(resource, thread, config, keep=keep, after=after, partly=False, again=False)
+        finally:
+            with contextlib.suppress(LeaseLost):
+                await self._store.leases.release(resource, lease)
+
+    # ------------------------------------------------------------ batches
+
+    async def compact(
+        self,
+        resource: str,
+        thread: str,
+        config: Config,
+        *,
+        keep: int = 0,
+        after: int = 0,
+        up_to: int | None = None,
+        covered: int = 0,
+        partly: bool = True,
+        again: bool = True,
+    ) -> Compacted:
+        """Compact the messages of a thread, oldest first: those behind `after` and up to `up_to`, but for the newest `keep`.
+
+        `covered` is up to where the log has observed them.
+        """
+        last = (await self._store.threads.get(resource, thread)).last_seq - keep
+        end = last if up_to is None else min(last, up_to)
+        made: list[Compaction] = []
+        noted: dict[str, Noted] = {}
+        tries = 0
+        while tries < _MOST_TRIES:
+            batch = await self._next(resource, thread, config, after=after, end=end, partly=partly, again=again)
+            if not batch:
+                break
+            messages = [one.message for one in batch if one.message.state == "live"]
+            is_covered = messages[-1].seq <= covered
+            try:
+                compaction, lines = await self._one(resource, thread, messages, config, is_covered=is_covered)
+            except Conflict:
+                # Some were compacted or withdrawn meanwhile: read again.
+                tries += 1
+                continue
+            made.append(compaction)
+            noted |= {line.id: line for line in lines}
+            after = compaction.span.last
+        deepened = await self._store.compactions.deepen(resource, thread, keep=config.compaction.deep_after)
+        return Compacted(
+            messages=sum(compaction.messages for compaction in made),
+            summary="\n\n".join(compaction.summary for compaction in made),
+            compactions=tuple(made),
+            deepened=deepened,
+            groups=tuple(dict.fromkeys(line.handle for line in noted.values())),
+            observations=tuple(noted),
+        )
+
+    async def _next(
+        self, resource: str, thread: str, config: Config, *, after: int, end: int, partly: bool, again: bool
+    ) -> tuple[Candidate, ...]:
+        """Return the next batch; reads more and more rows until a pair is closed."""
+        size = config.compaction.batch
+        limit = size + _LOOKED_AT
+        while True:
+            rows = await self._store.compactions.candidates(resource, thread, after=after, again=again, limit=limit)
+            is_long = has_many_parts(row.message for row in rows)
+            batch = await offload(partial(choose_batch, rows, size, end, partly=partly), when=is_long)
+            if batch or len(rows) < limit or rows[-1].message.seq > end or limit >= _MOST_LOOKED_AT:
+                return batch
+            limit *= 4
+
+    async def _one(
+        self, resource: str, thread: str, live: Sequence[Message], config: Config, *, is_covered: bool
+    ) -> tuple[Compaction, tuple[Noted, ...]]:
+        """Compact one batch; returns it with the lines of the log about it."""
+        span = Span(first=live[0].seq, last=live[-1].seq)
+        shared = config.scope == "resource"
+        noted: tuple[Noted, ...] = ()
+        if is_covered:
+            noted = await self._store.compactions.noted(resource, thread, span, shared=shared)
+        lines = [Line(text=line.text, seqs=line.seqs, priority=line.priority) for line in noted]
+        if not lines:
+            # A model was asked already about messages that the log covers.
+            lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
+        is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS
+        texts = await offload(self._texts, live, lines, config, when=is_long)
+        now = self._clock.now()
+        rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
+        made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)
+        await self._core.tell(
+            CompactionMade(
+                at=now,
+                resource=resource,
+                thread=thread,
+                compaction=made.id,
+                first_seq=span.first,
+                last_seq=span.last,
+                messages=made.messages,
+                tokens_before=sum(message.tokens for message in live),
+                tokens_after=self._counter.count(made.summary),
+            )
+        )
+        return made, noted
+
+    def _texts(self, live: Sequence[Message], lines: Sequence[Line], config: Config) -> CompactTexts:
+        redactor = redactor_for(config)
+        return compact_texts(messages_without_secrets(live, redactor), lines, self._counter, redactor)
+
+    async def _lines(
+        self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
+    ) -> list[Line]:
+        """Ask the observer about messages that no log covers; the embedded one if the model fails."""
+        redactor = redactor_for(config)
+        given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, alias=thread)
+        ask = Asking(self._store, resource, thread, (), config)
+        try:
+            if may_ask and self._observer.name != EmbeddedObserver.name:
+                answer = (await self._observer.observe([given], redactor, ask))[0]
+                if lines := _lines_of(answer):
+                    return lines
+        except (RunFault, BudgetSpent) as fault:
+            await self._core.degraded(resource, thread, "summing up messages", fault)
+        finally:
+            if ask.usage is not None:
+                await self._store.ledger.add(resource, replace(ask.usage, thread=thread))
+        return _lines_of((await self._embedded.observe([given], redactor, ask))[0])
+
+
+def _lines_of(answer: Observed) -> list[Line]:
+    seqs = {shown.number: shown.seq for shown in answer.prompt.shown}
+    return [
+        Line(
+            text=draft.text,
+            seqs=tuple(seqs[number] for number in draft.cites if number in seqs) or tuple(seqs.values()),
+            priority=draft.priority,
+        )
+        for draft in answer.parsed.observations
+    ]

@@ -1,0 +1,257 @@
+"""Hold the parts of an open memory, with a cache of stored settings and calibration factors."""
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from memolog.compaction.compactor import Compacting
+from memolog.context.builder import Contexts
+from memolog.core.clock import Clock, SystemClock, check_zone, system_chance
+from memolog.core.config import Config
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import NewMessage
+from memolog.core.model_names import canonical_model, context_window
+from memolog.core.run import Calibration
+from memolog.errors import ConfigError
+from memolog.events import SettingsChanged
+from memolog.log.executor import Core
+from memolog.log.runner import Runner
+from memolog.observer.model import Model, close_model
+from memolog.observer.model_choice import ModelPair
+from memolog.outbox import Outbox, Pending, Spent
+from memolog.store import Store, StoreOptions
+from memolog.store import open_store as open_with
+from memolog.text.message_tokens import count_message
+from memolog.text.redaction import redactor_for, without_secrets
+from memolog.text.tokens import HeuristicCounter, learn
+
+_log = logging.getLogger("memolog")
+
+_WINDOW_SHARE = 0.9
+_MOST_KEPT = 10_000
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+@dataclass(slots=True, kw_only=True)
+class Kit:
+    """The parts of an open memory."""
+
+    store: Store
+    config: Config
+    clock: Clock
+    core: Core
+    contexts: Contexts
+    runner: Runner
+    compacting: Compacting
+    outbox: Outbox
+    writer: Model | None = None
+    """The model that writes on request; None for the embedded rules."""
+    is_embedded: bool = False
+    """Whether the embedded observer is used, whose runs are short."""
+    factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    _kept: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
+    """Stored settings by resource, after the configuration was stored: saves a read in every turn."""
+
+    def __post_init__(self) -> None:
+        self.outbox.connect(self.core, self._learn)
+
+    async def close(self, models: ModelPair) -> Exception | None:
+        """Save what is left, let runs finish, and close everything; returns what kept messages from being saved."""
+        try:
+            # Before the observer is waited for: a caller who cancels that must not lose messages.
+            await self.outbox.try_now(self.config.turn_timeout, also_open=True)
+            await self.runner.close(self.config.observation.deadline)
+            return await self.outbox.save_all(self.config.busy_timeout)
+        finally:
+            await self._release(models)
+
+    async def _release(self, models: ModelPair) -> None:
+        """Leave no task, thread, connection or cache behind, also when `aclose` is cancelled."""
+        self._kept.clear()
+        self.factors.clear()
+        try:
+            await self.outbox.stop()
+        finally:
+            await self.store.close()
+        # A turn that was running may have started something in the meantime.
+        await self.runner.close(0.0)
+        for model in (models.observe, models.reflect):
+            if model is not None:
+                await close_model(model)
+
+    async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
+        """Return a configuration, by default that of the memory, completed with the stored settings of a resource.
+
+        `keep` stores the lasting settings of the memory with the resource; a change is emitted once.
+        """
+        if keep and self.config.lasting and resource not in self._kept:
+            await self._keep(resource, self.config.lasting)
+        known = self._kept.get(resource) if "scope" in self.config.named else None
+        stored = await self.store.settings.get(resource) if known is None else known
+        return (config or self.config).completed(stored)
+
+    async def _keep(self, resource: str, settings: JsonObject) -> None:
+        stored = await self.store.settings.get(resource)
+        if any(name not in stored or stored[name] != value for name, value in settings.items()):
+            before = await self.store.settings.put(resource, settings)
+            if before:
+                now = {name: settings[name] for name in before}
+                _log.warning("the settings of %s were %s and are %s now", resource, before, now)
+                at = self.clock.now()
+                await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
+        _remember(self._kept, resource, {**stored, **settings})
+
+    def forget(self, resource: str) -> None:
+        """Empty the caches of a resource."""
+        self._kept.pop(resource, None)
+        self.factors = {key: factor for key, factor in self.factors.items() if key[0] != resource}
+
+    async def factor(self, resource: str, model: str | None) -> float:
+        """Return how many tokens the model counts for each of ours."""
+        if model is None:
+            return 1.0
+        key = (resource, canonical_model(model))
+        if key not in self.factors:
+            _remember(self.factors, key, (await self.store.ledger.calibration(resource, model)).factor)
+        return self.factors[key]
+
+    def window(self, resource: str, model: str | None) -> int | None:
+        """Return how many of our tokens a context may have for a model, where its window is known.
+
+        A tenth is left for the answer, and for instructions and tools that are not part of the context.
+        """
+        window = context_window(model) if model else None
+        if model is None or window is None:
+            return None
+        return int(window * _WINDOW_SHARE / self.factors.get((resource, canonical_model(model)), 1.0))
+
+    async def _calibrate(
+        self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
+    ) -> None:
+        """Store a new calibration; `thread` has no other name for the model than the reported one."""
+        known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
+        _remember(self.factors, (resource, canonical_model(model)), known.factor)
+
+    async def _learn(self, pending: Pending, spent: Spent) -> None:
+        """Calibrate token counts with the usage that a provider reported."""
+        usage, counted = spent.usage, spent.counted
+        reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+        if counted > 0 and reported > 0:
+            asked = spent.asked
+            # An unknown name, such as that of a deployment, is what the next request will name too. A known model for which
+            # another one answered, as a fallback does, must not learn how the other counts.
+            name = asked if asked and context_window(asked) is None else usage.model
+            await self._calibrate(
+                pending.resource,
+                name,
+                lambda known: learn(known, counted, reported),
+                thread=None if asked else pending.thread,
+            )
+
+
+def _remember(cache: dict[_K, _V], key: _K, value: _V) -> None:
+    """Put a value into a cache of bounded size."""
+    if len(cache) >= _MOST_KEPT:
+        cache.clear()
+    cache[key] = value
+
+
+_COUNTER = HeuristicCounter()
+# Fixed when the database is opened: a turn cannot have its own.
+_FIXED = frozenset(
+    {
+        "busy_timeout",
+        "durability",
+        "max_message_bytes",
+        "pool_size",
+        "redact_patterns",
+        "redact_raw",
+        "statement_timeout",
+    }
+)
+
+# A turn obeys these from its first look at the database on, before it knows the thread.
+_NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
+
+_MODELS = ("model", "observation.model", "reflection.model")
+
+
+async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
+    """Open the store at an address: a file name, `:memory:` or `postgresql://…`.
+
+    Close it when done, or use it as `async with await open_store(…) as store`.
+    """
+    options = store_options(config or Config())
+    return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
+
+
+def store_options(config: Config) -> StoreOptions:
+    """Return the settings that concern the store."""
+    redactor = redactor_for(config)
+    return StoreOptions(
+        durability=config.durability,
+        busy_timeout=config.busy_timeout,
+        statement_timeout=config.statement_timeout,
+        pool_size=config.pool_size,
+        max_message_bytes=config.max_message_bytes,
+        read_only=config.read_only,
+        clean=partial(without_secrets, redactor=redactor) if config.redact_raw else None,
+        clean_value=redactor.value if config.redact_raw else None,
+    )
+
+
+def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
+    """Return the configuration of a thread, and what of its own settings had to be ignored: nobody knows it any more."""
+    try:
+        return config.with_overrides(overrides), ""
+    except ConfigError:
+        pass
+    ignored: list[str] = []
+    for name, value in overrides.items():
+        try:
+            config = config.with_overrides({name: value})
+        except ConfigError as error:
+            ignored.append(str(error))
+    return config, " ".join(ignored)
+
+
+def check_thread(settings: Mapping[str, object]) -> None:
+    """Refuse what a thread cannot have of its own."""
+    check_turn(settings, None)
+    for name in sorted(_NOT_OF_A_THREAD & set(settings)):
+        raise ConfigError(
+            f"{name} cannot differ from thread to thread.",
+            why="It says how the thread itself is read, and is needed before its settings are known.",
+            then="Set it in the configuration of the memory, or for one turn: turn(…, settings={…}).",
+        )
+
+
+def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
+    """Refuse what a turn cannot have of its own, and a zone that nobody knows."""
+    given = settings or {}
+    for name in _MODELS:
+        section, _, leaf = name.rpartition(".")
+        inner = given.get(section)
+        if name in given or (isinstance(inner, Mapping) and leaf in inner):
+            raise ConfigError(
+                f"{name} cannot differ from turn to turn.",
+                why="What observes and reflects is chosen when the memory is opened; a run may be carried out in another turn.",
+                then="Set it in the configuration of the memory, or open another memory on the same database. "
+                "Who answers is told by turn(model=…).",
+            )
+    for name in sorted(_FIXED & set(given)):
+        raise ConfigError(
+            f"{name} cannot differ from turn to turn.",
+            why="It is fixed when the database is opened.",
+            then="Set it in the configuration of the memory.",
+        )
+    if zone is not None:
+        check_zone(zone)
+
+
+def _weigh(message: NewMessage) -> int:
+    return count_message(message, _COUNTER)

@@ -1,0 +1,180 @@
+"""Read settings from a mapping, a TOML file or environment variables.
+
+Every value keeps where it was found. Names that are not settings, and values that are not allowed, are problems.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from os import PathLike, fspath
+from typing import Any, Final, TypeAlias, cast
+
+from memolog.core.config_sections import (
+    CompactionConfig,
+    ObservationConfig,
+    RecallConfig,
+    ReflectionConfig,
+    RetentionConfig,
+)
+from memolog.core.settings import PREFIX, Setting, nearest
+
+Known: TypeAlias = Mapping[str, Setting]
+Path: TypeAlias = str | PathLike[str]
+
+RESERVED_VARIABLES: Final[dict[str, str]] = {
+    "MEMOLOG_CONFIG": "The TOML file that the command line reads.",
+    "MEMOLOG_DB": "The database that the command line opens.",
+    "MEMOLOG_HOME": "Where hooks keep what belongs to no project.",
+    "MEMOLOG_HOOKS": "`off`: hooks of coding agents keep nothing.",
+    "MEMOLOG_LONG": "Runs the long tests with their full counts.",
+    "MEMOLOG_MCP_TOKEN": "The bearer token that clients of the MCP server over HTTP must send.",
+    "MEMOLOG_PROXY_TOKEN": "What clients of the proxy must show.",
+    "MEMOLOG_RESOURCE": "Whose memory the command line means.",
+    "MEMOLOG_SESSION": "For whom the command line claims tasks.",
+    "MEMOLOG_THREAD": "Which conversation the command line means.",
+}
+"""Variables with our prefix that are no settings, and whose they are."""
+
+SECTIONS: Final = {
+    "observation": ObservationConfig,
+    "reflection": ReflectionConfig,
+    "compaction": CompactionConfig,
+    "recall": RecallConfig,
+    "retention": RetentionConfig,
+}
+_TABLE: Final = "memolog"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reading:
+    """What one source gave: values by dotted name, where each came from, and what was refused."""
+
+    values: Mapping[str, object]
+    where: Mapping[str, str]
+    refused: frozenset[str]
+    problems: tuple[str, ...]
+
+
+def read_mapping(given: object, known: Known, where: str = "") -> Reading:
+    """Read nested or dotted names with values of their own type."""
+    if not isinstance(given, Mapping):
+        kind = type(given).__name__
+        return _nothing_but(f"Settings{where} must be a mapping of names to values, not {kind}.")
+    entries = ((name, known.get(name), value, where) for name, value in _flat(cast("Mapping[object, object]", given)))
+    return _collected(entries, known, _taken)
+
+
+def read_toml(path: Path, known: Known) -> Reading:
+    """Read a file: its table [memolog] if it has one, or else all of it."""
+    import tomllib  # noqa: PLC0415 - most programs never read a file, and importing should cost little
+
+    name = fspath(path)
+    where = f" (from {name})"
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - pathlib would double the cost of importing this
+            content = tomllib.load(file)
+    except (OSError, ValueError, RecursionError) as error:
+        return _nothing_but(f"The settings file {name} cannot be read: {error}. Check the path and its TOML.")
+    if _TABLE not in content:
+        return read_mapping(content, known, where)
+    reading = read_mapping(content[_TABLE], known, where)
+    astray = tuple(
+        f"[{section}]{where} stands beside [{_TABLE}] and would be ignored. Write [{_TABLE}.{section}]."
+        for section in SECTIONS
+        if section in content
+    )
+    return _reading(reading.values, reading.where, reading.refused, (*reading.problems, *astray))
+
+
+def read_environment(given: Mapping[str, str], known: Known) -> Reading:
+    """Read the variables that begin with MEMOLOG_; others are not ours to judge."""
+    by_variable = {setting.environment: setting for setting in known.values()}
+    ours = sorted(name for name in map(str, given) if name.startswith(PREFIX) and name not in RESERVED_VARIABLES)
+    entries = (
+        (name, setting, given[name], f" (from {name})" if setting else " (in the environment)")
+        for name in ours
+        for setting in (by_variable.get(name),)
+    )
+    return _collected(entries, by_variable, _parsed)
+
+
+_REFUSED: Final = object()
+
+
+def _collected(
+    entries: Iterable[tuple[str, Setting | None, object, str]],
+    known: Iterable[str],
+    convert: Callable[[Setting, object], object],
+) -> Reading:
+    """Return what a source gave, entry by entry: its name, the setting of that name, the value, and where it was found."""
+    values: dict[str, object] = {}
+    where_from: dict[str, str] = {}
+    refused: set[str] = set()
+    problems: list[str] = []
+    for name, setting, value, where in entries:
+        if setting is None:
+            problems.append(_unknown(name, where, known))
+        elif setting.name in values or setting.name in refused:
+            problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
+        elif (taken := convert(setting, value)) is not _REFUSED:
+            values[setting.name], where_from[setting.name] = taken, where
+        else:
+            refused.add(setting.name)
+            problems.append(setting.problem(value, where))
+    return _reading(values, where_from, refused, problems)
+
+
+def _reading(
+    values: Mapping[str, object],
+    where: Mapping[str, str],
+    refused: Iterable[str],
+    problems: Iterable[str],
+) -> Reading:
+    return Reading(values=values, where=where, refused=frozenset(refused), problems=tuple(problems))
+
+
+def _nothing_but(problem: str) -> Reading:
+    return _reading({}, {}, (), (problem,))
+
+
+def _flat(given: Mapping[object, object]) -> Iterator[tuple[str, object]]:
+    """Walk the mapping as dotted names; a whole section object stands for each of its settings."""
+    for key, value in given.items():
+        name = str(key)
+        if "." not in name and (table := _table(value)):
+            for inner, item in table.items():
+                yield f"{name}.{inner}", item
+        elif name in SECTIONS and isinstance(value, SECTIONS[name]):
+            section: Any = value
+            for item in fields(section):
+                if item.init:
+                    yield f"{name}.{item.name}", getattr(section, item.name)
+        elif name not in SECTIONS or _table(value) is None:
+            yield name, value
+
+
+def _table(value: object) -> Mapping[object, object] | None:
+    return cast("Mapping[object, object]", value) if isinstance(value, Mapping) else None
+
+
+def _unknown(name: str, where: str, known: Iterable[str]) -> str:
+    if name in SECTIONS:
+        return f"{name}{where} is not a single setting but a table of settings."
+    return f"{name[:200]}{where} is not a setting.{nearest(name, known)}"
+
+
+def _taken(setting: Setting, value: object) -> object:
+    return _allowed(setting, lambda: setting.kind.take(value))
+
+
+def _parsed(setting: Setting, text: object) -> object:
+    if not isinstance(text, str) or not text.strip():
+        return _REFUSED
+    return _allowed(setting, lambda: setting.kind.read(text.strip()))
+
+
+def _allowed(setting: Setting, made: Callable[[], object]) -> object:
+    try:
+        value = made()
+    except (ValueError, OverflowError):
+        return _REFUSED
+    return value if setting.kind.allows(value) else _REFUSED

@@ -1,0 +1,78 @@
+"""Limit how long one step of a turn waits for the database, and keep long computations off the event loop."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+from contextlib import asynccontextmanager, contextmanager
+from typing import TypeVar
+
+from memolog.errors import StoreBusy
+
+T = TypeVar("T")
+
+
+class Budget:
+    """The seconds that one step of a turn may wait for everything but a model, counted from its creation."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+        self._end = self._loop.time() + seconds
+        self._timeout: asyncio.Timeout | None = None
+        self._reserve = 0.0
+
+    @property
+    def left(self) -> float:
+        """Return how many seconds are left before the limit."""
+        return max(0.0, self._end - self._reserve - self._loop.time())
+
+    @asynccontextmanager
+    async def limit(self, *, reserve: float = 0.0) -> AsyncGenerator[None]:
+        """Cancel the block once the time is over, and raise StoreBusy. A write that is not committed by then is not done.
+
+        `reserve` is the share of the whole time that is left for what follows.
+        """
+        self._reserve = reserve * self._seconds
+        timeout = asyncio.timeout_at(self._end - self._reserve)
+        try:
+            async with timeout:
+                self._timeout = timeout
+                yield
+        except TimeoutError as error:
+            if not timeout.expired():
+                raise
+            raise _too_slow(self._seconds) from error
+        finally:
+            self._timeout = None
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Do not count the time inside: a model is waited for."""
+        started, timeout = self._loop.time(), self._timeout
+        if timeout is not None and not timeout.expired():
+            timeout.reschedule(None)
+        try:
+            yield
+        finally:
+            self._end += self._loop.time() - started
+            if timeout is not None and not timeout.expired():
+                timeout.reschedule(self._end - self._reserve)
+
+
+async def in_time(call: Coroutine[object, object, T], seconds: float) -> T:
+    """Await a call of the store for at most so many seconds."""
+    async with Budget(seconds).limit():
+        return await call
+    raise AssertionError("a limit lets nothing pass without its result or an error")
+
+
+async def offload(function: Callable[..., T], *arguments: object, when: bool) -> T:
+    """Call a function, in a worker thread `when` it takes long: other tasks of the loop go on meanwhile."""
+    return await asyncio.to_thread(function, *arguments) if when else function(*arguments)
+
+
+def _too_slow(seconds: float) -> StoreBusy:
+    return StoreBusy(
+        f"The database did not answer within {seconds:g} s.",
+        why="It is locked by another process, or its server is slow.",
+        then="The turn goes on; what is not saved yet is saved with the next call. `turn_timeout` sets the limit.",
+    )

@@ -1,0 +1,233 @@
+"""Convert values to JSON and back, exactly.
+
+Covers frozen dataclasses, moments, tuples, tagged unions, and any Python string: NUL and lone surrogates become text that
+both engines can store.
+"""
+
+import base64
+import dataclasses
+import json
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime
+from functools import cache
+from json.encoder import encode_basestring
+from typing import Any, TypeVar, cast
+
+from memolog.core.clock import from_micros, to_micros
+from memolog.errors import NotJson
+
+JsonValue = Any
+JsonObject = Mapping[str, JsonValue]
+
+T = TypeVar("T")
+
+
+def nothing() -> JsonObject:
+    """Return an empty object: the default of fields that hold one."""
+    return {}
+
+
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# A text that starts with this mark was packed; a text of the user that starts with it is packed too.
+_PACKED = "\x01"
+# Reading takes a stack frame a level: what one caller can just save, another could not load.
+_DEEPEST = 200
+
+
+def dumps(value: JsonValue) -> str:
+    """Return compact JSON that is always valid Unicode: lone surrogates and control characters stay as escapes."""
+    return _escaped(_to_json(value))
+
+
+def text_to_json(text: str) -> str:
+    """Return the JSON of one string, as `dumps` would write it."""
+    try:
+        quoted = encode_basestring(text)
+    except TypeError as error:
+        raise NotJson("A text", f"{type(text).__name__} is not a string") from error
+    return _escaped(quoted)
+
+
+def _escaped(text: str) -> str:
+    if not _has_surrogate(text):
+        return text
+    # JSON cannot tell the two halves of a pair from the character they mean, so they are written as that character.
+    text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
+    # The halves that are left can only stand inside strings, where the escape means the same.
+    return _SURROGATE.sub(lambda hit: f"\\u{ord(hit[0]):04x}", text)
+
+
+def object_text(where: str, value: JsonObject) -> str:
+    """Return the JSON text of an object; refuses values that would come back different."""
+    try:
+        text = dumps(value if isinstance(value, dict) else dict(value))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJson(where, str(error)) from error
+    check_json(where, value)
+    return text
+
+
+def loads(text: str) -> JsonValue:
+    """Read what `dumps` wrote."""
+    return json.loads(text)
+
+
+def pack(text: str | None) -> str | None:
+    """Return a text that any engine can store: verbatim, or escaped where it holds NUL or a lone surrogate."""
+    if text is None or not ("\x00" in text or text.startswith(_PACKED) or _has_surrogate(text)):
+        return text
+    return _PACKED + dumps(text)
+
+
+def unpack(text: str | None) -> str | None:
+    """Return the text that was packed."""
+    if text is None or not text.startswith(_PACKED):
+        return text
+    return cast("str", loads(text[1:]))
+
+
+def _has_surrogate(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def well_formed(text: str) -> str:
+    """Return the text with surrogate pairs joined and lone surrogates replaced, so that it can be encoded."""
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if _has_surrogate(text) else text
+
+
+def encode(value: object) -> JsonValue:
+    """Return the JSON form of a value: dataclasses as objects with every field, moments as ISO 8601, bytes as base64."""
+    if value is None or isinstance(value, str | int | float):
+        return value
+    if dataclasses.is_dataclass(value):
+        return {field.name: encode(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return _encode_other(value)
+
+
+def _encode_other(value: object) -> JsonValue:
+    match value:
+        case datetime():
+            return from_micros(to_micros(value)).isoformat()
+        case date():
+            return value.isoformat()
+        case bytes():
+            return base64.b64encode(value).decode()
+        case tuple() | list():
+            return [encode(item) for item in cast("tuple[object, ...]", value)]
+        case frozenset():
+            return sorted(encode(item) for item in cast("frozenset[str]", value))
+        case Mapping():
+            return {_key(key): encode(item) for key, item in cast("Mapping[object, object]", value).items()}
+        case _:
+            raise NotJson("A value", f"{type(value).__name__} has no JSON form")
+
+
+def _key(key: object) -> str:
+    if isinstance(key, str):
+        return key
+    raise NotJson("A dict", f"its key {key!r} is not a string")
+
+
+def decode(kind: type[T], data: JsonValue) -> T:
+    """Return the value of that type; the inverse of `encode`."""
+    return cast("T", _reader(kind)(data))
+
+
+@cache
+def _reader(kind: Any) -> Callable[[JsonValue], object]:
+    """Return the function that reads JSON into this type, made once a type."""
+    if dataclasses.is_dataclass(kind):
+        return _dataclass_reader(cast("type", kind))
+    if kind is datetime:
+        return datetime.fromisoformat
+    if kind is date:
+        return date.fromisoformat
+    if kind is bytes:
+        return base64.b64decode
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is tuple:
+        read = _reader(arguments[0])
+        return lambda data: tuple(read(item) for item in data)
+    if origin is frozenset:
+        return frozenset
+    if origin in {typing.Union, types.UnionType}:
+        return _union_reader(arguments)
+    return lambda data: data
+
+
+def _dataclass_reader(kind: type) -> Callable[[JsonValue], object]:
+    hints = typing.get_type_hints(kind)
+    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(kind)}
+
+    def read(data: JsonValue) -> object:
+        # Missing fields take their default, so that a value written by an older release can be read.
+        return kind(**{name: readers[name](item) for name, item in data.items() if name in readers})
+
+    return read
+
+
+def _union_reader(members: tuple[Any, ...]) -> Callable[[JsonValue], object]:
+    """Read a union: by the literal tag `type` where its members have one, else the one member beside None."""
+    tagged: dict[object, Callable[[JsonValue], object]] = {}
+    plain: list[Callable[[JsonValue], object]] = []
+    for member in members:
+        if member is types.NoneType:
+            continue
+        hints = typing.get_type_hints(member) if dataclasses.is_dataclass(member) else {}
+        tags = typing.get_args(hints.get("type"))
+        if tags:
+            tagged.update(dict.fromkeys(tags, _reader(member)))
+        else:
+            plain.append(_reader(member))
+
+    def read(data: JsonValue) -> object:
+        if data is None:
+            return None
+        if tagged and isinstance(data, dict):
+            by_tag = tagged.get(cast("dict[str, object]", data).get("type"))
+            return by_tag(data) if by_tag else plain[0](data)
+        return plain[0](data) if len(plain) == 1 else data
+
+    return read
+
+
+def check_json(where: str, value: object) -> None:
+    """Refuse values that would come back different, or that a caller with a deep stack could not read again."""
+    level, depth = [value], 0
+    while level:
+        depth += 1
+        if depth > _DEEPEST:
+            raise NotJson(where, f"it is nested more than {_DEEPEST} levels deep")
+        level = [child for item in level for child in _children(where, item)]
+
+
+def _children(where: str, item: object) -> Iterable[object]:
+    if item is None or isinstance(item, str | int | float):
+        return ()
+    if isinstance(item, Mapping):
+        entries = cast("Mapping[object, object]", item)
+        for key in entries:
+            if not isinstance(key, str):
+                raise NotJson(where, f"the key {key!r} is not a string")
+        return entries.values()
+    if isinstance(item, list | tuple):
+        return cast("list[object]", item)
+    raise NotJson(where, f"{type(item).__name__} is not a JSON value")
+
+
+def content_text(content: JsonValue) -> str:
+    """Return what a tool answered, or was given, as text; what cannot be written down is named."""
+    if content is None or isinstance(content, str):
+        return content or ""
+    try:
+        return dumps(content)
+    except (TypeError, ValueError, RecursionError):
+        return f"({type(content).__name__}, which cannot be shown)"

@@ -1,0 +1,302 @@
+"""Messages and their parts, and their exact JSON form."""
+
+import base64
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import datetime
+from typing import Final, Literal, TypeAlias, cast, get_args
+
+from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, nothing, text_to_json
+from memolog.errors import InputError, NotJson
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
+ROLES: Final[tuple[str, ...]] = get_args(Role)
+
+LONGEST_SPEAKER: Final = 200
+"""How many characters of a speaker's name are kept."""
+_MANY_PARTS: Final = 1_000
+
+MessageState: TypeAlias = Literal["live", "withdrawn", "forgotten"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextPart:
+    """Plain text."""
+
+    text: str
+    extra: JsonObject | None = None
+    """What the provider attached and wants back unchanged; every kind of part may carry it."""
+    type: Literal["text"] = "text"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningPart:
+    """What the model thought. A signature or an encrypted blob is passed through, never read."""
+
+    text: str = ""
+    signature: str | None = None
+    encrypted: str | None = None
+    extra: JsonObject | None = None
+    type: Literal["reasoning"] = "reasoning"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCallPart:
+    """A request to run a tool; `arguments` is what the provider sent, a JSON text or an object."""
+
+    id: str
+    name: str
+    arguments: JsonValue = None
+    extra: JsonObject | None = None
+    type: Literal["tool_call"] = "tool_call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePart:
+    """A file or an image, by content or by address. Sizes, where known, make its token count better."""
+
+    media_type: str
+    data: bytes | None = None
+    url: str | None = None
+    name: str | None = None
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+    seconds: float | None = None
+    detail: str | None = None
+    extra: JsonObject | None = None
+    type: Literal["file"] = "file"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolResultPart:
+    """What a tool answered; `call_id` names the call it belongs to."""
+
+    call_id: str
+    content: JsonValue = None
+    name: str | None = None
+    is_error: bool = False
+    files: tuple[FilePart, ...] = ()
+    extra: JsonObject | None = None
+    type: Literal["tool_result"] = "tool_result"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnknownPart:
+    """A part of a kind that this release does not know: kept as it came, and handed back as it came."""
+
+    data: JsonValue
+    extra: JsonObject | None = None
+    type: Literal["unknown"] = "unknown"
+
+
+Part: TypeAlias = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | FilePart | UnknownPart
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewMessage:
+    """A message as the caller hands it in. What is left out is filled in when it is saved."""
+
+    role: Role
+    parts: tuple[Part, ...]
+    id: str | None = None
+    created_at: datetime | None = None
+    zone: str | None = None
+    speaker: str | None = None
+    """The name of who speaks; of a longer one the first 200 characters (LONGEST_SPEAKER) are kept."""
+    own: bool = False
+    """True for the results of our own tools: kept, but neither indexed nor observed."""
+    metadata: JsonObject = field(default_factory=nothing)
+
+    def __post_init__(self) -> None:
+        # The name is read with every line and every query. A name that is not a string is refused when the message is saved.
+        if isinstance(self.speaker, str) and len(self.speaker) > LONGEST_SPEAKER:
+            object.__setattr__(self, "speaker", self.speaker[:LONGEST_SPEAKER])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Message:
+    """One stored row: it never changes. `continuation` counts the rows that one id has grown by."""
+
+    id: str
+    resource: str
+    thread: str
+    seq: int
+    role: Role
+    parts: tuple[Part, ...]
+    created_at: datetime
+    tokens: int
+    continuation: int = 0
+    zone: str | None = None
+    speaker: str | None = None
+    task: str | None = None
+    own: bool = False
+    metadata: JsonObject = field(default_factory=nothing)
+    state: MessageState = "live"
+    level: int = 0
+    """How far it is compacted: 0 not, 1 summary and identifiers, 2 summary only."""
+    injection: str | None = None
+    """What a context shows instead of the parts, once compacted."""
+    search: str | None = None
+    """What is indexed instead of the parts, once compacted."""
+    pruned: bool = False
+    """Whether its parts were removed for good; the injection text remains, and of the search text names and numbers."""
+    turn: str | None = None
+    """The turn that saved it; None for what was saved outside of one."""
+
+    @property
+    def text(self) -> str:
+        """Return the text parts, joined by blank lines."""
+        return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
+
+
+Content: TypeAlias = str | Part | Iterable[str | Part]
+
+
+def _parts(content: Content | None) -> tuple[Part, ...]:
+    match content:
+        case str():
+            return (TextPart(text=content),)
+        case None | Mapping():
+            # None is what some providers send beside tool calls: those are the message then.
+            raise InputError(
+                f"`content` must be text or message parts, got {'dict' if content is not None else 'None'}.",
+                then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like.',
+            )
+        case TextPart() | ReasoningPart() | ToolCallPart() | ToolResultPart() | FilePart() | UnknownPart():
+            return (content,)
+        case Iterable() if not isinstance(content, bytes | bytearray):
+            return tuple(TextPart(text=item) if isinstance(item, str) else item for item in content)
+        case _:
+            raise InputError(
+                f"`content` must be text or message parts, got {type(content).__name__}.",
+                then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like, one or a list of them.',
+            )
+
+
+# These four read like the values they make, at the one place where every user begins.
+def UserMessage(content: Content, *, id: str | None = None, speaker: str | None = None) -> NewMessage:  # noqa: A002, N802
+    """Return what a user said, from a text or from parts."""
+    return NewMessage(role="user", parts=_parts(content), id=id, speaker=speaker)
+
+
+def AssistantMessage(content: Content, *, id: str | None = None, speaker: str | None = None) -> NewMessage:  # noqa: A002, N802
+    """Return what the model answered, from a text or from parts."""
+    return NewMessage(role="assistant", parts=_parts(content), id=id, speaker=speaker)
+
+
+def SystemMessage(content: Content, *, id: str | None = None) -> NewMessage:  # noqa: A002, N802
+    """Return an instruction of the application, from a text or from parts."""
+    return NewMessage(role="system", parts=_parts(content), id=id)
+
+
+def ToolMessage(  # noqa: N802
+    call_id: str,
+    content: JsonValue,
+    *,
+    name: str | None = None,
+    is_error: bool = False,
+    id: str | None = None,  # noqa: A002
+) -> NewMessage:
+    """Return what one tool call answered."""
+    part = ToolResultPart(call_id=call_id, content=content, name=name, is_error=is_error)
+    return NewMessage(role="tool", parts=(part,), id=id)
+
+
+# ---------------------------------------------------------------- JSON
+
+_KINDS: Final[tuple[type[Part], ...]] = get_args(Part)
+_DEFAULTS: Final = {kind: tuple((f.name, f.default) for f in fields(kind) if f.name != "type") for kind in _KINDS}
+
+
+def parts_to_json(parts: tuple[Part, ...]) -> str:
+    """Return the parts as compact JSON text; fields at their defaults are left out."""
+    if len(parts) == 1 and type(parts[0]) is TextPart and parts[0].extra is None:
+        # What most messages are; the whole encoder would cost more than saving the row.
+        return f'[{{"type":"text","text":{text_to_json(parts[0].text)}}}]'
+    try:
+        return dumps([_part_to_json(part) for part in parts])
+    except (TypeError, ValueError, RecursionError) as error:
+        raise NotJson("A part", str(error)) from error
+
+
+def parts_from_json(text: str) -> tuple[Part, ...]:
+    """Return the parts that `parts_to_json` wrote."""
+    return tuple(_part_from_json(data) for data in cast("list[dict[str, object]]", loads(text)))
+
+
+def _part_to_json(part: Part) -> dict[str, object]:
+    data: dict[str, object] = {"type": part.type}
+    for name, default in _DEFAULTS[type(part)]:
+        value: object = getattr(part, name)
+        if value is not default:
+            data[name] = _field_to_json(name, value)
+    return data
+
+
+def _field_to_json(name: str, value: object) -> object:
+    if name == "files":
+        return [_part_to_json(file) for file in cast("tuple[FilePart, ...]", value)]
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else value
+
+
+# What an earlier release took for a text without looking.
+_TEXTS: Final = ("name", "signature", "encrypted", "media_type", "url", "detail")
+
+
+def _with_texts(data: dict[str, object]) -> dict[str, object]:
+    """Return fields in which everything that should be a text is one: a stored row is shown, whatever it holds."""
+    odd = {name: dumps(data[name]) for name in _TEXTS if not isinstance(data.get(name), str | None)}
+    return {**data, **odd} if odd else data
+
+
+def _file_from_json(data: dict[str, object]) -> FilePart:
+    data = _with_texts({**data, "media_type": data.get("media_type") or ""})
+    content = data.get("data")
+    if isinstance(content, str):
+        data = {**data, "data": base64.b64decode(content)}
+    return FilePart(**data)  # pyright: ignore[reportArgumentType]
+
+
+def _result_from_json(data: dict[str, object]) -> Part:
+    files = cast("list[dict[str, object]]", data.get("files", []))
+    return ToolResultPart(**{**_with_texts(data), "files": tuple(_file_from_json(file) for file in files)})  # pyright: ignore[reportArgumentType]
+
+
+_READERS: dict[str, Callable[[dict[str, object]], Part]] = {
+    "text": lambda data: TextPart(**data),  # pyright: ignore[reportArgumentType]
+    "reasoning": lambda data: ReasoningPart(**_with_texts(data)),  # pyright: ignore[reportArgumentType]
+    "tool_call": lambda data: ToolCallPart(**data),  # pyright: ignore[reportArgumentType]
+    "tool_result": _result_from_json,
+    "file": _file_from_json,
+    "unknown": lambda data: UnknownPart(**data),  # pyright: ignore[reportArgumentType]
+}
+
+
+def _part_from_json(data: dict[str, object]) -> Part:
+    read = _READERS.get(str(data.get("type")))
+    # A newer release may have written a kind that this one does not know: keep it whole.
+    return read(data) if read else UnknownPart(data=data)
+
+
+# ---------------------------------------------------------------- rules
+
+
+def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part, ...] | None:
+    """Return the parts that `offered` adds to `stored`: empty if all are stored already, None if the two disagree."""
+    shared = min(len(stored), len(offered))
+    old, new = stored[:shared], offered[:shared]
+    # Values that are not equal to themselves, and tuples where lists come back, are the same once written down.
+    return offered[shared:] if old == new or parts_to_json(old) == parts_to_json(new) else None
+
+
+def has_many_parts(messages: Iterable[Message]) -> bool:
+    """Return whether messages have so many parts that working through them should leave the event loop to others."""
+    return sum(len(message.parts) for message in messages) > _MANY_PARTS
+
+
+def pairs_of(parts: tuple[Part, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the ids of the tool calls that these parts open, and of those that they answer."""
+    calls = tuple(part.id for part in parts if isinstance(part, ToolCallPart))
+    results = tuple(part.call_id for part in parts if isinstance(part, ToolResultPart))
+    return calls, results

@@ -1,0 +1,121 @@
+"""Match tool results to tool calls.
+
+A result belongs to the latest open call of its id in its own turn, and only if that turn has none, to the latest of the
+thread: overlapping turns may use the same ids, and some providers reuse them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from memolog.core.message import Message, Part, ToolCallPart, ToolResultPart
+
+Place: TypeAlias = tuple[int, int]
+"""Where a part stands: the number of its message, and its number in there."""
+
+
+class Answered(NamedTuple):
+    """The call that a result answers, and whether it came in time."""
+
+    call: Place
+    is_in_time: bool
+
+
+@dataclass(slots=True, eq=False)
+class _Open:
+    place: Place
+    turn: str | None
+    is_closed: bool = False
+    is_only_for_its_turn: bool = False
+
+    def takes(self, turn: str | None) -> bool:
+        return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
+
+    def is_beside(self, place: Place, turn: str | None) -> bool:
+        """Return whether a further call of the same id leaves this one open: one of the same message, or of another turn."""
+        return self.place[0] == place[0] or (turn is not None and self.turn is not None and turn != self.turn)
+
+
+class OpenCalls:
+    """The calls that wait for a result, as the messages of a thread are read in their order.
+
+    A call is looked at when it is opened, asked behind, closed and answered, each once, however many others wait.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[_Open]] = {}
+        self._unasked: dict[Place, _Open] = {}
+        """Calls behind which no user has asked anything yet."""
+        self._beside: dict[str, list[_Open]] = {}
+        """Calls that only their own turn may still answer, by that turn."""
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, call_id: str, place: Place, turn: str | None) -> None:
+        """Open a call."""
+        waiting = self._waiting.setdefault(call_id, [])
+        if waiting and waiting[-1].place[0] != place[0]:
+            for call in waiting:
+                if not call.is_beside(place, turn):
+                    self._unasked.pop(call.place, None)
+            waiting[:] = [call for call in waiting if call.is_beside(place, turn)]
+        waiting.append(call := _Open(place, turn))
+        self._unasked[place] = call
+
+    def answer(self, call_id: str, turn: str | None) -> Answered | None:
+        """Return the call that a result answers, which waits no longer; None if no call of its id waits."""
+        waiting = self._waiting.get(call_id)
+        if not waiting:
+            return None
+        latest = next((call for call in reversed(waiting) if call.turn == turn), waiting[-1])
+        at = next(at for at, one in enumerate(waiting) if one.place[0] == latest.place[0])
+        call = waiting.pop(at)
+        self._unasked.pop(call.place, None)
+        if not waiting:
+            del self._waiting[call_id]
+        return Answered(call.place, call.takes(turn))
+
+    def unasked(self) -> list[Place]:
+        """Return the calls that wait, and behind which no user has asked anything yet."""
+        return list(self._unasked)
+
+    def ask(self, turn: str | None) -> None:
+        """Note that a user asked something: what is answered after it, in the same turn or in none, comes too late."""
+        # The call's own turn goes on beside another one, others do not.
+        ended = [turn] if turn is not None else list(self._beside)
+        for call in (call for one in ended for call in self._beside.pop(one, ())):
+            call.is_closed = True
+        for call in self._unasked.values():
+            call.is_only_for_its_turn = True
+            if turn is None or call.turn is None or turn == call.turn:
+                call.is_closed = True
+            else:
+                self._beside.setdefault(call.turn, []).append(call)
+        self._unasked.clear()
+
+
+def is_question(message: Message) -> bool:
+    """Return whether a user says something here, beside or without results of tools."""
+    said = any(not isinstance(part, ToolResultPart) for part in message.parts)
+    return message.role == "user" and message.state == "live" and said
+
+
+def part_at(messages: Sequence[Message], place: Place) -> Part:
+    """Return the part at a place."""
+    return messages[place[0]].parts[place[1]]
+
+
+def results_of_calls(messages: Sequence[Message]) -> dict[Place, Place]:
+    """Return the place of each call's result, also of one that came late."""
+    found: dict[Place, Place] = {}
+    waiting = OpenCalls()
+    for number, message in enumerate(messages):
+        for place, part in enumerate(message.parts):
+            if isinstance(part, ToolCallPart):
+                waiting.add(part.id, (number, place), message.turn)
+            elif isinstance(part, ToolResultPart) and (answered := waiting.answer(part.call_id, message.turn)):
+                found[answered.call] = (number, place)
+        if is_question(message):
+            waiting.ask(message.turn)
+    return found

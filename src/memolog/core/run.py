@@ -1,0 +1,92 @@
+"""Runs of the observer and the reflector, leases, and usage."""
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias, get_args
+
+from memolog.core.exact_json import JsonObject, nothing
+from memolog.core.observation import Span
+
+RunKind: TypeAlias = Literal["observe", "reflect"]
+RunStatus: TypeAlias = Literal["running", "done", "failed", "abandoned"]
+UsageKind: TypeAlias = Literal["turn", "observe", "reflect", "other"]
+USAGE_KINDS: Final[tuple[str, ...]] = get_args(UsageKind)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lease:
+    """A timed sole claim. `fence` rises with every change of hands, so that a late writer is told apart."""
+
+    name: str
+    owner: str
+    fence: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """What one model request cost, as its provider reported it."""
+
+    model: str
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float = 0.0
+    """In US dollars; kept to the billionth."""
+    kind: UsageKind = "turn"
+    thread: str | None = None
+    task: str | None = None
+    run: str | None = None
+    at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageTotal:
+    """A sum over the ledger."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Calibration:
+    """How many tokens a model reports for each one that we count."""
+
+    model: str
+    factor: float = 1.0
+    samples: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One observer or reflector execution: its inputs are fixed in its row, so that it can be repeated."""
+
+    id: str
+    kind: RunKind
+    status: RunStatus
+    thread: str | None
+    span: Span | None
+    inputs: JsonObject = field(default_factory=nothing)
+    attempt: int = 1
+    model: str | None = None
+    prompt_version: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    retry_at: datetime | None = None
+    error: str | None = None
+    usage: UsageTotal = field(default_factory=UsageTotal)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPrompt:
+    """One call of a run: what was sent, and what came back."""
+
+    call: int
+    asked: JsonObject
+    """Purpose, system, text, temperature, the names of files, and the error if there was one."""
+    reply: str | None

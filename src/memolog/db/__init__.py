@@ -1,0 +1,1 @@
+"""The two engines, SQLite and PostgreSQL: named queries, transactions, migrations and files."""

@@ -1,0 +1,75 @@
+"""The address of a PostgreSQL database: what is ours in it, and what people may see of it.
+
+Knows URLs. Knows no driver.
+"""
+
+import re
+from dataclasses import dataclass, replace
+from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit, urlunsplit
+
+from memolog.errors import ConfigError
+
+_POOLERS = {"transaction": True, "none": False}
+# A path that was made of an address has one slash where the address has two, and an address that was mistyped has none, or no
+# host: then what stands where the port should is a password.
+_LOGIN = re.compile(r"((?:\A(?![\w+.-]+:[\\/])|:/{1,2})[^:/?#@\s]{0,255}):[^:].{0,2000}@", re.DOTALL)
+_NO_PORT = re.compile(r"(:/{1,2}(?:\[[^\]]{0,255}\]|[^:/?#@\s\[]{0,255})):(?!\d{0,5}(?:[,/?#]|\Z))[^/?#@]{1,2000}")
+_PARAMETER = re.compile(r"([?&][^=&#?]{0,200})=[^&#]*")
+_WORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?!…)(?:'[^']*'|[^\s&#]+)", re.IGNORECASE)
+# Those of PostgreSQL, and what servers of models call a key.
+_SECRETS = frozenset({"password", "sslpassword", "api_key", "api-key", "apikey", "key", "token", "access_token"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PostgresOptions:
+    """How to connect."""
+
+    schema: str = "memolog"
+    pool_size: int = 10
+    statement_timeout: float = 30.0
+    connect_timeout: float = 10.0
+    pooler: bool | None = None
+    """True: there is a transaction pooler; False: there is none; None: find out."""
+
+
+def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]:
+    """Take our own parameters (`schema`, `pooler`) out of a URL; the driver gets the rest."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        # What is wrong may be a piece of the password, so it is not repeated.
+        raise ConfigError(
+            f"The address {safe_url(url)} cannot be read.",
+            then="Write postgresql://user:password@host:port/database, special characters of the password as %XX.",
+        ) from None
+    query = dict(parse_qsl(parts.query))
+    schema = query.pop("schema", options.schema)
+    if not schema.replace("_", "a").isalnum() or not schema.isascii() or schema[0].isdigit():
+        raise ConfigError(f"{schema!r} cannot name a schema.", then="Use letters, digits and underscores.")
+    pooler = query.pop("pooler", None)
+    if pooler is not None and pooler not in _POOLERS:
+        raise ConfigError(
+            f"pooler={pooler} is unknown.", then="Write pooler=transaction, pooler=none, or leave it out."
+        )
+    changed = replace(options, schema=schema, pooler=options.pooler if pooler is None else _POOLERS[pooler])
+    return urlunsplit(parts._replace(query=urlencode(query, safe="/"))), changed
+
+
+def safe_url(url: str) -> str:
+    """Return the URL, of a database or of a model, without its password or key, for people to read."""
+    return _without_secrets(url)
+
+
+def _without_secrets(url: str) -> str:
+    return _WORD.sub(r"\1…", _PARAMETER.sub(_hidden, _NO_PORT.sub(r"\1:…", _LOGIN.sub(r"\1:…@", url))))
+
+
+def has_password(address: str) -> bool:
+    """Return whether an address, well written or not, holds a password: then it must not be written into a file."""
+    return _without_secrets(address) != address
+
+
+def _hidden(parameter: re.Match[str]) -> str:
+    name = unquote_plus(parameter[1][1:]).strip().lower()
+    return f"{parameter[1]}=…" if name in _SECRETS else parameter[0]

@@ -1,0 +1,174 @@
+"""Load named queries from `.sql` files and define the steps that scripts consist of.
+
+A *script* is one transaction written as a generator: it yields steps and is sent their rows. It does no I/O, so that both engines
+run the same script: SQLite in one go, PostgreSQL with one round trip per step.
+
+    -- claim_lease --
+    -- A comment says why.
+    INSERT INTO … VALUES (:name, …)          one value a parameter
+    SELECT … WHERE id IN (:ids[])            a list, expanded to as many placeholders as needed
+    SELECT … FROM (VALUES :words()) AS w     a non-empty list as a table of one column
+    {select_messages} WHERE …                the text of another query of the same file
+"""
+
+import re
+from collections import namedtuple
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import accumulate
+from typing import Any, TypeAlias, TypeVar, cast
+
+T = TypeVar("T")
+
+Row: TypeAlias = Any
+"""A tuple whose fields have the names of the columns."""
+Values: TypeAlias = Mapping[str, object]
+
+MOST_INLINE = 150_000
+"""Rows with more characters than this are processed on a worker thread, so that they do not block the event loop."""
+_ROW_CHARACTERS = 100
+_FEW_COLUMNS = 6
+
+
+def weight_of(rows: Sequence[Row]) -> int:
+    """Return about how many characters rows hold. Rows of a few columns hold numbers and names only and count as 0."""
+    if not rows or len(rows[0]) <= _FEW_COLUMNS:
+        return 0
+    return sum(_ROW_CHARACTERS + sum(len(cell) for cell in row if isinstance(cell, str)) for row in rows)
+
+
+def named_rows(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Row]:
+    """Return rows as tuples with named fields. A column without a usable name is reached by its position only."""
+    return list(map(_row_type(tuple(columns))._make, rows))
+
+
+@cache
+def _row_type(columns: tuple[str, ...]) -> Any:
+    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - known at run time only  # pyright: ignore[reportUntypedNamedTuple]
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One named query."""
+
+    name: str
+    text: str
+    parameters: tuple[str, ...]
+    lists: frozenset[str]
+    tables: frozenset[str] = frozenset()
+    """The lists that are written as a table of one column."""
+
+    def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
+        """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`; lists have these lengths."""
+        return _numbered(self, mark, lengths)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One execution of a statement: with one set of values, or with many and no rows in answer."""
+
+    statement: Statement
+    values: Values
+    many: Sequence[Values] | None = None
+
+    def flat(self) -> tuple[tuple[int, ...], list[object]]:
+        """Return the length that each list is padded to, and all values, in the order of the statement's parameters."""
+        statement, lengths, values = self.statement, list[int](), list[object]()
+        for name in statement.parameters:
+            value = self.values[name]
+            if name in statement.lists:
+                items = list(cast("Sequence[object]", value))
+                # A repeated id changes nothing in an IN list; in a table it would add a row.
+                length = len(items) if name in statement.tables else _padded(len(items))
+                values += items
+                values += [items[-1] if items else None] * (length - len(items))
+                lengths.append(length)
+            else:
+                values.append(value)
+        return tuple(lengths), values
+
+
+Script: TypeAlias = Generator[Step, Sequence[Row], T]
+
+
+class Queries:
+    """The queries of one file, each as a function of its parameters: `q.claim_lease(name=…, owner=…)`."""
+
+    def __init__(self, statements: Mapping[str, Statement]) -> None:
+        self.statements = dict(statements)
+        self.__dict__.update({name: _Maker(statement) for name, statement in statements.items()})
+
+    def __getattr__(self, name: str) -> "_Maker":
+        # Every query is set as an attribute, so only unknown names get here.
+        raise AttributeError(f"no query is named {name}")
+
+
+class _Maker:
+    """Makes steps of one statement."""
+
+    __slots__ = ("_statement",)
+
+    def __init__(self, statement: Statement) -> None:
+        self._statement = statement
+
+    def __call__(self, **values: object) -> Step:
+        return Step(self._statement, values)
+
+    def many(self, values: Sequence[Values]) -> Step:
+        """Return one step that runs the statement with each set of values."""
+        return Step(self._statement, {}, values)
+
+
+_SHORT_LIST = 64
+_HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*(\n|$)")
+_INCLUDE = re.compile(r"\{(\w+)\}")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\]|\(\))?")
+
+
+def split_named(text: str) -> dict[str, str]:
+    """Return the queries of a file by name, comments removed and included queries put in."""
+    pieces = _HEADER.split(text)
+    named = zip(pieces[1::2], pieces[2::2], strict=True)
+    plain = {name: _COMMENT.sub("\n", body).strip() for name, body in named}
+    return {name: _INCLUDE.sub(lambda hit: plain[hit[1]], body) for name, body in plain.items()}
+
+
+@cache
+def load_queries(name: str) -> Queries:
+    """Return the queries of a file: `load_queries("tasks/claims")` reads `tasks/sql/claims.sql`."""
+    room, _, file = name.partition("/")
+    text = files("memolog").joinpath(room, "sql", f"{file}.sql").read_text("utf-8")
+    return Queries({key: _statement(key, body) for key, body in split_named(text).items()})
+
+
+def _statement(name: str, text: str) -> Statement:
+    found = list(dict.fromkeys(_PARAMETER.findall(text)))
+    return Statement(
+        name=name,
+        text=text,
+        parameters=tuple(parameter for parameter, _ in found),
+        lists=frozenset(parameter for parameter, form in found if form),
+        tables=frozenset(parameter for parameter, form in found if form == "()"),
+    )
+
+
+def _padded(count: int) -> int:
+    """Return how many placeholders a list gets. Rounding up keeps the number of distinct prepared statements small."""
+    return 1 << max(0, count - 1).bit_length() if count <= _SHORT_LIST else -(-count // _SHORT_LIST) * _SHORT_LIST
+
+
+@cache
+def _numbered(statement: Statement, mark: str, lengths: tuple[int, ...]) -> str:
+    sizes = dict(zip((name for name in statement.parameters if name in statement.lists), lengths, strict=True))
+    counts = [sizes.get(name, 1) for name in statement.parameters]
+    first = dict(zip(statement.parameters, accumulate(counts, initial=1), strict=False))
+
+    def spell(hit: re.Match[str]) -> str:
+        name, form = hit[1], hit[2]
+        marks = [f"{mark}{first[name] + index}" for index in range(sizes.get(name, 1))]
+        return ", ".join(f"({one})" if form == "()" else one for one in marks)
+
+    return _PARAMETER.sub(spell, statement.text)

@@ -1,0 +1,118 @@
+"""Convert rows of the database to messages, threads and runs."""
+
+from datetime import datetime
+from typing import cast
+
+from memolog.core.cache import remembered
+from memolog.core.clock import from_micros
+from memolog.core.exact_json import JsonObject, loads, unpack
+from memolog.core.message import Message, parts_from_json
+from memolog.core.observation import Span
+from memolog.core.run import Run, UsageTotal
+from memolog.core.thread import Hints, ThreadInfo
+from memolog.db.queries import Row
+
+NANO = 1_000_000_000
+"""Costs are stored as whole billionths of a dollar."""
+
+# A message depends on its row alone, and a tail is loaded at every step, so parsed rows are cached. Only short rows are
+# cached, to keep the cache within a few megabytes. Treat the values as read-only.
+_REMEMBERED_ROWS = 2048
+_REMEMBERED_CHARACTERS = 4096
+
+
+def object_in(text: str) -> JsonObject:
+    """Return the object that a JSON text holds."""
+    return cast("JsonObject", loads(text)) if text != "{}" else {}
+
+
+def moment(micros: int | None) -> datetime | None:
+    """Return a moment, or None."""
+    return None if micros is None else from_micros(micros)
+
+
+def span_from_row(row: Row) -> Span | None:
+    """Return the span from `first_seq` to `last_seq`, or None if the row has none."""
+    return None if row.first_seq is None or row.last_seq is None else Span(first=row.first_seq, last=row.last_seq)
+
+
+def message_from_row(row: Row) -> Message:
+    """Return the message of a row with the columns of `select_messages`."""
+    return _remembered(row) if len(row.parts) <= _REMEMBERED_CHARACTERS else _message(row)
+
+
+def _message(row: Row) -> Message:
+    return Message(
+        resource=row.resource,
+        thread=row.thread,
+        seq=row.seq,
+        id=row.id,
+        continuation=row.continuation,
+        role=row.role,
+        tokens=row.tokens,
+        created_at=from_micros(row.created_at),
+        state=row.state,
+        own=bool(row.own),
+        level=row.level,
+        zone=unpack(row.zone),
+        speaker=unpack(row.speaker),
+        task=row.task,
+        metadata=object_in(row.metadata),
+        parts=parts_from_json(row.parts),
+        injection=unpack(row.injection),
+        search=unpack(row.search),
+        pruned=bool(row.pruned),
+        turn=row.turn,
+    )
+
+
+_remembered = remembered(_REMEMBERED_ROWS)(_message)
+
+
+def hints_from_row(row: Row) -> Hints:
+    """Return the hints that a row holds of a thread."""
+    return Hints(
+        current_task=unpack(row.current_task),
+        suggested_response=unpack(row.suggested_response),
+        title=unpack(row.hinted_title),
+        at=moment(row.hinted_at),
+        last_seq=row.hinted_seq,
+    )
+
+
+def thread_from_row(row: Row) -> ThreadInfo:
+    """Return the thread of a `select_threads` row."""
+    return ThreadInfo(
+        id=row.id,
+        resource=row.resource,
+        created_at=from_micros(row.created_at),
+        updated_at=from_micros(row.updated_at),
+        last_seq=row.last_seq,
+        title=unpack(row.title),
+        hints=hints_from_row(row),
+        active_task=row.active_task,
+        active_session=unpack(row.active_session),
+        overrides=object_in(row.overrides),
+        metadata=object_in(row.metadata),
+        cloned_from=row.cloned_from,
+    )
+
+
+def run_from_row(row: Row) -> Run:
+    """Return the run of a `select_runs` row."""
+    return Run(
+        id=row.id,
+        kind=row.kind,
+        status=row.status,
+        thread=row.thread,
+        span=span_from_row(row),
+        inputs=loads(row.inputs),
+        attempt=row.attempt,
+        model=row.model,
+        prompt_version=row.prompt_version,
+        started_at=from_micros(row.started_at),
+        finished_at=moment(row.finished_at),
+        retry_at=moment(row.retry_at),
+        error=unpack(row.error),
+        usage=UsageTotal(input_tokens=row.input_tokens, output_tokens=row.output_tokens, cost=row.cost / NANO),
+    )

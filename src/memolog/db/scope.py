@@ -1,0 +1,143 @@
+"""Check ids, numbers and choices that callers pass, split long lists into queries, and continue pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeAlias, TypeVar, cast
+
+from memolog.core.exact_json import JsonValue
+from memolog.db.queries import Row, Script, load_queries
+from memolog.errors import EmptyId, InputError, ThreadNotFound
+
+threads = load_queries("messages/threads")
+
+T = TypeVar("T")
+
+CleanValue: TypeAlias = Callable[[JsonValue], JsonValue]
+"""Removes secrets from a text or a table before it is stored."""
+
+FIRST = -(2**63)
+LAST = 2**63 - 1
+_LONGEST_ID = 512
+_SHOWN = 40
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page(Generic[T]):
+    """Some items, and the token that continues after them (None: there are no more)."""
+
+    items: tuple[T, ...]
+    next: str | None = None
+
+
+def check_id(kind: str, value: object) -> str:
+    """Return the id; raise InputError unless it is a printable, non-empty text of limited length."""
+    if not isinstance(value, str):
+        raise InputError(f"The {kind} id must be a string, got {type(value).__name__}.", then="Pass its text.")
+    if not value.strip():
+        raise EmptyId(kind)
+    if len(value) > _LONGEST_ID or not value.isprintable():
+        raise InputError(
+            f"The {kind} id {value[:40]!r} has control characters or more than {_LONGEST_ID} characters.",
+            why="Ids are shown, indexed and put into file names and URLs.",
+            then="Use a printable, shorter id.",
+        )
+    return value
+
+
+def check_ids(**ids: object) -> None:
+    """Check several ids, each under the name of its kind."""
+    for kind, value in ids.items():
+        check_id(kind, value)
+
+
+def check_optional_ids(**ids: object) -> None:
+    """Check those of several ids that are not None."""
+    for kind, value in ids.items():
+        if value is not None:
+            check_id(kind, value)
+
+
+def check_number(name: str, value: object, *, then: str = "") -> int:
+    """Return a whole number; raise InputError for anything else, such as a text of digits, a fraction or a bool."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InputError(
+            f"`{name}` must be a whole number, got {value!r:.{_SHOWN}}.",
+            then=then or f"Pass a number, such as {name}=3.",
+        )
+    return value
+
+
+def check_choices(kind: str, given: object, known: Sequence[str]) -> tuple[str, ...]:
+    """Return one or several words as a tuple; raise InputError for a word that is not known."""
+    several = (
+        (given,) if isinstance(given, str) or not isinstance(given, Collection) else cast("Collection[object]", given)
+    )
+    unknown = [word for word in several if word not in known]
+    if unknown:
+        raise InputError(f"Unknown {kind}: {unknown[0]!r:.{_SHOWN}}.", then=f"Use some of {', '.join(known)}.")
+    return cast("tuple[str, ...]", tuple(several))
+
+
+def check_limit(limit: int) -> int:
+    """Return how many items to show; raise InputError unless it is at least 1."""
+    check_number("limit", limit)
+    if not 1 <= limit < LAST:
+        raise InputError(f"`limit` must be 1 or more, got {limit}.", then="Pass a limit of at least 1.")
+    return limit
+
+
+def clamp(number: int) -> int:
+    """Return the nearest number that both engines can store."""
+    check_number("number", number, then="Pass the number itself.")
+    return min(max(number, FIRST), LAST)
+
+
+def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+    """Yield items in parts that one query can take."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def page_of(rows: Sequence[Row], limit: int, *columns: str) -> tuple[Sequence[Row], str | None]:
+    """Return the rows of a page, and the token that continues after it if more rows were read than it shows.
+
+    The token consists of the values of some columns of the last row shown.
+    """
+    if len(rows) <= limit:
+        return rows, None
+    return rows[:limit], page_token([getattr(rows[limit - 1], column) for column in columns])
+
+
+def page_token(key: Sequence[int]) -> str:
+    """Return the token that continues after a key."""
+    return ".".join(str(number) for number in key)
+
+
+def page_key(token: str | None, start: Sequence[int]) -> list[int]:
+    """Return the key that a page token holds, or the start of the first page."""
+    if token is None:
+        return list(start)
+    try:
+        key = [int(number) for number in token.split(".")]
+    except (AttributeError, ValueError):
+        key = []
+    if len(key) != len(start) or not all(FIRST <= number <= LAST for number in key):
+        raise InputError(f"The page token must be the `next` of a page, got {token!r}.", then="Pass it unchanged.")
+    return key
+
+
+def reading_thread(resource: str, thread: str) -> Script[Row]:
+    """Return the row of a thread; raises ThreadNotFound."""
+    rows = yield threads.get_thread(resource=resource, thread=thread)
+    if not rows:
+        raise ThreadNotFound(thread)
+    return rows[0]
+
+
+def taking_thread(resource: str, thread: str) -> Script[Row]:
+    """Lock a thread until the transaction ends; returns its key and last number. Raises ThreadNotFound."""
+    rows = yield threads.lock_thread(resource=resource, thread=thread)
+    if not rows:
+        raise ThreadNotFound(thread)
+    return rows[0]

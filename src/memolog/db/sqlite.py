@@ -1,0 +1,523 @@
+"""The SQLite engine: one file, one writing connection a process, readers beside it.
+
+Knows connections, pragmas, transactions and error codes. Knows no table.
+
+Brief work runs at once on the caller's thread: a commit takes tens of microseconds, handing it to another thread and back
+takes longer than that. Nothing that could wait runs there: a lock held by another process, a `full` durability commit
+and long reads go to worker threads, and so does the checkpoint, which is where SQLite waits for the disk.
+"""
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias, TypeVar, cast
+
+from memolog.db.engine import Engine, Work
+from memolog.db.queries import MOST_INLINE, Row, Script, Step, named_rows, weight_of
+from memolog.errors import (
+    MemologError,
+    NotADatabase,
+    StoreBusy,
+    StoreClosed,
+    StoreCorrupt,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+
+BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """Return the primary result code, without its extension."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+@contextlib.contextmanager
+def mapped_errors(path: str) -> Generator[None]:
+    """Turn SQLite's errors into ours, which say what to do next."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise mapped(path, error) from error
+
+
+def cannot_open(path: str, why: str) -> StoreUnavailable:
+    """Return the error for a file that is not there and cannot be made."""
+    error = StoreUnavailable(
+        f"The database {path} cannot be opened.",
+        why=f"SQLite says: {why}.",
+        then="Check that the folder exists and that this user may write to it.",
+    )
+    # Unlike a server that is down, a folder that is not there does not come back by itself.
+    error.retryable = False
+    return error
+
+
+def not_a_database(path: str, why: str) -> NotADatabase:
+    """Return the error for a file of somebody else."""
+    return NotADatabase(f"{path} is not a database.", why=why, then="Name another file, or move this one away.")
+
+
+def mapped(path: str, error: sqlite3.Error) -> MemologError:
+    """Return what an error of SQLite means."""
+    says = f"SQLite says: {error}."
+    code = code_of(error)
+    if code in BUSY:
+        return StoreBusy(
+            f"The database {path} stayed locked.",
+            why="Another process is in the middle of a long write.",
+            then="Try again, or raise busy_timeout.",
+        )
+    if code == sqlite3.SQLITE_FULL or error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return StoreFull(
+            f"No space is left for {path}.",
+            why=says,
+            then="Free some space; nothing was half-saved.",
+        )
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
+        return StoreReadOnly(
+            f"The database {path} cannot be written to.",
+            why=says,
+            then="Check the permissions of the file and its folder, or open it with read_only=True.",
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return not_a_database(path, says)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreCorrupt(
+            f"The database {path} is damaged.",
+            why=says,
+            then="Go back to a copy, or save what is left with the .recover command of the sqlite3 program.",
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return cannot_open(path, str(error))
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreUnavailable(f"The disk under {path} failed.", why=says, then="Check the disk, then try again.")
+    return StoreCorrupt(
+        f"The database {path} refused the operation.",
+        why=says,
+        then="Nothing was saved by this call. Please report it: this should not happen.",
+    )
+
+
+def file_is_gone(path: str) -> StoreUnavailable:
+    """Return the error for a file that was removed or replaced while it was open."""
+    error = StoreUnavailable(
+        f"The database {path} was removed or replaced while it was open.",
+        why="What is written now would be in a file that nobody can find any more.",
+        then="Put the file back, or close the memory and open it again; nothing was written meanwhile.",
+    )
+    # A person has to mend it: to try again at once changes nothing.
+    error.retryable = False
+    return error
+
+
+_RETRY_SECONDS = 0.01
+
+
+def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
+    """Write ahead into a journal; waits for others for so many seconds."""
+    for left in range(int(timeout / _RETRY_SECONDS), -1, -1):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if code_of(error) not in BUSY or not left:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+Change: TypeAlias = Callable[[sqlite3.Connection], None]
+
+# A caller that saves in a tight loop lets others run this often.
+_BREATH_SECONDS = 0.002
+# Where SQLite itself would checkpoint: 1,000 pages.
+_CHECKPOINT_BYTES = 4 * 1024 * 1024
+# A journal that writers never let rest grows; from here on a checkpoint makes them wait once.
+_JOURNAL_BYTES = 64 * 1024 * 1024
+_COMMITS_BETWEEN_LOOKS = 64
+# Who waits for a lock looks this often whether it is still wanted.
+_LOOK_SECONDS = 0.2
+_READER_THREADS = 2
+_CACHE_KIB = 16 * 1024
+_MMAP_BYTES = 1 << 30
+_HEADER_BYTES = 100
+_ROWS_AT_ONCE = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SqliteOptions:
+    """How to open a file."""
+
+    durability: Literal["normal", "full"] = "normal"
+    """`normal`: a commit survives the process; `full`: it also survives the loss of power, and waits for the disk."""
+    busy_timeout: float = 10.0
+    read_only: bool = False
+
+
+class _Waiting(Exception):
+    """The lock is taken: go where waiting is allowed."""
+
+
+class _TooMuch(Exception):
+    """So much was read that what follows from it is worked out on a thread, from the beginning."""
+
+
+class _GivenUp(Exception):
+    """Whoever asked for the write has stopped waiting for it: nothing of it may be saved later."""
+
+
+def is_memory(path: str) -> bool:
+    """Tell whether the database lives in memory only."""
+    return path in {"", ":memory:"}
+
+
+class SqliteEngine(Engine):
+    """Runs scripts on one SQLite database. Safe for several event loops, threads and processes."""
+
+    def __init__(self, path: str, options: SqliteOptions | None = None) -> None:
+        """Name the file; `start` opens it."""
+        self.path, self.options = path, options or SqliteOptions()
+        self._memory = is_memory(path)
+        self.file = None if self._memory else path
+        # A process may change its folder; the file stays where it is.
+        self._place = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+        self._identity: tuple[int, int] | None = None
+        self._closed = False
+        self._gate = threading.Lock()
+        self._read_gate = self._gate if self._memory else threading.Lock()
+        self._writer: sqlite3.Connection
+        self._reader: sqlite3.Connection
+        self._inline = self._memory or self.options.durability == "normal"
+        self._waiting = ThreadPoolExecutor(1, thread_name_prefix="memolog-sqlite-write")
+        self._reading = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="memolog-sqlite-read")
+        self._connections: list[sqlite3.Connection] = []
+        self._local = threading.local()
+        # Unknown until the first write says how long to wait for a lock.
+        self._patient: bool | None = None
+        self._commits = 0
+        self._checkpointing = threading.Lock()
+        self._busy = 0.0
+
+    # ------------------------------------------------------------ connections
+
+    async def start(self, check: Change, change: Change) -> None:
+        """Open the file, refuse it by `check`, bring its schema up to date by `change`, where waiting is allowed."""
+        await self._elsewhere(self._waiting, lambda: self._open(check, change))
+
+    def _open(self, check: Change, change: Change) -> None:
+        if not self._memory and Path(self.path).is_file():
+            self._inspect(check)
+        self._writer = self._connect(read_only=self.options.read_only)
+        change(self._writer)
+        self._identity = None if self._memory else self._found()
+        self._reader = self._writer if self._memory else self._connect(read_only=True)
+
+    def _inspect(self, check: Change) -> None:
+        """Look before anything is set: even the journal's mode is written into the file."""
+        # SQLite takes a file of a few bytes for an empty one, and would write over them. Only the size is asked for: closing
+        # the file here would drop the locks of every other connection that this process has to it.
+        if 0 < Path(self.path).stat().st_size < _HEADER_BYTES:
+            raise not_a_database(self.path, "It is too short to be one.")
+        with mapped_errors(self.path), contextlib.closing(self._plain(read_only=True)) as connection:
+            check(connection)
+
+    def _connect(self, *, read_only: bool) -> sqlite3.Connection:
+        self._check_file()
+        connection = self._plain(read_only=read_only)
+        try:
+            with mapped_errors(self.path):
+                self._prepare(connection, read_only=read_only)
+        except BaseException:
+            connection.close()
+            raise
+        self._connections.append(connection)
+        return connection
+
+    def _plain(self, *, read_only: bool) -> sqlite3.Connection:
+        with mapped_errors(self.path):
+            try:
+                connection = sqlite3.connect(
+                    self._address(read_only=read_only),
+                    uri=True,
+                    isolation_level=None,
+                    check_same_thread=False,
+                    cached_statements=256,
+                    timeout=self.options.busy_timeout,
+                )
+            except ValueError as error:
+                raise cannot_open(self.path, str(error)) from error
+            # No function with an effect runs from what a file's schema says.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            return connection
+
+    def _address(self, *, read_only: bool) -> str:
+        if self._memory:
+            return ":memory:"
+        mode = ("?mode=ro&immutable=1" if self._sealed() else "?mode=ro") if read_only else ""
+        return Path(self.path).absolute().as_uri() + mode
+
+    def _sealed(self) -> bool:
+        """Tell whether SQLite could not even put the files of a reader beside the database, and nobody writes to it."""
+        if not self.options.read_only or Path(f"{self.path}-wal").exists():
+            return False
+        folder = Path(self.path).absolute().parent
+        return not os.access(folder, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+    def _prepare(self, connection: sqlite3.Connection, *, read_only: bool) -> None:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+        if self._memory:
+            connection.execute("PRAGMA trusted_schema = ON")
+            return
+        if not read_only:
+            # Our triggers write into the index of words, which SQLite calls unsafe in many releases. The schema has been compared
+            # with ours by then: see `refuse_foreign_file`.
+            connection.execute("PRAGMA trusted_schema = ON")
+            keep_journal(connection, timeout=self.options.busy_timeout)
+            synchronous = "FULL" if self.options.durability == "full" else "NORMAL"
+            connection.execute(f"PRAGMA synchronous = {synchronous}")
+            # Checkpoints wait for the disk; a worker thread makes them.
+            connection.execute("PRAGMA wal_autocheckpoint = 0")
+        connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
+
+    # ------------------------------------------------------------ scripts
+
+    async def read(self, work: Work[T], *, brief: bool = True) -> T:
+        """Run a script on one consistent snapshot."""
+        self._check_open()
+        if brief and self._read_gate.acquire(blocking=False):
+            started = time.perf_counter()
+            try:
+                found = (self._on_snapshot(self._reader, work, most=MOST_INLINE),)
+            except _TooMuch:
+                found = ()
+            finally:
+                self._read_gate.release()
+            await self._breathe(started)
+            if found:
+                return found[0]
+        return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
+
+    async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
+        """Run a script in one transaction and commit it."""
+        self._check_open()
+        if brief and self._inline and self._gate.acquire(blocking=False):
+            started = time.perf_counter()
+            try:
+                done = (self._in_transaction(work, name, None),)
+            except (_Waiting, _TooMuch):
+                done = ()
+            finally:
+                self._gate.release()
+            if done:
+                await self._breathe(started)
+                return done[0]
+        return await self._write_elsewhere(work, name)
+
+    async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
+        """Write and read in one transaction: nobody else writes meanwhile."""
+
+        def script() -> Script[tuple[T, R]]:
+            return (yield from writing()), (yield from reading())
+
+        return await self.write(script, name=name, brief=brief)
+
+    async def _elsewhere(self, pool: ThreadPoolExecutor, call: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(pool, call)
+
+    async def _write_elsewhere(self, work: Work[T], name: str) -> T:
+        """Write where waiting is allowed. Once a caller that was cancelled goes on, nothing more is written for it."""
+        decided = threading.Lock()
+        loop = asyncio.get_running_loop()
+        call = loop.run_in_executor(self._waiting, lambda: self._write_on_thread(work, name, decided))
+        try:
+            return await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if decided.acquire(blocking=False):
+                call.cancel()
+            else:
+                await asyncio.wait({call})
+            raise
+
+    async def _breathe(self, started: float) -> None:
+        self._busy += time.perf_counter() - started
+        if self._busy > _BREATH_SECONDS:
+            self._busy = 0.0
+            await asyncio.sleep(0)
+
+    def _read_on_thread(self, work: Work[T]) -> T:
+        if self._memory:
+            with self._read_gate:
+                return self._on_snapshot(self._reader, work)
+        connection = cast("sqlite3.Connection | None", getattr(self._local, "reader", None))
+        if connection is None:
+            connection = self._local.reader = self._connect(read_only=True)
+        return self._on_snapshot(connection, work)
+
+    def _write_on_thread(self, work: Work[T], name: str, decided: threading.Lock) -> T:
+        with self._gate:
+            return self._in_transaction(work, name, decided)
+
+    def _on_snapshot(self, connection: sqlite3.Connection, work: Work[T], *, most: int | None = None) -> T:
+        with mapped_errors(self.path):
+            connection.execute("BEGIN")
+            try:
+                return _drive(connection, work(), most)
+            finally:
+                # After some errors SQLite has rolled back already.
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+
+    def _in_transaction(self, work: Work[T], name: str, decided: "threading.Lock | None") -> T:
+        """Run a script and commit it. `decided` is taken by whoever comes first: the commit, or a caller who gives it up."""
+        connection = self._writer
+        self._check_file()
+        try:
+            self._begin(connection, decided)
+            result = _drive(connection, work(), MOST_INLINE if decided is None else None)
+            self.reached(name, "before")
+            _claim(decided)
+            connection.execute("COMMIT")
+        except BaseException as error:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            if isinstance(error, sqlite3.Error):
+                raise mapped(self.path, error) from error
+            raise
+        self.reached(name, "after")
+        self._look_at_journal()
+        return result
+
+    def _begin(self, connection: sqlite3.Connection, decided: "threading.Lock | None") -> None:
+        patience = 0.0 if decided is None else self.options.busy_timeout
+        if (is_patient := patience > 0) is not self._patient:
+            connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(patience, _LOOK_SECONDS))}")
+            self._patient = is_patient
+        end = time.perf_counter() + patience
+        while True:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if code_of(error) not in BUSY:
+                    raise
+                if decided is None:
+                    raise _Waiting from None
+                if decided.locked():
+                    raise _GivenUp from None
+                if time.perf_counter() >= end:
+                    raise
+            else:
+                return
+
+    def _found(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._place)  # noqa: PTH116
+        except FileNotFoundError:
+            return None
+        except OSError:
+            # Who may not look cannot tell.
+            return self._identity
+        return found.st_dev, found.st_ino
+
+    def _check_file(self) -> None:
+        """Refuse to write where nobody would find it. A look takes a microsecond, a commit tens of them."""
+        if self._identity is not None and self._found() != self._identity:
+            raise file_is_gone(self.path)
+
+    # ------------------------------------------------------------ checkpoints
+
+    def _look_at_journal(self) -> None:
+        self._commits += 1
+        if self._commits % _COMMITS_BETWEEN_LOOKS or self._memory:
+            return
+        with contextlib.suppress(OSError):
+            size = os.stat(f"{self.path}-wal").st_size  # noqa: PTH116
+            if size > _CHECKPOINT_BYTES and not self._checkpointing.locked():
+                self._reading.submit(self._checkpoint, "PASSIVE" if size < _JOURNAL_BYTES else "RESTART")
+
+    def _checkpoint(self, mode: str) -> None:
+        # A checkpoint that cannot finish now is finished by a later one: no error of it concerns a caller.
+        with self._checkpointing, contextlib.suppress(sqlite3.Error, MemologError):
+            connection = cast("sqlite3.Connection | None", getattr(self._local, "checkpointer", None))
+            if connection is None:
+                connection = self._local.checkpointer = self._connect(read_only=False)
+            connection.execute(f"PRAGMA wal_checkpoint({mode})")
+
+    # ------------------------------------------------------------ the end
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise StoreClosed
+
+    async def close(self) -> None:
+        """Finish what is running and close every connection."""
+        if self._closed:
+            return
+        self._closed = True
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(None, self._shut)
+
+    def _shut(self) -> None:
+        self._waiting.shutdown(wait=True)
+        self._reading.shutdown(wait=True)
+        # The last to close moves the journal into the file, so it must be the first one opened: it may write.
+        for connection in reversed(self._connections):
+            with contextlib.suppress(sqlite3.Error):
+                connection.close()
+
+
+def _claim(decided: "threading.Lock | None") -> None:
+    if decided is not None and not decided.acquire(blocking=False):
+        raise _GivenUp
+
+
+# ---------------------------------------------------------------- steps
+
+
+def _drive(connection: sqlite3.Connection, script: Script[T], most: int | None = None) -> T:
+    """Run a script to its end; rows go in, its result comes out. Gives up on rows of more than `most` characters."""
+    try:
+        step = next(script)
+        while True:
+            step = script.send(_execute(connection, step, most))
+    except StopIteration as end:
+        return cast("T", end.value)
+
+
+def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> list[Row]:
+    statement = step.statement
+    if step.many is not None:
+        connection.executemany(statement.text, step.many)
+        return []
+    if statement.lists:
+        # By number: names are looked up one by one, which takes as long as reading a row.
+        lengths, values = step.flat()
+        return _fetched(connection.execute(statement.numbered("?", lengths), values), most)
+    return _fetched(connection.execute(statement.text, cast("Any", step.values)), most)
+
+
+def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
+    """Return the rows of a statement; raises _TooMuch once they weigh more than `most`, before all of them are read."""
+    rows: list[Row] = []
+    if most is None:
+        rows = cursor.fetchall()
+    while most is not None and (some := cursor.fetchmany(_ROWS_AT_ONCE)):
+        rows += some
+        most -= weight_of(some)
+        if most < 0:
+            cursor.close()
+            raise _TooMuch
+        if len(some) < _ROWS_AT_ONCE:
+            break
+    return named_rows((column[0] for column in cursor.description), rows) if rows else rows

@@ -1,1 +1,0 @@
-"""The values that everything else is about: frozen, typed, without identity or I/O."""

@@ -1,0 +1,529 @@
+"""The rules of `decide`, in the order in which they are tried; the first that applies decides.
+
+Each rule is a pure function of state, configuration and time. The table in `docs/architecture.md` is generated from `RULES`.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, TypeAlias
+
+from memolog.core.config import Config
+from memolog.core.observation import Span
+from memolog.core.pairs import OpenCalls
+from memolog.log.state import (
+    Activate,
+    ActivateReflection,
+    Buffer,
+    Decision,
+    Entry,
+    Observe,
+    Ready,
+    Recover,
+    Reflect,
+    SpanOf,
+    State,
+    Tail,
+    Trim,
+    Wait,
+    Weight,
+)
+
+# An activation that empties the tail takes the last exchange from the model's eyes: some of it stays, if it can.
+_LEAST_LEFT = 1_000
+_OVERSHOOT = 0.95
+# A conversation in which something was said within this time may go on.
+_RECENT = timedelta(hours=1)
+
+
+def activatable(state: State, now: datetime) -> tuple[tuple[Ready, int], ...]:
+    """Return the groups that continue their thread's cursor without a gap, oldest first, each with its raw tokens.
+
+    A group over a message that no model has seen is not among them, nor is any group after it. Where threads share a log, the
+    last answer of a conversation that goes on leaves after everything else, and that of the thread whose turn it is last of all.
+    """
+    found: list[tuple[Ready, int]] = []
+    ages: dict[str, tuple[int, float]] = {}
+    for tail in state.tails:
+        next_seq = tail.cursor + 1
+        for group in sorted((g for g in state.ready if g.thread == tail.thread), key=lambda g: g.span.first):
+            if group.span.first != next_seq or not tail.is_seen(group.span.last):
+                break
+            first = next((w for w in tail.weights if w.seq >= group.span.first), None)
+            # A group never comes before an earlier one of its thread, whatever the clocks said.
+            age = (_place(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
+            ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
+            found.append((group, tail.tokens_in(group.span)))
+            next_seq = group.span.last + 1
+    return tuple(sorted(found, key=lambda item: (ages[item[0].id], item[0].thread, item[0].span.first)))
+
+
+def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
+    """Return 0 for a group that leaves when its age says, 1 or 2 if it ends after the last answer, which is to stay longer."""
+    answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
+    if not answers or last < answers[-1]:
+        return 0
+    if tail.thread == state.thread:
+        return 2
+    return int(tail.weights[-1].at > now - _RECENT)
+
+
+def choose(
+    groups: Sequence[tuple[Ready, int]], tail_tokens: int, floor: int, *, at_least: int = 1
+) -> tuple[Ready, ...]:
+    """Return the first groups, as many as leave the tail nearest to the floor, but `at_least` so many.
+
+    The fewest that reach the floor, unless that leaves far too little; then the most that stay above it.
+    """
+    target = tail_tokens - floor
+    removed = 0
+    for count, (_, tokens) in enumerate(groups, start=1):
+        before, removed = removed, removed + tokens
+        if removed < target:
+            continue
+        too_far = removed - target > _OVERSHOOT * floor or tail_tokens - removed < min(_LEAST_LEFT, floor)
+        keep = count - 1 if too_far and (before > 0 or not at_least) else count
+        return tuple(group for group, _ in groups[: max(at_least, keep)])
+    return tuple(group for group, _ in groups)
+
+
+_FIRST_SECONDS = 2.0
+_LONGEST_SECONDS = 600.0
+_LEAST, _MOST = 0.75, 1.25
+
+
+def back_off(failures: int, jitter: float) -> float:
+    """Return the seconds until the next try after that many failures in a row; `jitter` is a number from 0 to 1."""
+    base = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0 ** min(max(0, failures - 1), 20))
+    return base * (_LEAST + (_MOST - _LEAST) * jitter)
+
+
+def is_due(retry_at: datetime | None, now: datetime) -> bool:
+    """Return whether a time to try again has come; one that no back-off can lead to was given by a clock that was ahead."""
+    return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST)
+
+
+def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
+    """Return whether the model has failed so often in a row that no turn should wait for it now."""
+    return failures > 0 and not is_due(retry_at, now)
+
+
+def oldest_slice(state: State, config: Config, now: datetime) -> tuple[Entry, ...]:
+    """Return the oldest groups of the log, all but the recent ones.
+
+    Recent is what was said in the last hours or is among the last observations, whichever keeps more, and at most half of the
+    size at which a reflection takes over: else a busy day could never be condensed.
+    """
+    since = now - timedelta(hours=config.reflection.keep_recent.hours)
+    kept = observations = 0
+    cut = len(state.entries)
+    for entry in reversed(state.entries):
+        is_recent = entry.newest is not None and entry.newest >= since
+        is_among_last = observations < config.reflection.keep_recent.observations
+        if entry.is_reflection or not (is_recent or is_among_last):
+            break
+        if kept + entry.tokens > config.keep_recent_at_most:
+            break
+        kept += entry.tokens
+        observations += entry.observations
+        cut -= 1
+    return state.entries[:cut]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """Consecutive messages of a thread that no span holds yet."""
+
+    thread: str
+    weights: tuple[Weight, ...]
+    is_hole: bool
+    """True where later messages have been observed already: nothing behind it can be activated before it is filled."""
+    is_seen: bool = True
+    """False where it holds a message that no model has seen."""
+
+    @property
+    def tokens(self) -> int:
+        """Return what it weighs."""
+        return sum(weight.tokens for weight in self.weights)
+
+
+def closed_ends(weights: Sequence[Weight]) -> list[int]:
+    """Return the positions after which a cut separates no tool call from its result.
+
+    A call that was not answered before the next user message no longer holds a cut back, but for one whose own turn has
+    answered it beside that of the user: the two stay together.
+    """
+    reach = _reach(weights)
+    ends: list[int] = []
+    held = -1
+    for position in range(len(weights)):
+        held = max(held, reach[position])
+        if held <= position:
+            ends.append(position)
+    return ends
+
+
+def _reach(weights: Sequence[Weight]) -> list[int]:
+    """Return up to which position each message must stay with those after it."""
+    reach = list(range(len(weights)))
+    waiting = OpenCalls()
+    for position, weight in enumerate(weights):
+        if weight.role == "user" and not weight.closes and not weight.is_gone:
+            for opened, _ in waiting.unasked():
+                reach[opened] = max(reach[opened], position)
+            waiting.ask(weight.turn)
+        # A message that has a call and its result is whole by itself.
+        within = set(weight.opens)
+        for call in weight.closes:
+            if (answered := waiting.answer(call, weight.turn)) is None:
+                within.discard(call)
+            elif answered.is_in_time:
+                reach[answered.call[0]] = max(reach[answered.call[0]], position)
+        for number, call in enumerate(weight.opens):
+            if call in within:
+                waiting.add(call, (position, number), weight.turn)
+    for opened, _ in waiting.unasked():
+        reach[opened] = len(weights)
+    return reach
+
+
+def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
+    """Return the first messages of a tail that neither a buffered group nor a run holds.
+
+    It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
+    """
+    taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
+    start, end, is_hole = tail.cursor + 1, None, False
+    for span in taken:
+        if span.first > start:
+            end, is_hole = span.first - 1, True
+            break
+        start = max(start, span.last + 1)
+    weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
+    stretch = Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
+    if is_hole or not weights or tail.is_seen(weights[-1].seq):
+        return stretch
+    seen = tuple(w for w in weights if tail.is_seen(w.seq))
+    ends = closed_ends(seen)
+    closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
+    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
+
+
+def longest_span(stretch: Stretch, most: int, least: int = 0) -> Span | None:
+    """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
+
+    One that would be lighter than `least` goes on to the next closed end, and one that is too heavy but cannot be shorter is
+    returned all the same. None: nothing is closed yet. A hole is bounded by spans that were cut at closed pairs, so its end is
+    closed as well.
+    """
+    ends = closed_ends(stretch.weights)
+    if stretch.is_hole and stretch.weights:
+        ends = [*ends, len(stretch.weights) - 1]
+    if not ends:
+        return None
+    chosen, total, position = ends[0], 0, 0
+    for end in ends:
+        before = total
+        while position <= end:
+            total += stretch.weights[position].tokens
+            position += 1
+        if total > most and end != ends[0] and before >= least:
+            break
+        chosen = end
+    return Span(first=stretch.weights[0].seq, last=stretch.weights[chosen].seq)
+
+
+# One call may carry several short threads; more than this and a failure costs too much.
+_BATCH_TOKENS = 10_000
+# After a reflection the log must grow by this share of its limit before the next.
+_GROWTH = 0.1
+
+Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the table: what is done, when, in words, and the function that says so."""
+
+    decision: type[Decision]
+    when: str
+    test: Test
+
+
+def recover(state: State, config: Config, now: datetime) -> Recover | None:
+    """Take over a run whose lease has ended, or try a failed one again when its time has come."""
+    del config
+    for flight in sorted(state.flights, key=lambda flight: (flight.span.first if flight.span else 0, flight.id)):
+        if flight.status == "running" and flight.has_ended(now):
+            return Recover(run=flight.id, fence=flight.fence, reason="its owner let the lease run out")
+        if flight.status == "failed" and is_due(flight.retry_at, now) and is_due(state.retry_at, now):
+            return Recover(run=flight.id, fence=flight.fence, reason=f"try {flight.attempt + 1} after a failure")
+    return None
+
+
+def activate(state: State, config: Config, now: datetime) -> Activate | None:
+    """Move buffered groups into the log once the tail is full, or when that costs no cache."""
+    if not state.may_activate or not state.ready:
+        return None
+    limit = config.threshold_for(state.log_tokens)
+    is_by_hand = False
+    if _is_full(state, config):
+        reason = f"the tail has {state.uncovered_tokens:,} tokens, the limit is {limit:,}"
+    elif "activate" in state.by_hand:
+        reason, is_by_hand = "asked for by hand", True
+    elif why := _free_of_charge(state, config, now):
+        reason = why
+    else:
+        return None
+    groups = activatable(state, now)
+    if is_by_hand:
+        chosen = tuple(group for group, _ in groups)
+    elif state.seen_tokens > config.floor:
+        # The floor is kept beside what is unseen. Only a tail that is full of seen messages must give something up.
+        at_least = int(state.seen_tokens >= limit)
+        chosen = choose(groups, state.seen_tokens, config.floor, at_least=at_least)
+    else:
+        return None
+    return Activate(groups=tuple(group.id for group in chosen), reason=reason) if chosen else None
+
+
+def activate_reflection(state: State, config: Config, now: datetime) -> ActivateReflection | None:
+    """Let a buffered reflection take over once the log is full: below its limit the log keeps its detail."""
+    del now
+    if state.reflection is None or not state.may_activate:
+        return None
+    if state.log_tokens >= config.reflect_at:
+        reason = f"the log has {state.log_tokens:,} tokens, the limit is {config.reflect_at:,}"
+    elif state.by_hand & {"reflect", "activate_reflection"}:
+        reason = "asked for by hand"
+    else:
+        return None
+    return ActivateReflection(group=state.reflection.id, reason=reason)
+
+
+def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
+    """Observe ahead of time, whenever the tail has grown by a step."""
+    if _is_resting(state, now) or len(state.running("observe")) >= config.observation.parallel:
+        return None
+    step = _step(state, config)
+    stretches = _stretches(state, apart_from=(step or 0) // 2)
+    free = sum(stretch.tokens for stretch in stretches)
+    # A long span must leave the floor: it can only be activated as a whole.
+    most = min(config.threshold, max((step or 0) * 3 // 2, free - config.floor))
+    hole = next((stretch for stretch in stretches if stretch.is_hole), None)
+    if hole is not None:
+        spans = _pick((hole,), config.threshold)
+        reason = "finished observations wait for what comes before them"
+    elif state.by_hand & {"buffer", "observe"} or (state.ending and config.buffer_on_idle):
+        spans = _pick(stretches, config.threshold)
+        reason = "asked for by hand" if state.by_hand else "the turn is over and the observer is idle"
+    elif step is not None and free >= step:
+        spans = _pick(stretches, most, step // 2)
+        reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
+    elif _is_full(state, config) and not _is_underway(state) and (step is not None or not _is_own_full(state, config)):
+        # Without buffering a turn observes its own thread in time, but waits for no other thread.
+        spans = _pick(stretches, most, (step or 0) // 2)
+        reason = f"the tail has {state.uncovered_tokens:,} tokens and nothing is buffered"
+    else:
+        return None
+    return Buffer(spans=spans, reason=reason) if spans else None
+
+
+def observe(state: State, config: Config, now: datetime) -> Observe | None:
+    """Wait for an observation, but only far above the limit, with nothing to activate and a model that answers.
+
+    A turn waits for its own thread alone, and only for what could be activated then: what a model has seen, above the floor.
+    """
+    if not state.may_wait or breaker_is_open(state.failures, state.retry_at, now):
+        return None
+    limit = config.block_at_for(state.log_tokens)
+    if config.buffer_step is None:
+        # Nothing is observed ahead of time, so it is observed in time.
+        limit = config.threshold_for(state.log_tokens)
+    own, is_by_hand = state.own_tail, "observe" in state.by_hand
+    can_help = own.tokens >= limit and own.seen_tokens > config.floor
+    if not (can_help or is_by_hand) or activatable(state, now):
+        return None
+    reason = f"the tail has {own.tokens:,} tokens, a turn waits from {limit:,} on"
+    under_way = sorted(state.running("observe"), key=lambda flight: flight.id)
+    tails = {tail.thread: tail for tail in (state.tails if is_by_hand else (own,))}
+    for flight in under_way:
+        tail = tails.get(flight.thread or "")
+        if tail is not None and flight.span is not None and flight.span.first == tail.cursor + 1:
+            return Observe(run=flight.id, spans=(), reason=reason) if tail.is_seen(flight.span.last) else None
+    if _is_resting(state, now):
+        return None
+    if len(under_way) >= config.observation.parallel:
+        # A message was taken back, and what is left before these runs finds no place: the first that ends makes room.
+        return Observe(run=under_way[0].id, spans=(), reason=reason)
+    most = config.threshold if is_by_hand else min(config.threshold, own.seen_tokens - config.floor)
+    seen = tuple(stretch for stretch in _stretches(state, apart_from=0) if stretch.thread in tails and stretch.is_seen)
+    spans = _pick(seen, most)
+    return Observe(run=None, spans=spans, reason=reason) if spans else None
+
+
+def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
+    """Condense the oldest part of the log ahead of time; wait for it only far above the limit."""
+    by_hand = "reflect" in state.by_hand
+    if state.reflection is not None or _is_resting(state, now):
+        return None
+    is_urgent = state.log_tokens >= config.reflect_block_at
+    may_wait = state.may_wait and (is_urgent or by_hand) and not breaker_is_open(state.failures, state.retry_at, now)
+    for flight in state.flights:
+        if flight.kind == "reflect":
+            waiting = may_wait and flight.status == "running"
+            return Reflect(run=flight.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
+    if not by_hand:
+        is_untried = state.generation == 0 and not state.settled_at
+        has_grown = is_untried or state.log_tokens >= state.settled_at + _GROWTH * config.reflect_at
+        if state.log_tokens < config.reflect_background_at or not has_grown:
+            return None
+        if not is_urgent and not _all_observed_once(state):
+            return None
+    groups = oldest_slice(state, config, now)
+    if by_hand and _is_condensed(groups):
+        groups = state.entries
+    # What was condensed before, with nothing added to it, is condensed again only if the log would not fit otherwise.
+    if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
+        return None
+    if not (by_hand or is_urgent) and sum(entry.tokens for entry in groups) < _GROWTH * config.reflect_at:
+        # A line or two cannot be said any shorter: a slice is worth a call once it weighs something.
+        return None
+    reason = "asked for by hand" if by_hand else _full(state, config)
+    return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
+
+
+def trim(state: State, config: Config, now: datetime) -> Trim | None:
+    """Cut the context when a hard limit is set and everything else has failed to keep it."""
+    total = state.tail_tokens + state.log_tokens
+    if config.context_tokens is None or total <= config.context_tokens:
+        return None
+    reason = f"the context has {total:,} tokens, the hard limit is {config.context_tokens:,}"
+    return Trim(limit=config.context_tokens, reason=_rest(state, now) + reason)
+
+
+def wait(state: State, config: Config, now: datetime) -> Wait:
+    """Do nothing: the context is good as it is."""
+    limit = config.threshold_for(state.log_tokens)
+    sizes = f"tail {state.tail_tokens:,} of {limit:,}, log {state.log_tokens:,} of {config.reflect_at:,}"
+    if _is_resting(state, now):
+        return Wait(reason=_rest(state, now) + sizes)
+    return Wait(reason=f"{sizes}, {len(state.ready)} buffered, {len(state.flights)} under way")
+
+
+RULES: Final[tuple[Rule, ...]] = (
+    Rule(decision=Recover, when="a run's lease has ended, or a failed run's time has come", test=recover),
+    Rule(
+        decision=Activate, when="groups are buffered and the tail is full, or the cache is cold anyway", test=activate
+    ),
+    Rule(
+        decision=ActivateReflection,
+        when="a reflection is buffered and the log is full",
+        test=activate_reflection,
+    ),
+    Rule(decision=Buffer, when="the tail has grown by a step since the last span", test=buffer),
+    Rule(decision=Observe, when="this thread's tail is far too full and nothing can be activated", test=observe),
+    Rule(decision=Reflect, when="the log is half full", test=reflect),
+    Rule(decision=Trim, when="a hard limit is set and still exceeded", test=trim),
+    Rule(decision=Wait, when="nothing of this applies", test=wait),
+)
+
+
+def decide(state: State, config: Config, now: datetime) -> Decision:
+    """Return the first decision that a rule comes to."""
+    for rule in RULES:
+        decision = rule.test(state, config, now)
+        if decision is not None:
+            return decision
+    raise AssertionError("the last rule always decides")
+
+
+# ---------------------------------------------------------------- parts of rules
+
+
+def _is_resting(state: State, now: datetime) -> bool:
+    """Return whether no new run may start: the model failed, and its time has not come or a failed run goes first."""
+    return breaker_is_open(state.failures, state.retry_at, now)
+
+
+def _rest(state: State, now: datetime) -> str:
+    """Say, before a reason, why nothing is observed now."""
+    return f"the observer is given a rest after {state.failures} failures; " if _is_resting(state, now) else ""
+
+
+def _is_underway(state: State) -> bool:
+    return bool(state.ready or [flight for flight in state.flights if flight.kind == "observe"])
+
+
+def _is_condensed(groups: tuple[Entry, ...]) -> bool:
+    return not groups or (len(groups) == 1 and groups[0].is_reflection)
+
+
+def _full(state: State, config: Config) -> str:
+    return f"the log has {state.log_tokens:,} tokens, of {config.reflect_at:,}"
+
+
+def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
+    """Say why rewriting the prompt costs nothing now: the cache is cold, and nothing was activated since."""
+    asked, activated = state.last_request_at, state.last_activation_at
+    if asked is None or (activated is not None and activated > asked):
+        return None
+    if config.activate_on_model_change and state.has_other_model:
+        return f"the model changed from {state.last_model} to {state.model}"
+    idle = (now - asked).total_seconds()
+    if state.cache_seconds is not None and idle > state.cache_seconds:
+        return f"no request for {idle:,.0f} s, so the prompt cache is cold"
+    return None
+
+
+def _step(state: State, config: Config) -> int | None:
+    """Return how much the tail grows between two spans: half as much once the limit is near, more while runs are under way.
+
+    An observer that is still busy is falling behind: longer spans then free more of the tail each, and an agent that outruns
+    its observer is held up less often. A quarter is what a model of steps of 2,000 tokens and answers of 0.5 to 2 s came to.
+    """
+    step, busy = config.buffer_step, len(state.running("observe"))
+    if step is None:
+        return None
+    if busy:
+        return step * (4 + busy) // 4
+    is_near = state.uncovered_tokens >= config.threshold_for(state.log_tokens) - step
+    return max(1, step // 2) if is_near else step
+
+
+def _is_full(state: State, config: Config) -> bool:
+    return state.uncovered_tokens >= config.threshold_for(state.log_tokens)
+
+
+def _is_own_full(state: State, config: Config) -> bool:
+    return state.own_tail.tokens >= config.threshold_for(state.log_tokens)
+
+
+def _stretches(state: State, *, apart_from: int) -> tuple[Stretch, ...]:
+    """Return what is free in each thread, the oldest message first.
+
+    Seen messages of at least `apart_from` tokens stand alone, so that the log can take them while the others are still unseen.
+    """
+    free = (free_stretch(state, tail, apart_from=apart_from) for tail in state.tails)
+    found = [stretch for stretch in free if stretch.weights]
+    return tuple(sorted(found, key=lambda stretch: (stretch.weights[0].at, stretch.thread)))
+
+
+def _pick(stretches: tuple[Stretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
+    """Return the spans of one call: one long one, or several threads' short ones."""
+    picked: list[SpanOf] = []
+    total = 0
+    for stretch in stretches:
+        span = longest_span(stretch, most, least) if not picked else longest_span(stretch, _BATCH_TOKENS)
+        if span is None:
+            continue
+        tokens = sum(weight.tokens for weight in stretch.weights if weight.seq in span)
+        if picked and total + tokens > _BATCH_TOKENS:
+            break
+        picked.append(SpanOf(thread=stretch.thread, span=span))
+        total += tokens
+    return tuple(picked)
+
+
+def _all_observed_once(state: State) -> bool:
+    return state.scope == "thread" or all(tail.hinted or not tail.weights for tail in state.tails)

@@ -1,0 +1,182 @@
+"""Write the heartbeat of this process, by which others see that its runs and turns are alive.
+
+Writes only while something is running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal, TypeAlias
+
+from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.db.engine import Engine
+from memolog.db.queries import Script, load_queries
+from memolog.db.scope import check_ids
+from memolog.errors import MemologError
+
+q = load_queries("log/processes")
+
+Life: TypeAlias = Literal["moving", "fresh", "silent", "unknown"]
+"""Seen to beat; not watched for long enough; stopped beating; without a row."""
+
+_SILENCE_SECONDS = 5.0
+_LEASE_SECONDS = 30.0
+_OLD = timedelta(days=1)
+_MOST_WATCHED = 1_024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beat:
+    """The last beat of a process: its number, and the time of its own clock."""
+
+    number: int
+    at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Watched:
+    number: int
+    since: float
+    is_moving: bool
+
+
+class Processes:
+    """The processes that use a database, of every resource."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+        self.silence = _SILENCE_SECONDS
+        """After how many seconds without a beat a watched process counts as dead."""
+        self.lease = _LEASE_SECONDS
+        """The greatest age of the last beat of a process that was not watched yet, by its own clock."""
+        self.time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
+        """The local monotonic time."""
+        self._watched: dict[str, _Watched] = {}
+        self._has_swept = False
+
+    async def beat(self, owner: str) -> None:
+        """Record that this process is alive."""
+        check_ids(owner=owner)
+        now = self._clock.now()
+
+        def script() -> Script[None]:
+            yield q.beat(owner=owner, now=to_micros(now))
+            if not self._has_swept:
+                # Once per process: delete rows of processes that ended long ago.
+                yield q.sweep(before=to_micros(now - _OLD))
+
+        await self._engine.write(script, name="processes.beat")
+        self._has_swept = True
+
+    async def life(self, owner: str) -> Life:
+        """Return the state of a process."""
+
+        def script() -> Script[Beat | None]:
+            rows = yield q.last_beat(owner=owner)
+            return Beat(number=rows[0].beats, at=from_micros(rows[0].beat_at)) if rows else None
+
+        return self.judge(owner, await self._engine.read(script))
+
+    async def is_alive(self, owner: str, *, since: datetime | None = None) -> bool:
+        """Return whether a process is alive.
+
+        A process without a row counts as alive for a few seconds after `since`, the last sign of it, until its first beat.
+        """
+        life = await self.life(owner)
+        if life == "unknown":
+            return since is not None and self._clock.now() - since <= timedelta(seconds=self.silence)
+        return life != "silent"
+
+    def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
+        """Return the state of a process whose last beat was just read; `silence` and `lease` override the defaults."""
+        if beat is None:
+            return "unknown"
+        time = self.time()
+        known = self._watched.get(owner)
+        if known is None or known.number != beat.number:
+            if len(self._watched) >= _MOST_WATCHED:
+                self._watched.clear()
+            known = _Watched(number=beat.number, since=time, is_moving=known is not None)
+            self._watched[owner] = known
+        if time - known.since >= (self.silence if silence is None else silence):
+            return "silent"
+        if known.is_moving:
+            return "moving"
+        is_recent = self._clock.now() - beat.at <= timedelta(seconds=self.lease if lease is None else lease)
+        return "fresh" if is_recent else "silent"
+
+
+def appearing(owner: str, now: int) -> Script[None]:
+    """Record a process together with what it saves, so that it counts as alive before its next beat."""
+    yield q.appear(owner=owner, now=now, before=now - round(_SILENCE_SECONDS * 1_000_000))
+
+
+class Heartbeat:
+    """Writes the beats of one process."""
+
+    def __init__(self, processes: Processes, owner: str, *, clock: Clock, every: float) -> None:
+        self._processes, self._owner, self._clock, self._every = processes, owner, clock, every
+        self._under_way = 0
+        self._beaten: tuple[float, datetime] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._ending: set[asyncio.Task[None]] = set()
+        self._gate = asyncio.Lock()
+
+    @contextmanager
+    def under_way(self) -> Generator[None]:
+        """Beat while the block runs."""
+        self._under_way += 1
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._go_on(), name="memolog-heartbeat")
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if not self._under_way:
+                self._end()
+
+    def _end(self) -> None:
+        if self._task is not None:
+            self._ending.add(self._task)
+            self._task.add_done_callback(self._ending.discard)
+            self._task.cancel()
+            self._task = None
+
+    async def now(self) -> None:
+        """Write a beat if one is due: before this process claims something."""
+        async with self._gate:
+            if self._is_due():
+                at = asyncio.get_running_loop().time(), self._clock.now()
+                await self._processes.beat(self._owner)
+                self._beaten = at
+
+    def _is_due(self) -> bool:
+        """Return whether the last beat is old, by elapsed time or by the clock, which may have been set."""
+        if self._beaten is None:
+            return True
+        time, now = self._beaten
+        is_old = asyncio.get_running_loop().time() - time >= self._every
+        return is_old or abs((self._clock.now() - now).total_seconds()) >= self._every
+
+    async def _go_on(self) -> None:
+        while True:
+            # A failed beat is retried at the next.
+            with contextlib.suppress(MemologError, TimeoutError):
+                async with asyncio.timeout(2 * self._every):
+                    await self.now()
+            await asyncio.sleep(self._every)
+
+    async def ended(self) -> None:
+        """Wait until cancelled beats have stopped."""
+        if self._ending:
+            await asyncio.wait(self._ending)
+
+    async def stop(self) -> None:
+        """Stop beating."""
+        self._end()
+        await self.ended()

@@ -1,0 +1,199 @@
+"""Store and read events, and records of prepared contexts. Records hold numbers and ids, never texts."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.exact_json import JsonObject, dumps, loads
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.scope import check_ids, check_limit, check_number, check_optional_ids, clamp
+from memolog.errors import MemologError, NotFound
+from memolog.events import Bus, Degraded, Event
+
+if TYPE_CHECKING:
+    from memolog.store import Store
+
+q = load_queries("log/runs")
+logs = load_queries("log/logs")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewEvent:
+    """An event to store."""
+
+    kind: str
+    thread: str | None
+    at: datetime
+    data: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredEvent(NewEvent):
+    """A stored event with its number in the order of all events."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextRecord:
+    """The contents of one prepared context, as numbers and ids."""
+
+    number: int
+    turn: str
+    step: int
+    at: datetime
+    record: JsonObject
+
+
+class Journal:
+    """The journal of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def add(self, resource: str, events: Sequence[NewEvent]) -> None:
+        """Store events in this order."""
+        check_ids(resource=resource)
+        rows = [
+            {
+                "resource": resource,
+                "thread": event.thread,
+                "at": to_micros(event.at),
+                "kind": event.kind,
+                "data": dumps(dict(event.data)),
+            }
+            for event in events
+        ]
+
+        def script() -> Script[None]:
+            yield q.add_event.many(rows)
+
+        await self._engine.write(script, name="journal.add")
+
+    async def events(
+        self, resource: str, *, thread: str | None = None, after: int = 0, limit: int = 1000
+    ) -> tuple[StoredEvent, ...]:
+        """Return the events after a number, oldest first."""
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread)
+        return await self._engine.fetch(
+            q.list_events(resource=resource, thread=thread, after=after, limit=limit), _event
+        )
+
+    async def newest(self, resource: str, *, thread: str | None = None, limit: int = 10) -> tuple[StoredEvent, ...]:
+        """Return the newest events, oldest first."""
+        check_ids(resource=resource)
+        check_limit(limit)
+        check_optional_ids(thread=thread)
+        newest = await self._engine.fetch(q.newest_events(resource=resource, thread=thread, limit=limit), _event)
+        return newest[::-1]
+
+    async def pulse(self, resource: str) -> tuple[int, ...]:
+        """Return numbers that differ whenever something of the resource has changed."""
+        check_ids(resource=resource)
+        return (await self._engine.fetch(q.pulse(resource=resource), tuple[int, ...]))[0]
+
+    async def add_context(
+        self,
+        resource: str,
+        thread_pk: int,
+        *,
+        turn: str,
+        step: int,
+        now: datetime,
+        record: JsonObject,
+        model: str | None,
+    ) -> int:
+        """Store the record of a context and the time of the request; returns the number of the context in its thread."""
+        check_ids(resource=resource, turn=turn)
+        at = to_micros(now)
+        text = dumps(dict(record))
+
+        def script() -> Script[int]:
+            yield logs.set_last_request(resource=resource, thread_pk=thread_pk, now=at, model=model)
+            rows = yield logs.add_context(
+                resource=resource, thread_pk=thread_pk, turn=turn, step=step, now=at, record=text
+            )
+            if not rows:
+                raise NotFound("The thread of this context was deleted.", then="Begin a new turn.")
+            return rows[0].number
+
+        return await self._engine.write(script, name="journal.add_context")
+
+    async def context(self, resource: str, thread: str, number: int) -> ContextRecord | None:
+        """Return the record of a context, or None."""
+        check_ids(resource=resource, thread=thread)
+        check_number("number", number, then="Pass the number of the request: 1 for the first of the thread.")
+        step = logs.get_context(resource=resource, thread=thread, number=clamp(number))
+        return next(iter(await self._engine.fetch(step, _record)), None)
+
+    async def contexts(
+        self, resource: str, thread: str, *, after: int = 0, limit: int = 100
+    ) -> tuple[ContextRecord, ...]:
+        """Return the records of the contexts of a thread, oldest first."""
+        check_ids(resource=resource, thread=thread)
+        step = logs.list_contexts(resource=resource, thread=thread, after=after, limit=limit)
+        return await self._engine.fetch(step, _record)
+
+
+def _event(row: Row) -> StoredEvent:
+    return StoredEvent(number=row.pk, at=from_micros(row.at), kind=row.kind, thread=row.thread, data=loads(row.data))
+
+
+def _record(row: Row) -> ContextRecord:
+    return ContextRecord(
+        number=row.number, turn=row.turn, step=row.step, at=from_micros(row.at), record=loads(row.record)
+    )
+
+
+_log = logging.getLogger("memolog")
+
+
+class EventJournal:
+    """Emits the events of a memory and stores them. A journal that cannot be written is reported, and never raises."""
+
+    def __init__(self, store: Store, bus: Bus, clock: Clock) -> None:
+        self._store, self.bus, self._clock = store, bus, clock
+        self._emitted: dict[str, list[Event]] = {}
+
+    async def tell(self, *events: Event) -> None:
+        """Emit events of one resource and store them."""
+        for event in events:
+            self._emit(event)
+        if events:
+            await self.flush(events[0].resource, events)
+
+    async def degraded(self, resource: str, thread: str | None, what: str, error: object) -> None:
+        """Emit that something failed and is gone on without."""
+        at = self._clock.now()
+        await self.tell(Degraded(at=at, resource=resource, thread=thread, what=what, error=str(error)))
+
+    def tell_later(self, event: Event) -> None:
+        """Emit an event; it is stored with the next event of its resource, or by `flush`."""
+        self._emit(event)
+        self._emitted.setdefault(event.resource, []).append(event)
+
+    def _emit(self, event: Event) -> None:
+        self.bus.emit(event)
+        if isinstance(event, Degraded):
+            _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
+
+    async def flush(self, resource: str, events: Sequence[Event] = ()) -> None:
+        """Store events, after those of the resource that were emitted and are not stored yet."""
+        events = (*self._emitted.pop(resource, ()), *events)
+        # Every request waits, and its record says why; a degraded event is often about the store itself.
+        kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
+        if not kept or self._store.options.read_only:
+            return
+        rows = [NewEvent(kind=event.kind, thread=event.thread, at=event.at, data=event.data()) for event in kept]
+        try:
+            await self._store.journal.add(resource, rows)
+        except MemologError as error:
+            at, thread = self._clock.now(), kept[0].thread
+            self.bus.emit(Degraded(at=at, resource=resource, thread=thread, what="keeping events", error=str(error)))

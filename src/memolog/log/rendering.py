@@ -1,0 +1,172 @@
+"""Render a group of observations as text. It is rendered once and stored, so nothing in it depends on the present."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
+from types import MappingProxyType
+from typing import Final
+
+from memolog.core.observation import MARKS, UNVERIFIED, Observation
+from memolog.text.dates import gap_mark, local
+from memolog.text.escape import element, escape, one_line
+
+_SHOWN_MARKS: Final = frozenset({"high", "done"})
+_HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
+_NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
+# Deeper nesting says no more and costs ever more spaces.
+_DEEPEST: Final = 6
+
+
+def render_group(
+    *,
+    handle: str,
+    observations: Sequence[Observation],
+    previous: date | None,
+    alias: str | None,
+    is_reflection: bool,
+    aliases: Mapping[str, str] = _NO_ALIASES,
+) -> str:
+    """Return the text of a group, or nothing if it has no line to show.
+
+    `previous` is the last date of the group before it, `alias` the name of its thread where several share a log. A reflection
+    is of many threads: `aliases` are their names, and a line that comes from one of them begins with its name.
+    """
+    shown = [observation for observation in observations if observation.state not in _HIDDEN_STATES]
+    if not shown:
+        return ""
+    # Each group closes its own tag and nothing closes the log: one more group only adds bytes.
+    tag = "reflection" if is_reflection else "observations"
+    names = {line.id: name for line in shown if (name := _only_thread(line, aliases))}
+    if len(names) == len(shown) and len(set(names.values())) == 1:
+        # All of one thread: said once.
+        alias, names = next(iter(names.values())), {}
+    return element(tag, "\n".join(_lines(shown, previous, names)), id=handle, thread=alias)
+
+
+def reading_order(observations: Iterable[Observation], groups: Sequence[str]) -> list[Observation]:
+    """Return the lines of these groups as a reader of the log meets them: group by group, and in each as it is rendered."""
+    by_group: dict[str, list[Observation]] = {group: [] for group in groups}
+    for observation in observations:
+        by_group.setdefault(observation.group, []).append(observation)
+    ordered: list[Observation] = []
+    for lines in by_group.values():
+        roots, children = _tree(lines)
+        todo = list(reversed(roots))
+        while todo:
+            ordered.append(todo.pop())
+            todo.extend(reversed(children.pop(ordered[-1].ordinal, [])))
+    return ordered
+
+
+def _only_thread(observation: Observation, aliases: Mapping[str, str]) -> str | None:
+    """Return the name of the thread that a line comes from; None where it comes from several."""
+    threads = {source.thread for source in observation.sources}
+    return aliases.get(threads.pop()) if len(threads) == 1 else None
+
+
+def _lines(shown: list[Observation], previous: date | None, names: Mapping[str, str]) -> Iterator[str]:
+    """Yield the lines by date."""
+    roots, children = _tree(shown)
+    heading: str | None = None
+    for root in roots:
+        day = _day(root)
+        if heading != (heading := f"Date: {day.isoformat() if day else 'unknown'}"):
+            if mark := gap_mark(previous, day):
+                yield mark
+            yield heading
+        yield from _branch(root, children, names)
+        previous = day or previous
+
+
+def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[Observation]]]:
+    """Return the lines that stand by themselves, and those under each ordinal; a missing parent leaves its child on top.
+
+    All are in the order of their dates and, within a date, in the order of time, whatever the zone of each; the undated come
+    last. Lines of one moment stay in the order of the run.
+    """
+    ordinals = {observation.ordinal for observation in shown}
+    roots: list[Observation] = []
+    children: dict[int, list[Observation]] = {}
+    for observation in sorted(shown, key=lambda observation: observation.ordinal):
+        parent = observation.parent
+        # A parent comes before its children, so that no chain of them leads back.
+        if parent is None or parent >= observation.ordinal or parent not in ordinals:
+            roots.append(observation)
+        else:
+            children.setdefault(parent, []).append(observation)
+    roots.sort(key=_when)
+    for below in children.values():
+        # An undated line belongs where it was written.
+        if all(child.said_at for child in below):
+            below.sort(key=_when)
+    return roots, children
+
+
+def _when(observation: Observation) -> tuple[bool, date, datetime]:
+    """Return what lines are sorted by: their date as it is shown, then the moment."""
+    said, day = observation.said_at, _day(observation)
+    return day is None, day or date.min, said or datetime.min.replace(tzinfo=UTC)
+
+
+def _branch(root: Observation, children: dict[int, list[Observation]], names: Mapping[str, str]) -> Iterator[str]:
+    todo: list[tuple[Observation, Observation | None, int]] = [(root, None, 0)]
+    while todo:
+        observation, parent, depth = todo.pop()
+        indent = "  " * min(depth, _DEEPEST)
+        opening = (
+            f"{_mark(observation)}{_time(observation, parent)}{_name(observation, parent, names)}{_doubt(observation)}"
+        )
+        yield f"{indent}* {opening}{one_line(observation.text)}{_meaning(observation)}"
+        yield from _verbatim(observation, indent)
+        below = children.pop(observation.ordinal, [])
+        todo.extend((child, observation, depth + 1) for child in reversed(below))
+
+
+def _name(observation: Observation, parent: Observation | None, names: Mapping[str, str]) -> str:
+    """Return the name of a line's thread; under a parent only if the parent has another."""
+    name = names.get(observation.id)
+    return f"{name}: " if name and (parent is None or names.get(parent.id) != name) else ""
+
+
+def _doubt(observation: Observation) -> str:
+    """Return the mark of a line that says more than its sources."""
+    return f"{UNVERIFIED} " if observation.is_unverified else ""
+
+
+def _mark(observation: Observation) -> str:
+    return f"{MARKS[observation.priority]} " if observation.priority in _SHOWN_MARKS else ""
+
+
+def _time(observation: Observation, parent: Observation | None) -> str:
+    """Return the time of speaking; under a parent only what differs from the parent's."""
+    if observation.said_at is None:
+        return ""
+    when = local(observation.said_at, observation.zone)
+    clock = f"{when.hour:02}:{when.minute:02}"
+    if parent is None:
+        return f"({clock}) "
+    if _day(parent) != when.date():
+        return f"({when.date().isoformat()} {clock}) "
+    return "" if _time(parent, None) == f"({clock}) " else f"({clock}) "
+
+
+def _meaning(observation: Observation) -> str:
+    """Return the day that is spoken of, unless the line or its date says it already."""
+    about = observation.about
+    if (
+        about is None
+        or about == _day(observation)
+        or about.isoformat() in observation.text
+        or "(meaning " in observation.text
+    ):
+        return ""
+    return f" (meaning {about.isoformat()})"
+
+
+def _verbatim(observation: Observation, indent: str) -> Iterator[str]:
+    # The bar before every line keeps the text from passing for lines of the log.
+    for line in escape(observation.verbatim or "").splitlines():
+        yield f"{indent}  | {line}" if line else f"{indent}  |"
+
+
+def _day(observation: Observation) -> date | None:
+    return local(observation.said_at, observation.zone).date() if observation.said_at else None

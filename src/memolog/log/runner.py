@@ -1,0 +1,379 @@
+"""Carry out claimed runs in the background, on the event loop of the caller.
+
+Renews the lease beside the call, stores the result under the fence of the run, and records failures.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+
+from memolog.core.clock import Clock
+from memolog.core.config import Config
+from memolog.core.run import Run, Usage
+from memolog.errors import LeaseLost, MemologError, StoreError
+from memolog.events import Degraded, Event, RunEnded, RunFailed
+from memolog.log.decide import back_off
+from memolog.log.heartbeat import Heartbeat
+from memolog.log.runs import Claim, Made
+from memolog.text.redaction import REDACTION
+
+if TYPE_CHECKING:
+    from memolog.store import Store
+
+Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
+
+# A run makes several calls, each with its own limit; a run that takes longer than this hangs elsewhere.
+_RUN_SECONDS = 900.0
+_RUN_CALLS = 8
+_GIVE_BACK_SECONDS = 2.0
+_STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
+
+
+Cause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompressible"]
+
+
+class RunFault(Exception):
+    """The answer of a run cannot be used: why, what was spent on it, and whether a retry could succeed.
+
+    The cause is an unusable answer, a refused call, a call that is not allowed at all (a wrong key, an unknown model), an
+    unreachable model, or a log of which nothing can be left out: that run is abandoned. `declines` says that the model refused
+    the words in its answer, or answered with nothing. The reason is stored and shown, so secrets are redacted from it.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        usage: Usage | None = None,
+        *,
+        is_final: bool = False,
+        cause: Cause = "answer",
+        declines: bool = False,
+    ) -> None:
+        super().__init__(REDACTION.redact(reason))
+        self.usage, self.is_final, self.declines = usage, is_final or cause == "incompressible", declines
+        self.cause: Cause = cause
+
+    @property
+    def is_about_words(self) -> bool:
+        """Return whether the model refuses the words themselves."""
+        return self.cause == "refused" or self.declines
+
+    def billed(self, usage: Usage | None) -> "RunFault":
+        """Return the same fault with the usage, unless it has its own."""
+        return RunFault(
+            str(self), self.usage or usage, is_final=self.is_final, cause=self.cause, declines=self.declines
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that failed beside a run without ending it."""
+
+    what: str
+    error: str
+
+    def __post_init__(self) -> None:
+        """Redact secrets from the error: functions of an application may raise anything."""
+        object.__setattr__(self, "error", REDACTION.redact(self.error))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutcome:
+    """What became of one run: its result, or why it failed."""
+
+    claim: Claim
+    made: Made | None
+    kind: str
+    thread: str | None
+    faults: tuple[str, ...] = ()
+    error: str | None = None
+    usage: Usage | None = None
+    """What was spent on it; repeated in its result, if it has one."""
+    problems: tuple[Problem, ...] = ()
+
+
+class Executor(Protocol):
+    """Produces the results of claimed runs: prompts, model calls, parsing."""
+
+    async def execute(
+        self, resource: str, thread: str, claims: Sequence[Claim], config: Config
+    ) -> tuple[RunOutcome, ...]:
+        """Return the outcome of each claimed run; raises RunFault where the call as a whole failed."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class RunBatch:
+    """Claimed runs that one call carries out."""
+
+    claims: tuple[Claim, ...]
+    resource: str
+    thread: str
+    config: Config
+    then: Then
+    task: "asyncio.Task[None]" = field(init=False)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set once the runs have ended; the task then decides what follows."""
+
+
+class Runner:
+    """Carries out claimed runs as tasks of the running loop."""
+
+    def __init__(
+        self,
+        store: "Store",
+        executor: Executor,
+        *,
+        clock: Clock,
+        heartbeat: Heartbeat,
+        tell: Callable[[Event], Awaitable[None]],
+        chance: Callable[[], float],
+    ) -> None:
+        self._store, self._executor, self._clock, self.heartbeat = store, executor, clock, heartbeat
+        self._tell, self._chance = tell, chance
+        self._batches: dict[str, RunBatch] = {}
+        # A batch ends before its task, which then decides what follows.
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = False
+
+    def batch(self, run: str) -> RunBatch | None:
+        """Return the batch that carries out a run in this process, if there is one."""
+        return self._batches.get(run)
+
+    def launch(self, claims: tuple[Claim, ...], *, resource: str, thread: str, config: Config, then: Then) -> RunBatch:
+        """Carry out claimed runs in the background."""
+        batch = RunBatch(claims=claims, resource=resource, thread=thread, config=config, then=then)
+        for claim in claims:
+            self._batches[claim.run] = batch
+        batch.task = asyncio.get_running_loop().create_task(self._carry_out(batch), name=f"memolog-run-{claims[0].run}")
+        self._tasks.add(batch.task)
+        batch.task.add_done_callback(self._ended)
+        return batch
+
+    def _ended(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            # Only an exit or an interrupt gets here, and the loop has raised it already.
+            task.exception()
+
+    def spawn(self, work: Coroutine[object, object, None]) -> None:
+        """Do something else in the background; `settled` and `close` wait for it too."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def finished(self, resource: str, thread: str | None, seconds: float) -> None:
+        """Wait up to so many seconds for the running batches of a thread, or (None) of all threads of the resource."""
+        mine = (batch for batch in self._batches.values() if batch.resource == resource)
+        if tasks := {batch.task for batch in mine if thread is None or batch.thread == thread}:
+            await asyncio.wait(tasks, timeout=seconds)
+
+    async def settled(self) -> None:
+        """Wait until no run of this process is running, and none follows."""
+        while self._tasks:
+            await asyncio.wait(set(self._tasks))
+        await self.heartbeat.ended()
+
+    async def close(self, patience: float) -> None:
+        """Let runs finish for so many seconds, then cancel them and release their leases for another process."""
+        self._closing = True
+        loop = asyncio.get_running_loop()
+        end = loop.time() + patience
+        while self._tasks:
+            _, late = await asyncio.wait(set(self._tasks), timeout=max(0.0, end - loop.time()))
+            for task in late:
+                task.cancel()
+            if late:
+                await asyncio.wait(late)
+        await self.heartbeat.stop()
+
+    # ------------------------------------------------------------ one batch
+
+    async def _carry_out(self, batch: RunBatch) -> None:
+        with self.heartbeat.under_way():
+            try:
+                await self._carry_on(batch)
+            finally:
+                batch.ended.set()
+        if not self._closing:
+            with contextlib.suppress(MemologError):
+                await batch.then(batch.resource, batch.thread, batch.config)
+
+    async def _carry_on(self, batch: RunBatch) -> None:
+        try:
+            await self._attempt(batch)
+        except asyncio.CancelledError:
+            # The memory or the loop is closing: release the leases, so that the next process need not wait for them.
+            with contextlib.suppress(MemologError, TimeoutError):
+                async with asyncio.timeout(_GIVE_BACK_SECONDS):
+                    await self._store.runs.give_back(batch.resource, batch.claims)
+            raise
+        except Exception as error:  # noqa: BLE001 - a background task has no caller; the journal and the breaker record the error
+            with contextlib.suppress(MemologError):
+                await self._fail(batch, batch.claims, f"{type(error).__name__}: {error}", None)
+        finally:
+            for claim in batch.claims:
+                # A run that was taken over may run here again, in another batch.
+                if self._batches.get(claim.run) is batch:
+                    del self._batches[claim.run]
+
+    async def _attempt(self, batch: RunBatch) -> None:
+        work = asyncio.ensure_future(self._execute(batch))
+        beat = asyncio.ensure_future(self._beat(batch))
+        try:
+            seconds = max(_RUN_SECONDS, _RUN_CALLS * batch.config.model_timeout)
+            done, _ = await asyncio.wait({work, beat}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if work not in done and beat in done:
+                beat.result()
+            for outcome in _result(work, seconds):
+                try:
+                    await self._store_outcome(batch, outcome)
+                except LeaseLost as lost:
+                    # One thread of the call was deleted or withdrawn: the results of the others are stored.
+                    await self._refused(batch, outcome.claim, str(lost))
+        except RunFault as fault:
+            if fault.is_final:
+                await self._give_up(batch, fault)
+            else:
+                await self._fail(batch, batch.claims, str(fault), fault.usage)
+        except LeaseLost as lost:
+            await self._refused(batch, batch.claims[0], str(lost))
+        finally:
+            # Stopping the first raises an exit or interrupt that happened in it.
+            try:
+                await _stop(work)
+            finally:
+                await _stop(beat)
+
+    async def _execute(self, batch: RunBatch) -> tuple[RunOutcome, ...]:
+        try:
+            return await self._executor.execute(batch.resource, batch.thread, batch.claims, batch.config)
+        except (KeyboardInterrupt, SystemExit) as stop:
+            # It ends the loop, which cancels this task too: record the failure first.
+            noting = asyncio.ensure_future(self._fail(batch, batch.claims, f"{type(stop).__name__}: {stop}", None))
+            while not noting.done():
+                with contextlib.suppress(asyncio.CancelledError, MemologError):
+                    await asyncio.shield(noting)
+            raise
+
+    async def _beat(self, batch: RunBatch) -> None:
+        """Renew the leases until all are lost."""
+        claims = list(batch.claims)
+        while True:
+            await asyncio.sleep(batch.config.heartbeat)
+            for claim in tuple(claims):
+                try:
+                    await self._store.runs.heartbeat(
+                        batch.resource, claim, now=self._clock.now(), lease=batch.config.lease
+                    )
+                except LeaseLost:
+                    claims.remove(claim)
+                    if not claims:
+                        raise
+                except StoreError:
+                    # Retried at the next beat; a lease outlasts two missed beats.
+                    continue
+
+    async def _store_outcome(self, batch: RunBatch, outcome: RunOutcome) -> None:
+        now = self._clock.now()
+        for problem in outcome.problems:
+            who = outcome.thread or batch.thread
+            await self._tell(
+                Degraded(at=now, resource=batch.resource, thread=who, what=problem.what, error=problem.error)
+            )
+        if outcome.made is None:
+            await self._fail(batch, (outcome.claim,), outcome.error or "no answer", outcome.usage)
+            return
+        usage = _billed(outcome.made.usage, outcome.thread, batch)
+        await self._finish(batch, outcome.claim, replace(outcome.made, usage=usage))
+        await self._tell(
+            RunEnded(
+                at=now,
+                resource=batch.resource,
+                thread=outcome.thread or batch.thread,
+                run=outcome.claim.run,
+                run_kind=outcome.kind,
+                observations=len(outcome.made.observations),
+                faults=outcome.faults,
+                input_tokens=usage.input_tokens if usage else 0,
+                output_tokens=usage.output_tokens if usage else 0,
+                cost=usage.cost if usage else 0.0,
+            )
+        )
+
+    async def _finish(self, batch: RunBatch, claim: Claim, made: Made) -> None:
+        """Store a result; retries while the database is away, so that no model is called twice."""
+        for delay in (*_STORE_DELAYS, None):
+            try:
+                await self._store.runs.finish(batch.resource, claim, made, now=self._clock.now())
+            except StoreError as error:
+                if delay is None or not error.retryable:
+                    raise
+                await asyncio.sleep(delay)
+            else:
+                return
+
+    async def _fail(self, batch: RunBatch, claims: Sequence[Claim], error: str, usage: Usage | None) -> None:
+        now, error = self._clock.now(), REDACTION.redact(error)
+        for index, claim in enumerate(claims):
+            run = await self._store.runs.get(batch.resource, claim.run)
+            attempt = run.attempt if run else 1
+            later = retry_at(attempt, now, self._chance())
+            spent = _billed(usage, run.thread if run else None, batch) if index == 0 else None
+            failures = await self._store.runs.fail(batch.resource, claim, error, now=now, retry_at=later, usage=spent)
+            await self._tell_failed(batch, claim, run, error, later if failures is not None else None)
+
+    async def _give_up(self, batch: RunBatch, fault: RunFault) -> None:
+        """Abandon runs: retrying them would only hold up the rest of the log."""
+        is_full = fault.cause == "incompressible"
+        for claim in batch.claims:
+            await self._store.runs.abandon(
+                batch.resource, claim, str(fault), now=self._clock.now(), incompressible=is_full
+            )
+            await self._refused(batch, claim, str(fault))
+
+    async def _refused(self, batch: RunBatch, claim: Claim, why: str) -> None:
+        run = await self._store.runs.get(batch.resource, claim.run)
+        await self._tell_failed(batch, claim, run, why, None)
+
+    async def _tell_failed(
+        self, batch: RunBatch, claim: Claim, run: Run | None, error: str, later: datetime | None
+    ) -> None:
+        await self._tell(
+            RunFailed(
+                at=self._clock.now(),
+                resource=batch.resource,
+                thread=(run.thread if run else None) or batch.thread,
+                run=claim.run,
+                run_kind=run.kind if run else "observe",
+                error=error,
+                retry_at=later,
+            )
+        )
+
+
+def retry_at(failures: int, now: datetime, chance: float) -> datetime:
+    """Return when a failed run may be tried again."""
+    return now + timedelta(seconds=back_off(failures, chance))
+
+
+def _result(work: "asyncio.Future[tuple[RunOutcome, ...]]", seconds: float) -> tuple[RunOutcome, ...]:
+    if not work.done():
+        raise RunFault(f"the run did not end within {seconds:g} s", cause="away")
+    return work.result()
+
+
+def _billed(usage: Usage | None, thread: str | None, batch: RunBatch) -> Usage | None:
+    """Return the usage with the thread that it is booked to; a shared log has no thread of its own."""
+    owner = thread or (batch.thread if batch.config.scope == "thread" else None)
+    return replace(usage, thread=owner) if usage is not None else None
+
+
+async def _stop(task: "asyncio.Future[Any]") -> None:
+    if not task.done():
+        task.cancel()
+    with contextlib.suppress(asyncio.CancelledError, Exception):
+        await task

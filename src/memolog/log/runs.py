@@ -1,0 +1,409 @@
+"""Start, take over, renew, finish and fail runs.
+
+The span and inputs of a run are fixed when it starts. Its result is stored under its fence, even if the log has changed
+meanwhile; the commit of an owner that lost its lease is refused and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from memolog.core.clock import to_micros
+from memolog.core.document import Proposal
+from memolog.core.exact_json import JsonObject, dumps, encode, loads, object_text, pack, unpack
+from memolog.core.observation import NewExtract, Observation, Span
+from memolog.core.run import KeptPrompt, Run, RunKind, Usage
+from memolog.core.thread import Hints
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.rows import moment, run_from_row
+from memolog.db.scope import check_ids, check_limit
+from memolog.errors import Conflict, LeaseLost
+from memolog.log.extracts import storing_extracts
+from memolog.log.heartbeat import Beat
+from memolog.log.snapshot import checking_version
+from memolog.log.usage import stored_cost, usage_step
+from memolog.working_memory.store import with_proposal
+
+q = load_queries("log/runs")
+logs = load_queries("log/logs")
+threads = load_queries("messages/threads")
+
+# More lines than these are written on a worker thread.
+_FEW_LINES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run to start: over a span of one thread, or over the groups that its inputs name."""
+
+    id: str
+    kind: RunKind
+    thread: str | None
+    span: Span | None
+    inputs: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """The right to finish one run: its owner and fence."""
+
+    run: str
+    owner: str
+    fence: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """A run with the keys of its log and thread (0: none), and when a run of this log last succeeded."""
+
+    run: Run
+    log_pk: int
+    thread_pk: int
+    succeeded_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """The result of a run: the observations of a group, hints and cost."""
+
+    group: str
+    observations: tuple[Observation, ...]
+    hints: Hints | None
+    tokens: int
+    model: str
+    prompt_version: str
+    usage: Usage | None = None
+    extracts: tuple[NewExtract, ...] = ()
+    proposal: Proposal | None = None
+    """The change of the working memory that it proposes."""
+    last_seq: int | None = None
+    """The last message that the group covers, if that is before the end of the run's span: the rest stays in the tail."""
+    thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
+    """The hints of a reflection of a shared log, by thread."""
+    omitted: tuple[str, ...] = ()
+    """The ids of lines that a reflection covers without repeating what they named."""
+
+
+class Runs:
+    """The runs of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def start(
+        self,
+        resource: str,
+        log_pk: int,
+        version: int,
+        runs: Sequence[NewRun],
+        *,
+        owner: str,
+        now: datetime,
+        lease: float,
+    ) -> tuple[Claim, ...]:
+        """Start runs that were decided on this version of the log; raises Conflict if the log has changed."""
+        check_ids(resource=resource, owner=owner)
+        at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
+
+        def script() -> Script[None]:
+            yield from checking_version(log_pk, version, resource)
+            names = {run.thread for run in runs if run.thread is not None}
+            rows = yield threads.thread_keys(resource=resource, threads=sorted(names))
+            keys: dict[str | None, int] = {row.id: row.pk for row in rows}
+            for name in names - keys.keys():
+                raise Conflict(f"Thread {name} is gone.", then="Decide again.")
+            # Threads before their log, in one order, to avoid deadlocks.
+            yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys.values())])
+            if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
+                raise Conflict("The log has changed.", then="Read it again and decide again.")
+            # Each thread of a shared log has its own cursor.
+            cursors = [{"log_pk": log_pk, "thread_pk": keys[run.thread], "seq": 0} for run in runs if run.thread]
+            yield logs.create_cursor.many(cursors)
+            yield q.start_run.many(
+                [
+                    {
+                        "id": run.id,
+                        "log_pk": log_pk,
+                        "kind": run.kind,
+                        "thread_pk": keys.get(run.thread),
+                        "first_seq": run.span.first if run.span else None,
+                        "last_seq": run.span.last if run.span else None,
+                        "owner": owner,
+                        "lease_until": until,
+                        "now": at,
+                        "inputs": dumps(encode(run.inputs)),
+                    }
+                    for run in runs
+                ]
+            )
+
+        await self._engine.write(script, name="runs.start")
+        return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
+
+    async def take_over(
+        self,
+        resource: str,
+        run: str,
+        fence: int,
+        *,
+        owner: str,
+        now: datetime,
+        lease: float,
+        silent: Beat | None = None,
+    ) -> Claim | None:
+        """Take over a run that failed or whose lease has ended; None if another process was first.
+
+        The lease of a silent process counts as ended if `silent` is still its last beat.
+        """
+        check_ids(resource=resource, run=run, owner=owner)
+        at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
+        beats = silent.number if silent else 0
+
+        def script() -> Script[Claim | None]:
+            rows = yield q.take_over(
+                resource=resource, id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats
+            )
+            return Claim(run=run, owner=owner, fence=rows[0].fence) if rows else None
+
+        return await self._engine.write(script, name="runs.take_over")
+
+    async def heartbeat(self, resource: str, claim: Claim, *, now: datetime, lease: float) -> None:
+        """Renew the lease; raises LeaseLost if the run has another owner or was withdrawn."""
+        check_ids(resource=resource)
+        at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
+
+        def script() -> Script[None]:
+            held = {"id": claim.run, "owner": claim.owner, "fence": claim.fence}
+            if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **held)):
+                raise LeaseLost(claim.run, claim.owner, claim.fence)
+
+        await self._engine.write(script, name="runs.heartbeat")
+
+    async def finish(self, resource: str, claim: Claim, made: Made, *, now: datetime) -> None:
+        """Store the result of a run as a buffered group; raises LeaseLost if the run has another owner."""
+        check_ids(resource=resource)
+        at = to_micros(now)
+        usage = made.usage
+
+        def script() -> Script[None]:
+            yield q.take_log_of(id=claim.run)
+            ended = yield q.end_run(
+                resource=resource,
+                id=claim.run,
+                owner=claim.owner,
+                fence=claim.fence,
+                now=at,
+                model=made.model,
+                prompt_version=made.prompt_version,
+                input_tokens=usage.input_tokens if usage else 0,
+                output_tokens=usage.output_tokens if usage else 0,
+                cost=stored_cost(usage) if usage else 0,
+                last_seq=made.last_seq,
+            )
+            if not ended:
+                raise LeaseLost(claim.run, claim.owner, claim.fence)
+            yield from _store_group(resource, ended[0], made, at)
+            if made.omitted:
+                # Read when the reflection is activated; nothing is dropped before.
+                inputs = {**loads(ended[0].inputs), "omitted": list(made.omitted)}
+                yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
+            if made.extracts:
+                span, who = Span(first=ended[0].first_seq, last=ended[0].last_seq), made.model
+                yield from storing_extracts(ended[0].thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
+            if usage is not None:
+                yield usage_step(resource, usage, claim.run, at)
+
+        is_brief = len(made.observations) <= _FEW_LINES
+        await self._engine.write(script, name="runs.finish", brief=is_brief)
+
+    async def fail(
+        self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
+    ) -> int | None:
+        """Record a failure; returns how many there were in a row, or None if the run has another owner."""
+        check_ids(resource=resource)
+        at, retry = to_micros(now), to_micros(retry_at)
+        text = pack(error[:2000])
+
+        def script() -> Script[int | None]:
+            yield q.take_log_of(id=claim.run)
+            rows = yield q.fail_run(
+                resource=resource,
+                id=claim.run,
+                owner=claim.owner,
+                fence=claim.fence,
+                error=text,
+                now=at,
+                retry_at=retry,
+            )
+            if usage is not None:
+                yield usage_step(resource, usage, claim.run, at)
+            if not rows:
+                return None
+            return (yield q.note_failure(log_pk=rows[0].log_pk, error=text, now=at, retry_at=retry))[0].failures
+
+        return await self._engine.write(script, name="runs.fail")
+
+    async def note_stall(
+        self, resource: str, log_pk: int, run: str, error: str, *, now: datetime, retry_at: datetime
+    ) -> None:
+        """Record that a turn waited for a run without result, so that the next turn does not wait."""
+        check_ids(resource=resource, run=run)
+
+        def script() -> Script[None]:
+            # Nothing is recorded if the run has just ended.
+            is_ours = yield logs.log_of(resource=resource, log_pk=log_pk)
+            if is_ours and (yield q.is_running(id=run, log_pk=log_pk)):
+                yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
+
+        await self._engine.write(script, name="runs.note_stall")
+
+    async def abandon(
+        self, resource: str, claim: Claim, why: str, *, now: datetime, incompressible: bool = False
+    ) -> bool:
+        """Abandon a run, so that its span is free again; returns False if the run has another owner.
+
+        `incompressible` marks a reflection that could not shorten the log: the log must grow before the next one.
+        """
+        check_ids(resource=resource)
+
+        def script() -> Script[bool]:
+            yield q.take_log_of(id=claim.run)
+            rows = yield q.abandon_run(
+                resource=resource,
+                id=claim.run,
+                owner=claim.owner,
+                fence=claim.fence,
+                now=to_micros(now),
+                error=pack(why),
+            )
+            for row in rows:
+                if incompressible:
+                    yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row.inputs), "incompressible": True}))
+                yield logs.touch_version(log_pk=row.log_pk)
+            return bool(rows)
+
+        return await self._engine.write(script, name="runs.abandon")
+
+    async def give_back(self, resource: str, claims: Sequence[Claim]) -> None:
+        """End the leases of runs that this process stopped, so that others can take them over at once."""
+        check_ids(resource=resource)
+
+        def script() -> Script[None]:
+            for claim in claims:
+                yield q.give_back_run(resource=resource, id=claim.run, owner=claim.owner, fence=claim.fence)
+
+        await self._engine.write(script, name="runs.give_back")
+
+    async def get(self, resource: str, run: str) -> Run | None:
+        """Return a run, or None."""
+        check_ids(resource=resource, run=run)
+
+        def script() -> Script[Run | None]:
+            rows = yield q.get_run(resource=resource, id=run)
+            return run_from_row(rows[0]) if rows else None
+
+        return await self._engine.read(script)
+
+    async def work(self, resource: str, run: str) -> Work | None:
+        """Return a run with the log it belongs to, or None."""
+        check_ids(resource=resource, run=run)
+
+        def script() -> Script[Work | None]:
+            rows = yield q.get_run(resource=resource, id=run)
+            if not rows:
+                return None
+            row = rows[0]
+            return Work(
+                run=run_from_row(row),
+                log_pk=row.log_pk,
+                thread_pk=row.thread_pk or 0,
+                succeeded_at=moment(row.last_success_at),
+            )
+
+        return await self._engine.read(script)
+
+    async def list(self, resource: str, *, log_pk: int | None = None, limit: int = 100) -> tuple[Run, ...]:
+        """Return the newest runs first: of the whole resource, or of one log."""
+        check_ids(resource=resource)
+        check_limit(limit)
+        return await self._engine.fetch(q.list_runs(resource=resource, log_pk=log_pk, limit=limit), run_from_row)
+
+    async def keep_prompt(self, resource: str, run: str, prompt: str, reply: str | None) -> None:
+        """Store a prompt and its reply, for inspection and replay."""
+        check_ids(resource=resource, run=run)
+
+        def script() -> Script[None]:
+            yield q.keep_prompt(resource=resource, id=run, prompt=pack(prompt), reply=pack(reply))
+
+        await self._engine.write(script, name="runs.keep_prompt")
+
+    async def prompts(self, resource: str, run: str) -> tuple[KeptPrompt, ...]:
+        """Return the stored prompts and replies of a run, one for each call."""
+        check_ids(resource=resource, run=run)
+        return await self._engine.fetch(
+            q.list_prompts(resource=resource, id=run),
+            lambda row: KeptPrompt(call=row.call, asked=loads(unpack(row.prompt) or ""), reply=unpack(row.reply)),
+        )
+
+
+def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]:
+    """Store the result of a run as a buffered group."""
+    next_handle = (yield logs.next_handle(log_pk=ended.log_pk, now=at))[0].next_handle
+    moments = sorted(to_micros(o.said_at) for o in made.observations if o.said_at is not None)
+    groups = yield logs.insert_group(
+        id=made.group,
+        log_pk=ended.log_pk,
+        handle=f"g{next_handle - 1}",
+        kind="observer" if ended.first_seq is not None else "reflection",
+        thread_pk=ended.thread_pk,
+        first_seq=ended.first_seq,
+        last_seq=ended.last_seq,
+        run_pk=ended.pk,
+        tokens=made.tokens,
+        observations=len(made.observations),
+        first_at=moments[0] if moments else None,
+        last_at=moments[-1] if moments else None,
+        now=at,
+        hints=with_proposal(made.hints, made.proposal, made.thread_hints),
+        text="",
+    )
+    group_pk = groups[0].pk
+    yield logs.insert_observations.many([_observation_values(o, group_pk) for o in made.observations])
+    sources = [
+        {
+            "observation": o.id,
+            "resource": resource,
+            "thread": source.thread,
+            "first_seq": source.span.first,
+            "last_seq": source.span.last,
+        }
+        for o in made.observations
+        for source in o.sources
+    ]
+    yield logs.insert_sources.many(sources)
+    merges = [{"observation": o.id, "merged": merged} for o in made.observations for merged in o.merges]
+    yield logs.insert_merges.many(merges)
+
+
+def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:
+    return {
+        "id": o.id,
+        "group_pk": group_pk,
+        "ordinal": o.ordinal,
+        "parent": o.parent,
+        "priority": o.priority,
+        "trust": o.trust,
+        "grounded": int(o.grounded),
+        "tokens": o.tokens,
+        "said_at": None if o.said_at is None else to_micros(o.said_at),
+        "zone": pack(o.zone),
+        "about": None if o.about is None else o.about.isoformat(),
+        "category": pack(o.category),
+        "text": pack(o.text),
+        "verbatim": pack(o.verbatim),
+        "files": dumps(list(o.files)),
+        "metadata": object_text("The metadata", o.metadata),
+    }

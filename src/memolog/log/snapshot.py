@@ -1,0 +1,304 @@
+"""Read a snapshot: all rows that one decision and one context need, as of one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from memolog.core.exact_json import unpack
+from memolog.core.message import Message, pairs_of
+from memolog.core.observation import Scope
+from memolog.db.queries import Script, load_queries
+from memolog.db.rows import message_from_row, moment
+from memolog.errors import Conflict, ThreadNotFound
+from memolog.log.cache import Known, Recent, reading_groups, reading_tail
+from memolog.log.rows import (
+    BufferedRow,
+    GroupRow,
+    LogHead,
+    OtherRow,
+    RunRow,
+    ThreadHead,
+    UnseenRow,
+    buffered_row,
+    log_head,
+    no_log,
+    run_row,
+    thread_head,
+    unseen_row,
+)
+from memolog.working_memory.store import Facts, present_versions, reading_facts
+
+q = load_queries("log/logs")
+messages = load_queries("messages/messages")
+
+_FIRST_READ = 6
+# A context shows no more tokens of a message.
+_LINE_TOKENS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherTail:
+    """The newest messages of another thread that the log does not cover."""
+
+    thread: str
+    alias: int
+    title: str | None
+    messages: tuple[Message, ...]
+    earlier: int = 0
+    """How many uncovered messages come before these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherTails:
+    """The latest active other threads, and how many more there are."""
+
+    tails: tuple[OtherTail, ...] = ()
+    more_threads: int = 0
+    more_messages: int = 0
+    """How many uncovered messages those threads have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherLimits:
+    """How much of the other threads to read."""
+
+    threads: int
+    messages: int
+    """Of each thread, the newest."""
+    tokens: int | None = None
+    """The tokens shown of all threads together; None reads every message."""
+
+
+def reading_others(
+    resource: str, log_pk: int, thread_pk: int, ends: Mapping[str, int], limits: OtherLimits
+) -> Script[OtherTails]:
+    """Read the newest messages of other threads; `ends` holds the cursors of the log that was read."""
+    where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
+    rows = yield q.other_threads(**where, ends=list(ends), limit=limits.threads)
+    if not rows:
+        # A limit of 0 threads reads nothing.
+        return OtherTails()
+    pks = [row.pk for row in rows]
+    covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
+    tails = yield from _newest(pks, covered, limits)
+    totals = {row.place: row for row in (yield q.count_other_messages(**where, read=pks))}
+    found: list[OtherTail] = []
+    for row in rows:
+        end, earlier = covered[row.id], 0
+        tail = tuple(m for m in tails.get(row.id, ()) if m.seq > end and m.state == "live" and not m.own)
+        tail = tail[-limits.messages :]
+        if tail and end == row.cursor:
+            earlier = totals[row.pk].messages - len(tail)
+        elif tail:
+            # The cursor has moved since the log was read.
+            earlier = (yield messages.count_said(thread_pk=row.pk, after=end, before=tail[0].seq))[0].messages
+        title = unpack(row.title) or unpack(row.hinted_title)
+        found.append(OtherTail(thread=row.id, alias=row.alias, title=title, messages=tail, earlier=earlier))
+    rest = totals.get(0)
+    return OtherTails(
+        tails=tuple(found),
+        more_threads=rest.threads if rest else 0,
+        more_messages=rest.messages if rest else 0,
+    )
+
+
+def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> Script[dict[str, list[Message]]]:
+    """Read as many of the newest rows of each thread as a context can show."""
+    # Some rows may be tombstones or our own, so read twice as many as are shown.
+    most = 2 * limits.messages
+    reach = most if limits.tokens is None else min(_FIRST_READ, most)
+    while True:
+        tails = dict[str, list[Message]]()
+        for row in (yield messages.newest_of(threads=pks, newest=reach)):
+            message = message_from_row(row)
+            tails.setdefault(message.thread, []).append(message)
+        if reach == most or _is_enough(tails.values(), covered, limits.tokens or 0):
+            return tails
+        reach = min(4 * reach, most)
+
+
+def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], tokens: int) -> bool:
+    """Return whether these rows fill the tokens shown, newest first over all threads."""
+    read = list(tails)
+    begun = [tail[0].created_at for tail in read if tail[0].seq > covered[tail[0].thread] + 1]
+    if not begun:
+        return True
+    newer = (m for tail in read for m in tail if m.created_at >= max(begun) and m.state == "live" and not m.own)
+    return sum(min(message.tokens, _LINE_TOKENS) for message in newer) >= tokens
+
+
+# Rows of other threads beyond this number are left for the next decision. The oldest are observed first.
+OTHER_ROWS = 4_000
+# The cursor of a thread that the log does not know yet, its alias there, and no time of a last message.
+_NO_CURSOR = 0, 1, None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """A thread and its log at one moment."""
+
+    resource: str
+    scope: Scope
+    thread: ThreadHead
+    log: LogHead
+    cursor: int
+    alias: int
+    tail: tuple[Message, ...]
+    """Every row after the cursor, including tombstones."""
+    covered_at: datetime | None
+    """The time of the message at the cursor."""
+    repeated: tuple[Message, ...]
+    """The last user message, if the log covers it but not everything after it: the model continues from it."""
+    groups: tuple[GroupRow, ...]
+    buffered: tuple[BufferedRow, ...]
+    runs: tuple[RunRow, ...]
+    others: tuple[OtherRow, ...]
+    """The messages of other threads that the log does not cover; empty if not asked for."""
+    beside: OtherTails | None
+    """What a context shows of the other threads; None if not asked for."""
+    unseen: tuple[UnseenRow, ...]
+    """What running turns saved and no model has answered, in this thread and, with `others`, in the other threads."""
+    facts: Facts
+    """The working memory, as it was when the generation began and as it is."""
+    known: Known
+    """The rows of the tail that the next snapshot does not read again."""
+    is_complete: bool
+    """Whether the log exists and has a cursor for every thread."""
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """Return the cursors of the other threads that were read."""
+        return {row.thread: row.cursor for row in self.others}
+
+    def keep(self, recent: Recent) -> None:
+        """Cache what the next snapshot does not need to read again. Call it after the commit."""
+        recent.tails.put(_tail_key(self.log, self.thread), self.known)
+        recent.keep_groups(self.log, self.groups)
+
+
+def reading_snapshot(
+    resource: str,
+    thread: str,
+    scope: Scope,
+    now: int,
+    recent: Recent,
+    *,
+    newest: int | None = None,
+    others: bool | OtherLimits = True,
+) -> Script[Snapshot]:
+    """Read the snapshot; a log or a cursor that is not there yet looks empty.
+
+    `newest` limits the messages of the tail, for threads without a log. `others` reads the other threads of a shared log:
+    all that a decision needs, or within limits what a context shows.
+    """
+    head = yield from _thread_head(resource, thread)
+    owner = head.pk if scope == "thread" else None
+    rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
+    log = log_head(rows[0]) if rows else no_log(now)
+    cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
+    cursor, alias, covered_at = cursors[0] if cursors else _NO_CURSOR
+    # Without a log the newest messages are shown, even if an older log covers them.
+    start = cursor if newest is None else max(0, head.last_seq - newest)
+    known = recent.tails.get(_tail_key(log, head)) or {}
+    tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
+    repeated = yield from _repeated(head.pk, cursor, tail)
+    groups = yield from reading_groups(log, recent)
+    # Groups, runs and open turns of the other threads are only needed to decide for them.
+    only = None if owner is None and others is True else head.pk
+    buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
+    runs = yield q.open_runs(log_pk=log.pk, only=only)
+    unseen = yield q.unseen(resource=resource, thread_pk=only)
+    facts = yield from reading_facts(resource, head.pk, log.working_memory, has_log=bool(log.pk))
+    tails: Any = ()
+    beside: OtherTails | None = None
+    if scope == "resource" and others is True:
+        tails = yield q.other_tails(resource=resource, log_pk=log.pk, thread_pk=head.pk, limit=OTHER_ROWS)
+    elif scope == "resource" and isinstance(others, OtherLimits):
+        beside = yield from reading_others(resource, log.pk, head.pk, {}, others)
+    return Snapshot(
+        resource=resource,
+        scope=scope,
+        thread=head,
+        log=log,
+        cursor=cursor,
+        alias=alias,
+        tail=tail,
+        covered_at=moment(covered_at),
+        repeated=repeated,
+        groups=groups,
+        buffered=tuple(map(buffered_row, buffered)),
+        runs=tuple(map(run_row, runs)),
+        others=tuple(map(OtherRow._make, tails)),
+        beside=beside,
+        unseen=tuple(map(unseen_row, unseen)),
+        facts=facts,
+        known=known,
+        is_complete=bool(rows and cursors) and all(row.alias for row in tails),
+    )
+
+
+def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:
+    """Create the log of a thread, and its cursor there, if they are missing."""
+    head = yield from _thread_head(resource, thread)
+    log = yield from ensure_log(resource, head.pk if scope == "thread" else None, new_id, now)
+    yield q.lock_log(log_pk=log.pk)
+    yield q.create_cursor(log_pk=log.pk, thread_pk=head.pk, seq=0)
+    if scope == "resource":
+        yield q.create_cursors(resource=resource, log_pk=log.pk)
+
+
+def checking_version(log_pk: int, version: int, resource: str | None = None) -> Script[None]:
+    """Raise Conflict if the log has changed or belongs to another resource, before any row is locked."""
+    if not (yield q.version_is(log_pk=log_pk, version=version, resource=resource)):
+        raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
+
+
+def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
+    # A new thread may get the key of a deleted one, but not its time of creation.
+    return log.id, thread.pk, thread.created_at
+
+
+def goes_on(tail: Sequence[Message]) -> bool:
+    """Return whether a tail continues an earlier request: it begins with a tool call or a result, or is empty."""
+    first = next((message for message in tail if message.state == "live" and message.role != "system"), None)
+    return first is None or any(pairs_of(first.parts))
+
+
+def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tuple[Message, ...]]:
+    """Return the request that the tail continues."""
+    if cursor == 0 or not goes_on(tail):
+        return ()
+    rows = yield messages.last_user(thread_pk=thread_pk, up_to=cursor)
+    return tuple(map(message_from_row, rows))
+
+
+def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], now: int) -> Script[LogHead]:
+    """Return the log of a thread, or (None) of the whole resource; creates it if it is missing."""
+    rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
+    if not rows:
+        created = yield q.create_log(id=new_id(), resource=resource, thread_pk=thread_pk, now=now)
+        if created:
+            yield q.create_generation(
+                log_pk=created[0].pk,
+                number=0,
+                kind="start",
+                run_pk=None,
+                now=now,
+                restored_from=None,
+                tokens_before=0,
+                tokens_after=0,
+                dropped="[]",
+                working_memory=(yield from present_versions(created[0].pk)),
+            )
+        rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
+    return log_head(rows[0])
+
+
+def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
+    rows = yield q.thread_head(resource=resource, thread=thread)
+    if not rows:
+        raise ThreadNotFound(thread)
+    return thread_head(rows[0], thread)

@@ -1,0 +1,162 @@
+"""The health of a thread's memory, as a value.
+
+Knows what a person asks first: how full, how far behind, what went wrong last, what it cost.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal, TypeAlias
+
+from memolog.core.config import Config
+from memolog.core.observation import Scope
+from memolog.core.run import UsageTotal
+from memolog.core.thread import Hints
+from memolog.events import Degraded, Event, HintsChanged, TitleChanged, Windows
+from memolog.log.decide import breaker_is_open
+from memolog.log.snapshot import Snapshot
+from memolog.log.snapshot_state import Asked, state_of
+from memolog.log.state import State
+
+Health: TypeAlias = Literal["ok", "behind", "failing"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """How full a window is."""
+
+    tokens: int
+    limit: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Status:
+    """How the memory of one thread is doing."""
+
+    resource: str
+    thread: str
+    scope: Scope
+    health: Health
+    messages: Window
+    observations: Window
+    buffered_groups: int
+    buffered_tokens: int
+    backlog_tokens: int
+    """What nobody has observed yet."""
+    groups: int
+    generation: int
+    cursor: int
+    last_seq: int
+    running: int
+    failed: int
+    breaker_open: bool
+    failures: int
+    last_success_at: datetime | None
+    last_error_at: datetime | None
+    last_error: str | None
+    usage: UsageTotal
+    unsaved: int = 0
+    """Messages that this process could not save yet: it goes on trying."""
+    dropped: int = 0
+    """Lines that reflections left out of the log: search finds them, and `restore` brings them back."""
+    budget_left: float | None = None
+    """US dollars that observing and reflecting may still cost; 0 if the budget is spent, None if there is none."""
+
+
+def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
+    """Return how full the windows are, as an event."""
+    state = state_of(snapshot, config, Asked())
+    return Windows(
+        at=now,
+        resource=snapshot.resource,
+        thread=snapshot.thread.id,
+        message_tokens=state.tail_tokens,
+        message_limit=config.threshold_for(state.log_tokens),
+        observation_tokens=state.log_tokens,
+        observation_limit=config.reflect_at,
+        buffered_groups=len(snapshot.buffered),
+        runs=len(snapshot.runs),
+    )
+
+
+def hint_events(snapshot: Snapshot, hints: Hints, now: datetime) -> list[Event]:
+    """Return what there is to tell when a thread's hints have changed."""
+    resource, thread = snapshot.resource, snapshot.thread.id
+    task, response = hints.current_task, hints.suggested_response
+    told: list[Event] = [
+        HintsChanged(at=now, resource=resource, thread=thread, current_task=task, suggested_response=response)
+    ]
+    if hints.title and hints.title != snapshot.thread.hints.title:
+        told.append(TitleChanged(at=now, resource=resource, thread=thread, title=hints.title))
+    return told
+
+
+def _is_stuck(state: State) -> bool:
+    """Tell whether what comes next in the log has failed: all that was observed behind it waits, however well that went."""
+    heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
+    return any(
+        (flight.status == "failed" or flight.attempt > 1)
+        and flight.span is not None
+        and (flight.thread, flight.span.first) in heads
+        for flight in state.flights
+    )
+
+
+def outage_of(snapshot: Snapshot, config: Config, asked: Asked) -> str | None:
+    """Return why the model lets turns go on with far more than they should; None where it does not."""
+    if not snapshot.log.failures:
+        return None
+    state = state_of(snapshot, config, asked)
+    is_behind = state.seen_tokens > config.block_at_for(state.log_tokens)
+    return snapshot.log.last_error or "no answer" if is_behind else None
+
+
+def status_of(
+    snapshot: Snapshot,
+    config: Config,
+    usage: UsageTotal,
+    now: datetime,
+    factor: float,
+    spent: float = 0.0,
+    *,
+    unsaved: int | None = None,
+    trouble: Degraded | None = None,
+    dropped: int = 0,
+) -> Status:
+    """Return the status that a snapshot shows, and what this process knows beside it: what it could not save, and why."""
+    state = state_of(snapshot, config, Asked(factor=factor))
+    log = snapshot.log
+    buffered = sum(tail.tokens_in(g.span) for tail in state.tails for g in state.ready if g.thread == tail.thread)
+    is_open = breaker_is_open(log.failures, log.retry_at, now)
+    limit = config.threshold_for(state.log_tokens)
+    # Who keeps no log is never behind with it.
+    is_behind = config.observe and state.seen_tokens > config.block_at_for(state.log_tokens)
+    is_failing = log.failures > 0 or _is_stuck(state) or unsaved is not None
+    last_error_at, last_error = log.last_error_at, log.last_error
+    if trouble is not None and (last_error_at is None or trouble.at > last_error_at):
+        last_error_at, last_error = trouble.at, f"{trouble.what}: {trouble.error}"
+    return Status(
+        resource=snapshot.resource,
+        thread=snapshot.thread.id,
+        scope=snapshot.scope,
+        health="failing" if is_failing else "behind" if is_behind else "ok",
+        messages=Window(tokens=state.tail_tokens, limit=limit),
+        observations=Window(tokens=state.log_tokens, limit=config.reflect_at),
+        buffered_groups=len(snapshot.buffered),
+        buffered_tokens=buffered,
+        backlog_tokens=state.uncovered_tokens - buffered,
+        groups=len(snapshot.groups),
+        generation=log.generation,
+        cursor=snapshot.cursor,
+        last_seq=snapshot.thread.last_seq,
+        running=sum(run.status == "running" for run in snapshot.runs),
+        failed=sum(run.status == "failed" for run in snapshot.runs),
+        breaker_open=is_open,
+        failures=log.failures,
+        last_success_at=log.last_success_at,
+        last_error_at=last_error_at,
+        last_error=last_error,
+        usage=usage,
+        unsaved=unsaved or 0,
+        dropped=dropped,
+        budget_left=None if config.budget is None else max(0.0, config.budget - spent),
+    )

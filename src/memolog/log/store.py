@@ -1,0 +1,571 @@
+"""Resolve which groups a reflection covers, down to the observer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.document import Document
+from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack
+from memolog.core.observation import Generation, Observation, Scope
+from memolog.core.thread import Hints
+from memolog.db.engine import Engine, Work
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.rows import hints_from_row, moment
+from memolog.db.scope import check_ids, check_optional_ids, reading_thread
+from memolog.errors import Conflict, InputError
+from memolog.log.cache import Plans, Recent
+from memolog.log.rows import (
+    GroupRow,
+    group_row,
+    reading_lines,
+    reading_lines_by_id,
+    reading_observations,
+    reading_plans,
+)
+from memolog.log.snapshot import (
+    OtherLimits,
+    OtherTails,
+    Snapshot,
+    checking_version,
+    completing_log,
+    reading_others,
+    reading_snapshot,
+)
+from memolog.working_memory.store import applying, present_versions
+
+q = load_queries("log/logs")
+
+
+def reading_standing(log_pk: int, generation: int) -> Script[list[GroupRow]]:
+    """Return the groups of a generation; a reflection that is void by now is replaced by what it covered."""
+    todo = [group_row(row) for row in reversed((yield q.active_groups(log_pk=log_pk, generation=generation)))]
+    void = {row.pk for row in (yield q.void_reflections(log_pk=log_pk))}
+    found: list[GroupRow] = []
+    while todo:
+        group = todo.pop()
+        if group.pk not in void:
+            found.append(group)
+        else:
+            todo += reversed((yield from reading_members(log_pk, group.pk)))
+    return found
+
+
+def reading_members(log_pk: int, group_pk: int) -> Script[list[GroupRow]]:
+    """Return the groups that a reflection covers, in their order."""
+    inputs = yield q.inputs_of_group(group_pk=group_pk)
+    names: list[str] = loads(inputs[0].inputs).get("groups", []) if inputs else []
+    if not names:
+        return []
+    by_id = {row.id: group_row(row) for row in (yield q.groups_by_id(log_pk=log_pk, groups=names))}
+    return [by_id[name] for name in names if name in by_id]
+
+
+def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
+    """Return the observer groups that these groups cover, through every reflection."""
+    found: set[str] = set()
+    todo = list(groups)
+    while todo:
+        group = todo.pop()
+        if group.kind == "reflection":
+            todo += yield from reading_members(log_pk, group.pk)
+        else:
+            found.add(group.id)
+    return found
+
+
+T = TypeVar("T")
+
+threads = load_queries("messages/threads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rendered:
+    """A group and its rendered text."""
+
+    id: str
+    text: str
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activated:
+    """The result of an activation for a thread: its new cursor and hints."""
+
+    thread_pk: int
+    last_seq: int
+    hints: Hints | None
+    document: Document | None = None
+    """The working memory, if the group changed it."""
+
+
+class Logs:
+    """The logs of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], recent: Recent) -> None:
+        self._engine, self._clock, self._new_id, self._recent = engine, clock, new_id, recent
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+    # ------------------------------------------------------------ reading
+
+    async def snapshot(
+        self,
+        resource: str,
+        thread: str,
+        scope: Scope,
+        *,
+        create: bool = True,
+        newest: int | None = None,
+        others: bool | OtherLimits = True,
+    ) -> Snapshot:
+        """Return all rows that a decision and a context need, as of one moment.
+
+        A missing log is created, or looks empty if `create` is False. `others` reads the messages of other threads that a shared
+        log does not cover: all that a decision needs, or what a context shows.
+        """
+        check_ids(resource=resource, thread=thread)
+        now = self._now()
+
+        def reading() -> Script[Snapshot]:
+            return reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others)
+
+        snapshot = await self._engine.read(reading)
+        if create and not snapshot.is_complete:
+            completing = partial(completing_log, resource, thread, scope, self._new_id, now)
+            _, snapshot = await self._engine.write_and_read(completing, reading, name="logs.snapshot")
+        snapshot.keep(self._recent)
+        return snapshot
+
+    async def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
+        """Return the observations of some groups, with their sources and what they merge."""
+        check_ids(resource=resource)
+        if not groups:
+            return ()
+        return await self._engine.read(_owned(resource, log_pk, lambda: reading_observations(log_pk, groups), ()))
+
+    async def lines(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
+        """Return the observations of some groups without sources and merges."""
+        check_ids(resource=resource)
+        return await self._engine.read(_owned(resource, log_pk, lambda: reading_lines(log_pk, groups), ()))
+
+    async def plans(self, snapshot: Snapshot, *, since: date, before: date) -> tuple[Observation, ...]:
+        """Return the plans for these days without a known outcome. Cached until the log or the date changes."""
+        log = snapshot.log
+        if not snapshot.groups:
+            return ()
+        known = self._recent.plans.get(log.id)
+        if known and (known.version, known.generation, known.before) == (log.version, log.generation, before):
+            return known.lines
+        reading = partial(
+            reading_plans,
+            log.pk,
+            log.generation,
+            entries=snapshot.groups[-1].position,
+            since=since,
+            before=before,
+        )
+        lines = await self._engine.read(reading)
+        self._recent.plans.put(log.id, Plans(log.version, log.generation, before, lines))
+        return lines
+
+    async def lines_by_id(self, resource: str, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:
+        """Return the lines with these ids in this order, without deleted ones."""
+        check_ids(resource=resource)
+        reading = _owned(resource, log_pk, lambda: reading_lines_by_id(log_pk, ids), ())
+        return await self._engine.read(reading) if ids else ()
+
+    async def groups_at(self, resource: str, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
+        """Return the groups of a generation up to a position."""
+        check_ids(resource=resource)
+
+        def script() -> Script[tuple[GroupRow, ...]]:
+            rows = yield q.active_groups(log_pk=log_pk, generation=generation)
+            return tuple(row for row in map(group_row, rows) if row.position <= entries)
+
+        return await self._engine.read(_owned(resource, log_pk, script, ()))
+
+    async def history(self, resource: str, thread: str | None) -> tuple[Generation, ...]:
+        """Return the generations of a thread's log, or of the shared one (None), oldest first."""
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread)
+
+        def script() -> Script[tuple[Generation, ...]]:
+            log_pk = yield from _find_log(resource, thread)
+            rows = yield q.generations(log_pk=log_pk)
+            return tuple(map(_generation, rows))
+
+        return await self._engine.read(script)
+
+    async def as_of(self, resource: str, thread: str | None, at: datetime) -> tuple[GroupRow, ...]:
+        """Return the groups of the log at a moment."""
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread)
+        until = to_micros(at)
+
+        def script() -> Script[tuple[GroupRow, ...]]:
+            log_pk = yield from _find_log(resource, thread)
+            number = (yield q.generation_at(log_pk=log_pk, at=until))[0].number
+            if number is None:
+                return ()
+            rows = yield q.entries_at(log_pk=log_pk, generation=number, at=until)
+            return tuple(map(group_row, rows))
+
+        return await self._engine.read(script)
+
+    async def others(
+        self,
+        resource: str,
+        log_pk: int,
+        thread_pk: int,
+        ends: Mapping[str, int] = MappingProxyType({}),
+        *,
+        limits: OtherLimits,
+    ) -> OtherTails:
+        """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
+
+        `ends` holds the cursors of a snapshot: messages after them are returned even if they have been activated since.
+        """
+        check_ids(resource=resource)
+        return await self._engine.read(lambda: reading_others(resource, log_pk, thread_pk, ends, limits))
+
+    async def hints_of(
+        self, resource: str, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None
+    ) -> Hints:
+        """Return the hints of the group that ends at a message; with a generation, as its reflections changed them."""
+        check_ids(resource=resource)
+
+        def script() -> Script[Hints]:
+            if generation is not None:
+                rows = yield q.reflected_hints(log_pk=log_pk, generation=generation, thread_pk=thread_pk)
+                changed = (decode(Hints, loads(row.hints)) for row in rows)
+                if found := next((hints for hints in changed if hints.last_seq == last_seq), None):
+                    return found
+            rows = yield q.hints_of(log_pk=log_pk, thread_pk=thread_pk, last_seq=last_seq)
+            if not rows or rows[0].hints is None:
+                return Hints()
+            hints = decode(Hints, loads(rows[0].hints))
+            return replace(hints, at=hints.at or moment(rows[0].activated_at), last_seq=last_seq)
+
+        return await self._engine.read(_owned(resource, log_pk, script, Hints()))
+
+    async def hinted(self, resource: str, log_pk: int, groups: Sequence[str], *, most: int) -> dict[str, int]:
+        """Return the latest threads that some groups are about, each with the message that its hints are from."""
+        check_ids(resource=resource)
+
+        def script() -> Script[dict[str, int]]:
+            rows = yield q.hinted_threads(log_pk=log_pk, groups=list(groups), limit=most)
+            return {row.id: row.hinted_seq for row in rows}
+
+        return await self._engine.read(_owned(resource, log_pk, script, {})) if groups else {}
+
+    async def alias(self, resource: str, log_pk: int, thread: str) -> int:
+        """Return the short number that a thread has in a log."""
+        check_ids(resource=resource, thread=thread)
+
+        def script() -> Script[int]:
+            rows = yield q.thread_head(resource=resource, thread=thread)
+            found = (yield q.get_cursor(log_pk=log_pk, thread_pk=rows[0].pk)) if rows else ()
+            return found[0].alias if found else 0
+
+        return await self._engine.read(script)
+
+    async def aliases(self, resource: str, log_pk: int, threads: Sequence[str]) -> dict[str, int]:
+        """Return the short numbers of some threads in a shared log; none for a log of one thread."""
+        check_ids(resource=resource)
+        if not threads:
+            return {}
+
+        def script() -> Script[dict[str, int]]:
+            owner = yield q.log_of(resource=resource, log_pk=log_pk)
+            rows = (yield q.shared_aliases(log_pk=log_pk, threads=list(threads))) if owner else ()
+            return {row.id: row.alias for row in rows}
+
+        return await self._engine.read(script)
+
+    async def count_dropped(self, resource: str, log_pk: int) -> int:
+        """Return how many lines reflections have dropped. Search still finds them, and restore brings them back."""
+        check_ids(resource=resource)
+
+        def script() -> Script[int]:
+            return (yield q.count_dropped(log_pk=log_pk))[0].lines
+
+        return await self._engine.read(_owned(resource, log_pk, script, 0))
+
+    # ------------------------------------------------------------ activating
+
+    async def activate(
+        self, resource: str, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
+    ) -> tuple[Activated, ...]:
+        """Move buffered groups into the log, their cursors with them; raises Conflict if the log has changed."""
+        check_ids(resource=resource)
+        at = to_micros(now)
+
+        def script() -> Script[tuple[Activated, ...]]:
+            yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
+            generation = yield from _take(log_pk, version)
+            return (yield from _activate_all(log_pk, generation, groups, at))
+
+        return await self._engine.write(script, name="logs.activate")
+
+    async def activate_reflection(
+        self, snapshot: Snapshot, group_pk: int, covers: Sequence[str], rendered: Rendered, *, now: datetime
+    ) -> Generation | None:
+        """Replace the groups that a reflection covers by the reflection, as a new generation.
+
+        Groups that were activated meanwhile, cursors and buffered groups stay. Raises Conflict if the log has changed. A
+        reflection that no longer covers the beginning of the log becomes void, and None is returned.
+        """
+        log, at = snapshot.log, to_micros(now)
+        covered = [group for group in snapshot.groups if group.id in set(covers)]
+        rest = [group for group in snapshot.groups if group.id not in set(covers)]
+
+        def script() -> Script[Generation | None]:
+            hinted = _hinted_threads((yield q.group_hints(group_pk=group_pk))[0].hints)
+            yield from _lock_threads(snapshot.resource, log.pk, log.version, [rendered.id], hinted=hinted)
+            yield from _take(log.pk, log.version)
+            if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
+                yield q.set_group_state(group_pk=group_pk, state="void")
+                return None
+            yield q.supersede(group_pk=group_pk)
+            dropped: list[str] = []
+            for group in covered:
+                dropped += [row.id for row in (yield q.drop_rest(group_pk=group.pk))]
+                yield q.set_group_state(group_pk=group.pk, state="covered")
+            inputs = yield q.inputs_of_group(group_pk=group_pk)
+            if omitted := loads(inputs[0].inputs).get("omitted") if inputs else None:
+                dropped += [row.id for row in (yield q.drop_omitted(log_pk=log.pk, ids=omitted))]
+            rows = yield q.activate_reflection_group(
+                group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
+            )
+            yield from _apply_reflected_hints(log.pk, rows[0].hints)
+            after = rendered.tokens + sum(group.tokens for group in rest)
+            return (
+                yield from new_generation(
+                    log.pk,
+                    log.generation + 1,
+                    "reflection",
+                    [group_pk, *(group.pk for group in rest)],
+                    at,
+                    before=sum(group.tokens for group in snapshot.groups),
+                    after=after,
+                    dropped=dropped,
+                )
+            )
+
+        return await self._engine.write(script, name="logs.activate_reflection")
+
+    async def restore(self, snapshot: Snapshot, generation: int, *, now: datetime) -> Generation:
+        """Create a new generation from the groups of an old one and all that was activated since.
+
+        Cursors and tombstones stay; buffered and running reflections become void.
+        """
+        log, at = snapshot.log, to_micros(now)
+        if not 0 <= generation <= log.generation:
+            raise InputError(f"`generation` must be 0 to {log.generation}, got {generation}.", then="See history().")
+
+        def script() -> Script[Generation]:
+            yield from checking_version(log.pk, log.version, snapshot.resource)
+            yield from _take(log.pk, log.version)
+            old = yield from reading_standing(log.pk, generation)
+            covered = yield from reading_leaves(log.pk, old)
+            since = [row for row in (yield q.observer_groups(log_pk=log.pk)) if row.id not in covered]
+            yield q.void_buffered_reflections(log_pk=log.pk)
+            yield q.abandon_reflections(log_pk=log.pk, now=at)
+            order = [group.pk for group in old] + [row.pk for row in since]
+            for group in snapshot.groups:
+                if group.pk not in order:
+                    yield q.set_group_state(group_pk=group.pk, state="covered")
+            for group_pk in order:
+                yield q.set_group_state(group_pk=group_pk, state="active")
+                yield q.revive(group_pk=group_pk)
+            after = sum(group.tokens for group in old) + sum(row.tokens for row in since)
+            return (
+                yield from new_generation(
+                    log.pk,
+                    log.generation + 1,
+                    "restore",
+                    order,
+                    at,
+                    before=sum(group.tokens for group in snapshot.groups),
+                    after=after,
+                    restored_from=generation,
+                )
+            )
+
+        return await self._engine.write(script, name="logs.restore")
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def _owned(resource: str, log_pk: int, reading: Work[T], nothing: T) -> Work[T]:
+    """Return a script that reads a log of the resource, and returns `nothing` for any other log."""
+
+    def script() -> Script[T]:
+        if not (yield q.log_of(resource=resource, log_pk=log_pk)):
+            return nothing
+        return (yield from reading())
+
+    return script
+
+
+def _find_log(resource: str, thread: str | None) -> Script[int]:
+    """Return the key of a thread's log, or of the shared one (None); 0 if there is none yet."""
+    thread_pk = 0 if thread is None else (yield from reading_thread(resource, thread)).pk
+    found = yield q.find_log(resource=resource, thread_pk=thread_pk)
+    return found[0].pk if found else 0
+
+
+def _lock_threads(
+    resource: str, log_pk: int, version: int, groups: Sequence[str], *, hinted: Sequence[str] = ()
+) -> Script[None]:
+    """Lock the threads of some groups and those whose hints they change, in the one order that avoids deadlocks."""
+    yield from checking_version(log_pk, version, resource)
+    keys = {row.thread_pk for row in (yield q.threads_of_groups(log_pk=log_pk, groups=groups))}
+    if hinted:
+        keys |= {row.pk for row in (yield threads.thread_keys(resource=resource, threads=list(hinted)))}
+    yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys)])
+
+
+def _take(log_pk: int, version: int) -> Script[int]:
+    rows = yield q.take_version(log_pk=log_pk, version=version)
+    if not rows:
+        raise Conflict("The log has changed since it was read.", then="Read it again and decide again.")
+    return rows[0].generation
+
+
+def _hinted_threads(hints: str | None) -> list[str]:
+    """Return the threads that a reflection of a shared log has hints for."""
+    return list(loads(hints).get("threads", ())) if hints else []
+
+
+def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
+    """Store the hints of a reflection for the thread of the log, or for each thread of a shared log."""
+    told: JsonObject = loads(text) if text else {}
+    for thread, said in (told.get("threads") or ({None: told} if told else {})).items():
+        hints = decode(Hints, said)
+        new = {
+            "log_pk": log_pk,
+            "current_task": pack(hints.current_task),
+            "suggested_response": pack(hints.suggested_response),
+            "last_seq": hints.last_seq,
+        }
+        yield q.apply_reflected_hints(**new) if thread is None else q.apply_shared_hints(**new, thread=thread)
+
+
+def _activate_all(log_pk: int, generation: int, groups: Sequence[Rendered], at: int) -> Script[tuple[Activated, ...]]:
+    """Activate groups in their order with few statements, since the threads are locked meanwhile."""
+    position = (yield q.last_position(log_pk=log_pk, generation=generation))[0].position
+    ready = {row.id: row for row in (yield q.ready_groups(log_pk=log_pk, groups=[group.id for group in groups]))}
+    cursors = {row.thread_pk: row.cursor for row in ready.values()}
+    present = {row.thread_pk: hints_from_row(row) for row in ready.values()}
+    done = list[Activated]()
+    texts, moves, entries = list[dict[str, object]](), list[dict[str, object]](), list[dict[str, object]]()
+    hinted, kept = list[dict[str, object]](), list[dict[str, object]]()
+    for group in groups:
+        if group.id not in ready:
+            raise Conflict("The group is no longer buffered.", then="Decide again.")
+        row = ready[group.id]
+        group_pk, thread_pk, first_seq, last_seq = row.pk, row.thread_pk, row.first_seq, row.last_seq
+        if cursors[thread_pk] != first_seq - 1:
+            raise Conflict("The group does not continue the cursor.", then="Decide again.")
+        cursors[thread_pk], position = last_seq, position + 1
+        texts.append({"group_pk": group_pk, "now": at, "text": pack(group.text), "tokens": group.tokens})
+        moves.append({"log_pk": log_pk, "thread_pk": thread_pk, "first_seq": first_seq, "last_seq": last_seq})
+        entries.append(
+            {"log_pk": log_pk, "generation": generation, "position": position, "group_pk": group_pk, "now": at}
+        )
+        hints = decode(Hints, loads(row.hints)) if row.hints else None
+        if hints is not None:
+            # The hints of a span build on those of the spans before it. The group keeps the result, so that an earlier
+            # context can be shown again.
+            hints = replace(hints, at=hints.at or from_micros(at)).after(present[thread_pk])
+            present[thread_pk] = hints
+            kept.append({"group_pk": group_pk, "hints": dumps({**loads(row.hints), **encode(hints)})})
+            hinted.append(hint_values(hints, thread_pk, last_seq))
+        done.append(Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints))
+    yield q.activate_group.many(texts)
+    yield q.move_cursor.many(moves)
+    yield q.add_entry.many(entries)
+    yield q.set_group_hints.many(kept)
+    yield q.apply_hints.many(hinted)
+    for place, group in enumerate(groups):
+        if text := ready[group.id].hints:
+            document = yield from applying(log_pk, done[place].thread_pk, text, at)
+            done[place] = replace(done[place], document=document)
+    return tuple(done)
+
+
+def hint_values(hints: Hints, thread_pk: int, last_seq: int) -> dict[str, object]:
+    """Return the values of `apply_hints`."""
+    return {
+        "thread_pk": thread_pk,
+        "current_task": pack(hints.current_task),
+        "suggested_response": pack(hints.suggested_response),
+        "title": pack(hints.title),
+        "now": None if hints.at is None else to_micros(hints.at),
+        "last_seq": last_seq,
+    }
+
+
+def new_generation(
+    log_pk: int,
+    number: int,
+    kind: Any,
+    groups: Sequence[int],
+    at: int,
+    *,
+    before: int,
+    after: int,
+    dropped: Sequence[str] = (),
+    restored_from: int | None = None,
+) -> Script[Generation]:
+    """Create a generation from these groups, in this order, and make it the current one."""
+    working_memory = yield from present_versions(log_pk)
+    yield q.create_generation(
+        log_pk=log_pk,
+        number=number,
+        kind=kind,
+        run_pk=None,
+        now=at,
+        restored_from=restored_from,
+        tokens_before=before,
+        tokens_after=after,
+        dropped=dumps(list(dropped)),
+        working_memory=working_memory,
+    )
+    entries = [
+        {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}
+        for position, group_pk in enumerate(groups, start=1)
+    ]
+    yield q.add_entry.many(entries)
+    yield q.set_generation(log_pk=log_pk, generation=number)
+    return Generation(
+        number=number,
+        kind=kind,
+        created_at=from_micros(at),
+        dropped=tuple(dropped),
+        restored_from=restored_from,
+        tokens_before=before,
+        tokens_after=after,
+    )
+
+
+def _generation(row: Row) -> Generation:
+    return Generation(
+        number=row.number,
+        kind=row.kind,
+        created_at=from_micros(row.created_at),
+        run=row.run,
+        dropped=tuple(loads(row.dropped)),
+        restored_from=row.restored_from,
+        tokens_before=row.tokens_before,
+        tokens_after=row.tokens_after,
+    )

@@ -1,0 +1,176 @@
+"""Keep the usage ledger and the calibration of token counts. Costs are stored as given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from memolog.core.clock import Clock, to_micros
+from memolog.core.model_names import canonical_model
+from memolog.core.run import USAGE_KINDS, Calibration, Usage, UsageTotal
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, Step, load_queries
+from memolog.db.rows import NANO
+from memolog.db.scope import FIRST, check_ids, check_number, check_optional_ids
+from memolog.errors import InputError
+
+q = load_queries("log/usage")
+
+# Far above any request; sums of thousands of them still fit into 64 bits.
+_MOST_TOKENS = 10**15
+_MOST_COST = 10**6
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageLine:
+    """The usage of one model for one kind of work."""
+
+    kind: str
+    model: str
+    total: UsageTotal
+
+
+class Ledger:
+    """The usage of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def add(self, resource: str, usage: Usage) -> None:
+        """Add one model request."""
+        check_ids(resource=resource)
+        check_usage(usage)
+        at = to_micros(usage.at or self._clock.now())
+
+        def script() -> Script[None]:
+            yield usage_step(resource, usage, usage.run, at)
+
+        await self._engine.write(script, name="usage.add")
+
+    async def lines(
+        self,
+        resource: str,
+        *,
+        thread: str | None = None,
+        task: str | None = None,
+        run: str | None = None,
+        since: datetime | None = None,
+    ) -> tuple[UsageLine, ...]:
+        """Return the usage, one line for each kind of work and model."""
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread, task=task, run=run)
+        start = FIRST if since is None else to_micros(since)
+        step = q.sum_usage(resource=resource, thread=thread, task=task, run=run, since=start)
+        return await self._engine.fetch(step, _line)
+
+    async def total(
+        self,
+        resource: str,
+        *,
+        thread: str | None = None,
+        task: str | None = None,
+        run: str | None = None,
+        since: datetime | None = None,
+    ) -> UsageTotal:
+        """Return the total usage."""
+        lines = await self.lines(resource, thread=thread, task=task, run=run, since=since)
+        sums = {name: sum(getattr(line.total, name) for line in lines) for name in ("requests", *_COUNTS)}
+        return UsageTotal(cost=sum(line.total.cost for line in lines), **sums)
+
+    async def calibration(self, resource: str, model: str) -> Calibration:
+        """Return the calibration of a model under any of its names; a factor of 1 if there is none."""
+        check_ids(resource=resource, model=model)
+        return await self._engine.read(lambda: _known_calibration(resource, canonical_model(model)))
+
+    async def calibrate(
+        self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
+    ) -> Calibration:
+        """Update the calibration of a model with a pure function, atomically.
+
+        `thread` is a thread whose requests go to this model: it becomes the thread's last model.
+        """
+        check_ids(resource=resource, model=model)
+        check_optional_ids(thread=thread)
+        name = canonical_model(model)
+
+        def script() -> Script[Calibration]:
+            known = yield from _known_calibration(resource, name)
+            rows = yield q.start_calibration(resource=resource, model=name, factor=known.factor, samples=known.samples)
+            new = learn(_calibration(rows[0]))
+            yield q.put_calibration(resource=resource, model=name, factor=new.factor, samples=new.samples)
+            if thread is not None:
+                yield q.set_last_model(resource=resource, thread=thread, model=model)
+            return new
+
+        return await self._engine.write(script, name="usage.calibrate")
+
+
+def check_usage(usage: Usage) -> None:
+    """Raise InputError for a usage that cannot be stored."""
+    check_ids(model=usage.model)
+    check_optional_ids(thread=usage.thread, task=usage.task, run=usage.run)
+    for name in _COUNTS:
+        count = check_number(name, getattr(usage, name), then="Pass what the provider reported, or leave it out.")
+        if count > _MOST_TOKENS:
+            raise InputError(
+                f"`{name}` must be at most {_MOST_TOKENS:,}, got {count!r:.40}.", then="Pass the tokens of one request."
+            )
+    cost: object = getattr(usage, "cost")  # noqa: B009 - whatever stands there
+    # NaN fails this comparison too.
+    if isinstance(cost, bool) or not isinstance(cost, int | float) or not -_MOST_COST <= cost <= _MOST_COST:
+        raise InputError(
+            f"`cost` must be a number of dollars up to {_MOST_COST:,}, got {cost!r:.40}.",
+            then="Pass the cost in dollars, or leave it out.",
+        )
+    if usage.kind not in USAGE_KINDS:
+        raise InputError(
+            f"Unknown kind of usage: {usage.kind!r:.40}.", then=f"Use one of {', '.join(USAGE_KINDS)}, or leave it out."
+        )
+    if usage.at is not None:
+        to_micros(usage.at)
+
+
+def summing_spent() -> Script[float]:
+    """Return the cost of observing and reflecting for all resources together."""
+    rows = yield q.sum_spent()
+    return int(rows[0].cost) / NANO
+
+
+def stored_cost(usage: Usage) -> int:
+    """Return the cost of a request as it is stored."""
+    return max(0, round(usage.cost * NANO))
+
+
+def usage_step(resource: str, usage: Usage, run: str | None, at: int) -> Step:
+    """Return the step that adds a request to the ledger."""
+    counts = {name: max(0, getattr(usage, name)) for name in _COUNTS}
+    return q.add_usage(
+        resource=resource,
+        thread=usage.thread,
+        task=usage.task,
+        run=run,
+        kind=usage.kind,
+        model=usage.model,
+        at=at,
+        cost=stored_cost(usage),
+        **counts,
+    )
+
+
+def _line(row: Row) -> UsageLine:
+    counts = {name: int(getattr(row, name)) for name in ("requests", *_COUNTS)}
+    return UsageLine(kind=row.kind, model=row.model, total=UsageTotal(cost=int(row.cost) / NANO, **counts))
+
+
+def _known_calibration(resource: str, name: str) -> Script[Calibration]:
+    """Return the calibration of a canonical name. Earlier releases stored each name of a model separately."""
+    rows = yield q.calibrations_of(resource=resource)
+    known = [found for found in map(_calibration, rows) if canonical_model(found.model) == name]
+    known.sort(key=lambda found: found.model != name)
+    return replace(known[0], model=name) if known else Calibration(model=name)
+
+
+def _calibration(row: Row) -> Calibration:
+    return Calibration(model=row.model, factor=row.factor, samples=row.samples)

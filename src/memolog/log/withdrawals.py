@@ -1,0 +1,208 @@
+"""Withdraw what a turn saved.
+
+Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted,
+through every reflection. Its row stays as a tombstone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from memolog.compaction.store import undoing_compactions
+from memolog.core.clock import to_micros
+from memolog.core.exact_json import loads, pack
+from memolog.core.observation import Observation
+from memolog.db.engine import Engine
+from memolog.db.queries import Script, load_queries
+from memolog.db.scope import check_ids, taking_thread
+from memolog.log.extracts import deleting_extracts
+from memolog.log.rows import GroupRow, group_row, reading_observations
+from memolog.log.store import new_generation, reading_members
+
+q = load_queries("log/logs")
+
+_HIDDEN: Final = frozenset({"deleted", "retracted"})
+
+Render = Callable[[GroupRow, Sequence[Observation], Mapping[str, str]], tuple[str, int]]
+"""Renders a group from its observations, with the aliases of threads in a shared log; returns text and tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Withdrawn:
+    """The result of a withdrawal."""
+
+    messages: tuple[int, ...]
+    runs: tuple[str, ...]
+    groups: tuple[str, ...]
+    observations: tuple[str, ...]
+
+
+class Withdrawals:
+    """Withdraws messages, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def withdraw(
+        self,
+        resource: str,
+        thread: str,
+        turn: str,
+        *,
+        after: int,
+        now: datetime,
+        render: Render,
+        also: Sequence[int] = (),
+        keep_answered: bool = False,
+    ) -> Withdrawn:
+        """Withdraw what a turn saved after a sequence number, and the messages in `also` that no answer follows.
+
+        With `keep_answered` the answers of the turn stay, and all that came before the last of them.
+        """
+        check_ids(resource=resource, thread=thread, turn=turn)
+        at = to_micros(now)
+
+        def script() -> Script[Withdrawn]:
+            thread_pk = (yield from taking_thread(resource, thread)).pk
+            yield from taking_logs(thread_pk)
+            answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
+            rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=max(after, answered))
+            yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
+            more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
+            gone = sorted(row.seq for row in (*rows, *more))
+            runs: list[str] = []
+            groups: list[str] = []
+            observations: list[str] = []
+            for first, last in ranges(gone):
+                where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+                yield from undoing_compactions(thread_pk, first, last)
+                runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
+                yield from deleting_extracts(where)
+                groups += [row.id for row in (yield q.void_groups_over(**where))]
+                observations += yield from _forget_activated(where, at, render)
+            return Withdrawn(
+                messages=tuple(gone), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
+            )
+
+        return await self._engine.write(script, name="withdrawals.withdraw")
+
+
+def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
+    """Return consecutive numbers as first and last."""
+    ranges: list[tuple[int, int]] = []
+    for seq in seqs:
+        if ranges and ranges[-1][1] == seq - 1:
+            ranges[-1] = (ranges[-1][0], seq)
+        else:
+            ranges.append((seq, seq))
+    return ranges
+
+
+def taking_logs(thread_pk: int) -> Script[None]:
+    """Lock the logs that have a cursor for a thread until the transaction ends, before anything of them is read."""
+    for row in (yield q.logs_of_thread(thread_pk=thread_pk)):
+        yield q.touch_version(log_pk=row.pk)
+
+
+def taking_out(thread_pk: int, at: int) -> Script[None]:
+    """Remove a thread that is about to be deleted from the logs that it shares with others."""
+    yield from taking_logs(thread_pk)
+    for log in (yield q.logs_of_thread(thread_pk=thread_pk)):
+        if log.thread_pk is not None:
+            continue
+        rows = yield q.groups_of_thread(log_pk=log.pk, thread_pk=thread_pk)
+        if rows:
+            yield from _rewrite(log.pk, {row.pk: row.id for row in rows}, at, None)
+
+
+def _forget_activated(where: dict[str, int], at: int, render: Render) -> Script[list[str]]:
+    """Delete the observations that cite a range, and rewrite the logs they stand in."""
+    deleted: list[str] = []
+    touched: dict[int, dict[int, str]] = {}
+    for group in (yield q.active_groups_over(**where)):
+        rows = yield q.delete_observations_citing(group_pk=group.pk, **where)
+        deleted += [row.id for row in rows]
+        touched.setdefault(group.log_pk, {})[group.pk] = group.id
+    for log_pk, groups in touched.items():
+        yield from _rewrite(log_pk, groups, at, render)
+    return deleted
+
+
+def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render | None) -> Script[None]:
+    """Create a generation without what was deleted: reflections over touched groups are replaced by what they cover.
+
+    The touched groups are rendered again or, without a renderer, left out.
+    """
+    number = (yield q.touch_version(log_pk=log_pk))[0].generation
+    groups = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
+    before = sum(group.tokens for group in groups)
+    apart = yield from _void_reflections(log_pk, set(touched.values()))
+    order: list[int] = []
+    after = 0
+    for group in groups:
+        for pk, tokens in (yield from _what_is_left(log_pk, group, touched, apart, render)):
+            order.append(pk)
+            after += tokens
+    yield q.void_buffered_reflections(log_pk=log_pk)
+    yield q.abandon_reflections(log_pk=log_pk, now=at)
+    yield from new_generation(log_pk, number + 1, "forget", order, at, before=before, after=after)
+
+
+def _void_reflections(log_pk: int, names: set[str]) -> Script[set[int]]:
+    """Void every reflection over these groups, in older generations too, so that a restore does not bring them back."""
+    voided: set[int] = set()
+    # A reflection is newer than all groups that it covers.
+    for group in (yield q.reflections(log_pk=log_pk)):
+        if names.isdisjoint(loads(group.inputs).get("groups", [])):
+            continue
+        names.add(group.id)
+        voided.add(group.pk)
+        yield q.set_group_text(group_pk=group.pk, text="", tokens=0)
+        yield q.set_group_state(group_pk=group.pk, state="void")
+        yield q.delete_observations(group_pk=group.pk)
+    return voided
+
+
+def _what_is_left(
+    log_pk: int, group: GroupRow, touched: Mapping[int, str], apart: set[int], render: Render | None
+) -> Script[list[tuple[int, int]]]:
+    """Return the groups that replace a group: itself, rendered again, or what a void reflection covered."""
+    if group.pk in apart:
+        inside: list[tuple[int, int]] = []
+        for member in (yield from reading_members(log_pk, group.pk)):
+            inside += yield from _what_is_left(log_pk, member, touched, apart, render)
+        for pk, _ in inside:
+            yield q.set_group_state(group_pk=pk, state="active")
+            yield q.revive(group_pk=pk)
+        return inside
+    if group.pk not in touched:
+        return [(group.pk, group.tokens)]
+    if render is None:
+        return []
+    return [(group.pk, (yield from storing_rendering(log_pk, group.id, render)))]
+
+
+def rendering(log_pk: int, name: str, render: Render) -> Script[tuple[GroupRow, str, int]]:
+    """Return a group, its lines as text, and the tokens of that text."""
+    group = group_row((yield q.groups_by_id(log_pk=log_pk, groups=[name]))[0])
+    lines = yield from reading_observations(log_pk, [name])
+    aliases = yield from _reading_aliases(log_pk, lines)
+    text, tokens = render(group, [line for line in lines if line.state not in _HIDDEN], aliases)
+    return group, text, tokens
+
+
+def storing_rendering(log_pk: int, name: str, render: Render) -> Script[int]:
+    """Render a group again and store its text; returns the tokens."""
+    group, text, tokens = yield from rendering(log_pk, name, render)
+    yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
+    return tokens
+
+
+def _reading_aliases(log_pk: int, lines: Iterable[Observation]) -> Script[dict[str, str]]:
+    """Return the aliases of the threads of some lines in a shared log; none in a log of one thread."""
+    threads = sorted({source.thread for line in lines for source in line.sources})
+    rows = (yield q.shared_aliases(log_pk=log_pk, threads=threads)) if threads else ()
+    return {row.id: f"t{row.alias}" for row in rows}

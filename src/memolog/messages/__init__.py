@@ -1,0 +1,1 @@
+"""Messages and threads: saving, validating, copying and keeping what could not be saved yet."""

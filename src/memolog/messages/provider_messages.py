@@ -1,0 +1,105 @@
+"""Messages in the forms of providers: recognise them by their shape and read them, without importing any provider's library."""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import Any, Final, Protocol, TypeAlias, cast
+
+from memolog.core.message import AssistantMessage, NewMessage, UserMessage
+from memolog.core.run import Usage
+from memolog.errors import InputError
+
+
+class ProviderMessage(Protocol):
+    """An object of a provider's library, which dumps itself as JSON."""
+
+    def model_dump(self, *, mode: str = ..., exclude_unset: bool = ...) -> dict[str, Any]:
+        """Return the object as JSON."""
+        ...
+
+
+Given: TypeAlias = (
+    NewMessage | str | Mapping[str, Any] | ProviderMessage | Sequence[Mapping[str, Any] | ProviderMessage]
+)
+"""A message, its text, a dict in the form of OpenAI or Anthropic, or an object of their libraries."""
+
+_ANTHROPIC_BLOCKS: Final = frozenset(
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document"}
+)
+
+
+def messages_in(given: Sequence[Given]) -> tuple[NewMessage, ...]:
+    """Return what a turn was given as messages; a text is what the user said."""
+    return tuple(message for one in given for message in _read(one, is_answer=False)[0])
+
+
+def answers_in(given: Sequence[Given]) -> tuple[tuple[NewMessage, ...], Usage | None]:
+    """Return what a model answered as messages, and the usage if a whole response was given; a text is the model's."""
+    messages: list[NewMessage] = []
+    usage: Usage | None = None
+    for one in given:
+        read, told = _read(one, is_answer=True)
+        messages += read
+        usage = told or usage
+    return tuple(messages), usage
+
+
+def _read(one: Given, *, is_answer: bool) -> tuple[Sequence[NewMessage], Usage | None]:
+    if isinstance(one, NewMessage):
+        return (one,), None
+    if isinstance(one, str):
+        return (AssistantMessage(one) if is_answer else UserMessage(one),), None
+    data = _data(one)
+    if isinstance(data, Mapping):
+        return _read_data(cast("Mapping[str, Any]", data))
+    if isinstance(data, list) and data and all(isinstance(item, Mapping) for item in cast("list[object]", data)):
+        return _openai_responses().from_items(data), None
+    # What is no message is refused where messages are checked.
+    return (cast("NewMessage", one),), None
+
+
+def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | None]:
+    """Return the messages of a dict, and the usage if it is a whole response."""
+    if isinstance(data.get("choices"), list):
+        return _answer(_openai_chat().from_response(data))
+    if isinstance(data.get("output"), list) and "role" not in data and "call_id" not in data:
+        return _answer(_openai_responses().from_response(data))
+    if data.get("type") == "message" and "stop_reason" in data:
+        return _answer(_anthropic().from_response(data))
+    if "role" not in data and "type" in data:
+        return _openai_responses().from_items([data]), None
+    if "role" not in data:
+        raise InputError(
+            f"A message in the form of a dict needs a `role`, got the fields {', '.join(map(str, data)) or 'none'}.",
+            then='Pass {"role": "user", "content": "…"}, a text, or UserMessage("…").',
+        )
+    content = data.get("content")
+    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    kinds = {cast("Mapping[str, Any]", block).get("type") for block in blocks if isinstance(block, Mapping)}
+    reader = _anthropic() if kinds & _ANTHROPIC_BLOCKS else _openai_chat()
+    return reader.from_messages([data]), None
+
+
+def _answer(answer: Any) -> tuple[Sequence[NewMessage], Usage | None]:
+    return (() if answer.message is None else (answer.message,)), answer.usage
+
+
+def _data(one: object) -> object:
+    """Return a provider's object as JSON; anything else as it is."""
+    dump = getattr(one, "model_dump", None)
+    if dump is not None:
+        return dump(mode="json", exclude_unset=True)
+    if isinstance(one, list | tuple):
+        return [_data(item) for item in cast("Sequence[object]", one)]
+    return one
+
+
+def _openai_chat() -> Any:
+    return import_module("memolog.adapters.openai.chat")
+
+
+def _openai_responses() -> Any:
+    return import_module("memolog.adapters.openai.responses")
+
+
+def _anthropic() -> Any:
+    return import_module("memolog.adapters.anthropic.messages")

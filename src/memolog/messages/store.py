@@ -1,0 +1,480 @@
+"""Save, load and count messages.
+
+Saving is idempotent: the same id and content again changes nothing, more parts under the same id become a further row, and other
+content is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, TypeAlias, cast
+
+from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.exact_json import dumps, object_text, pack
+from memolog.core.message import (
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+    pairs_of,
+    parts_to_json,
+)
+from memolog.core.observation import Span
+from memolog.db.engine import Engine
+from memolog.db.queries import Script, load_queries
+from memolog.db.rows import message_from_row
+from memolog.db.scope import (
+    LAST,
+    Page,
+    check_id,
+    check_ids,
+    check_limit,
+    check_optional_ids,
+    chunks,
+    clamp,
+    reading_thread,
+)
+from memolog.errors import MessageNotFound, MessageTooLarge, ThreadNotFound
+from memolog.log.heartbeat import appearing
+from memolog.messages.idempotency import additions, grown_from, reading_grown
+from memolog.messages.tombstones import finding
+from memolog.messages.validation import check_message
+from memolog.tasks.claims import held_task
+
+q = load_queries("messages/messages")
+threads = load_queries("messages/threads")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """A place for messages: the key of the thread, the last number allocated, and the task that the thread works on."""
+
+    thread_pk: int
+    seq: int
+    task_pk: int | None
+    task: str | None
+
+    def values(self) -> dict[str, Any]:
+        """Return the values of the columns."""
+        return {"thread_pk": self.thread_pk, "seq": self.seq, "task_pk": self.task_pk}
+
+
+def taking_place(resource: str, thread: str, count: int, now: int, *, create: bool) -> Script[Place]:
+    """Lock the thread and allocate its next numbers; creates a missing thread if `create`."""
+    step = q.advance(resource=resource, thread=thread, count=count, now=now)
+    rows = yield step
+    if not rows and create:
+        empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
+        yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
+        rows = yield step
+    if not rows:
+        raise ThreadNotFound(thread)
+    row = rows[0]
+    held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
+    return Place(thread_pk=row.pk, seq=row.last_seq, task_pk=held.pk if held else None, task=held.id if held else None)
+
+
+Weigh: TypeAlias = Callable[[NewMessage], int]
+"""Counts the tokens of a message."""
+
+Clean: TypeAlias = Callable[[NewMessage], NewMessage]
+"""Removes from a message what must not be stored; returns the same object if there is nothing to remove."""
+
+Values: TypeAlias = dict[str, Any]
+
+_IDS_A_QUERY = 256
+# Estimated cost of checking, counting and writing a message. Work of more than a few milliseconds runs on a worker thread.
+_BRIEF_MICROSECONDS = 8_000.0
+_PART_MICROSECONDS = 20.0
+_VALUE_MICROSECONDS = 2.0
+_CHARACTER_MICROSECONDS = 0.015
+_MOST_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Saved:
+    """The rows after a save, and how many of them are new."""
+
+    messages: tuple[Message, ...]
+    added: int
+    left: int = 0
+    """How many were left out because they had been forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """Numbers of messages and tokens."""
+
+    messages: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ready:
+    """A message that was checked and converted to column values, without its place in a thread."""
+
+    message: NewMessage
+    values: Values
+    is_fresh: bool
+    """Its id was just generated, so it cannot be stored already."""
+
+
+class Messages:
+    """The messages of every resource, one resource at a time."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        new_id: Callable[[], str],
+        weigh: Weigh,
+        max_bytes: int,
+        clean: Clean | None = None,
+    ) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+        self._weigh, self._max_bytes, self._clean = weigh, max_bytes, clean
+
+    # ------------------------------------------------------------ saving
+
+    async def save(
+        self,
+        resource: str,
+        thread: str,
+        messages: NewMessage | Sequence[NewMessage],
+        *,
+        create: bool = True,
+        turn: str | None = None,
+        owner: str | None = None,
+        is_told_again: bool = False,
+    ) -> Saved:
+        """Save one or many messages of one thread, all or none of them, in this order.
+
+        A missing thread is created unless `create` is False. Saving the same again is harmless. `owner` is the process that runs
+        the turn: until a reply is saved, no message of the turn enters a log. Set `is_told_again` for messages from an external
+        record: those that were forgotten here are left out.
+        """
+        given = [messages] if isinstance(messages, NewMessage) else messages
+        check_optional_ids(owner=owner)
+        is_long = is_much(given)
+        ready, now = await self.ready_soon(resource, thread, given, turn, is_long=is_long)
+
+        def script() -> Script[Saved]:
+            left = (yield from finding(resource, thread, given)) if is_told_again else frozenset[int]()
+            chosen = [one for place, one in enumerate(ready) if place not in left] if left else ready
+            if left and not chosen:
+                return Saved(messages=(), added=0, left=len(left))
+            saved = yield from self.saving(resource, thread, chosen, now, create=create)
+            if left:
+                saved = replace(saved, left=len(left))
+            if turn is not None and owner is not None:
+                yield from noting_unseen(resource, thread, saved, turn=turn, owner=owner, now=now)
+            return saved
+
+        return await self._engine.write(script, name="messages.save", brief=not is_long)
+
+    async def end_turn(self, resource: str, thread: str, turn: str) -> None:
+        """Mark the messages of a turn as seen: the turn has ended, and no reply will follow."""
+        check_ids(resource=resource, thread=thread, turn=turn)
+
+        def script() -> Script[None]:
+            yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=LAST)
+
+        await self._engine.write(script, name="messages.end_turn")
+
+    async def ready_soon(
+        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None, *, is_long: bool
+    ) -> tuple[list[_Ready], int]:
+        """Do the same as `ready`, on a worker thread if it takes long."""
+        if is_long:
+            return await asyncio.to_thread(self.ready, resource, thread, messages, turn)
+        return self.ready(resource, thread, messages, turn)
+
+    def ready(
+        self, resource: str, thread: str, messages: Sequence[NewMessage], turn: str | None
+    ) -> tuple[list[_Ready], int]:
+        """Check messages and convert them to column values."""
+        check_ids(resource=resource, thread=thread)
+        check_optional_ids(turn=turn)
+        now = to_micros(self._clock.now())
+        return [self._ready(message, now, turn) for message in messages], now
+
+    def _ready(self, message: NewMessage, now: int, turn: str | None) -> _Ready:
+        parts = check_message(message)
+        if self._clean is not None and (cleaned := self._clean(message)) is not message:
+            message, parts = cleaned, check_message(cleaned)
+        is_fresh = message.id is None
+        message_id = self._new_id() if message.id is None else check_id("message", message.id)
+        # Encode only texts that may exceed the limit.
+        if len(parts) * 4 > self._max_bytes and (size := len(parts.encode())) > self._max_bytes:
+            raise MessageTooLarge(message_id, size, self._max_bytes)
+        values: Values = {
+            "id": message_id,
+            "continuation": 0,
+            "role": message.role,
+            "tokens": self._weigh(message),
+            "created_at": now if message.created_at is None else to_micros(message.created_at),
+            "own": int(message.own),
+            "turn": turn,
+            "zone": pack(message.zone),
+            "speaker": pack(message.speaker),
+            "pairs": _pairs_text(message.parts),
+            "metadata": object_text("The metadata", message.metadata) if message.metadata else "{}",
+            "parts": parts,
+        }
+        return _Ready(message=message, values=values, is_fresh=is_fresh)
+
+    def saving(self, resource: str, thread: str, ready: Sequence[_Ready], now: int, *, create: bool) -> Script[Saved]:
+        """Save prepared messages as part of a larger script."""
+        if len(ready) == 1 or not (yield from _all_new(resource, thread, ready)):
+            rows: list[Message] = []
+            added = 0
+            for one in ready:
+                stored, is_new = yield from self._save_one(resource, thread, one, now, create=create)
+                rows.extend(stored)
+                added += is_new
+            return Saved(messages=tuple(rows), added=added)
+        place = yield from taking_place(resource, thread, len(ready), now, create=create)
+        first = place.seq - len(ready) + 1
+        numbered = [{**one.values, **place.values(), "seq": first + i} for i, one in enumerate(ready)]
+        yield q.insert_messages.many(numbered)
+        saved = (_message(resource, thread, one, row, place.task) for one, row in zip(ready, numbered, strict=True))
+        return Saved(messages=tuple(saved), added=len(ready))
+
+    def _save_one(
+        self, resource: str, thread: str, one: _Ready, now: int, *, create: bool
+    ) -> Script[tuple[tuple[Message, ...], bool]]:
+        place = yield from taking_place(resource, thread, 1, now, create=create)
+        values: Values = {**one.values, **place.values()}
+        if one.is_fresh:
+            # A new id cannot be stored already.
+            yield q.insert_messages.many((values,))
+            return (_message(resource, thread, one, values, place.task),), True
+        if (yield q.insert_message(**values)):
+            return (_message(resource, thread, one, values, place.task),), True
+        # The id is known: the message is a repetition, has more parts, or conflicts with the stored one.
+        rows = yield q.by_id(resource=resource, thread=thread, id=one.values["id"])
+        stored = [message_from_row(row) for row in rows]
+        rest = grown_from(stored).lacks(one.message, thread)
+        if not rest:
+            yield q.give_back(thread_pk=place.thread_pk, count=1)
+            return tuple(message for message in stored if message.state != "withdrawn"), False
+        grown: Values = {
+            **values,
+            "continuation": len(stored),
+            "tokens": self._weigh(replace(one.message, parts=rest)),
+            "pairs": _pairs_text(rest),
+            "parts": parts_to_json(rest),
+        }
+        yield q.insert_messages.many([grown])
+        return (_message(resource, thread, one, grown, place.task, rest),), True
+
+    async def not_stored(
+        self,
+        resource: str,
+        thread: str,
+        messages: NewMessage | Sequence[NewMessage],
+        *,
+        withdrawn: Container[str] = (),
+    ) -> tuple[NewMessage, ...]:
+        """Return what saving these messages would add if those with the `withdrawn` ids were taken back. Saves nothing."""
+        check_ids(resource=resource, thread=thread)
+        given = [messages] if isinstance(messages, NewMessage) else messages
+        offered = given if self._clean is None else [self._clean(message) for message in given]
+        ids = [message.id for message in offered if message.id is not None and message.id not in withdrawn]
+        known = await self._engine.read(lambda: reading_grown(resource, thread, ids)) if ids else {}
+        return tuple(additions(known, offered, thread))
+
+    # ------------------------------------------------------------ loading
+
+    async def after(
+        self, resource: str, thread: str, cursor: int = 0, *, limit: int | None = None
+    ) -> tuple[Message, ...]:
+        """Return the live messages after a sequence number, oldest first: a thread's tail."""
+        found = await self._between(resource, thread, cursor, LAST, limit)
+        return tuple(message for message in found if message.state == "live")
+
+    async def span(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
+        """Return every message of a span, including tombstones."""
+        return await self._between(resource, thread, span.first - 1, span.last, None)
+
+    async def _between(
+        self, resource: str, thread: str, after: int, up_to: int, limit: int | None
+    ) -> tuple[Message, ...]:
+        check_ids(resource=resource, thread=thread)
+        bounds: Values = {
+            "after": clamp(after),
+            "up_to": clamp(up_to),
+            "limit": LAST if limit is None else check_limit(limit),
+        }
+
+        def script() -> Script[tuple[Message, ...]]:
+            rows = yield q.after(resource=resource, thread=thread, **bounds)
+            if not rows:
+                yield from reading_thread(resource, thread)
+            return tuple(map(message_from_row, rows))
+
+        return await self._engine.read(script)
+
+    async def get(self, resource: str, message_id: str, *, thread: str | None = None) -> tuple[Message, ...]:
+        """Return the rows of one message: itself, then its continuations. Raises MessageNotFound.
+
+        Without a thread, all threads of the resource are searched.
+        """
+        check_ids(resource=resource, message=message_id)
+        check_optional_ids(thread=thread)
+        where: Values = {"resource": resource, "id": message_id}
+
+        def script() -> Script[tuple[Message, ...]]:
+            rows = yield (q.by_id_anywhere(**where) if thread is None else q.by_id(thread=thread, **where))
+            if not rows:
+                raise MessageNotFound(message_id)
+            return tuple(map(message_from_row, rows))
+
+        return await self._engine.read(script)
+
+    async def page(
+        self,
+        resource: str,
+        thread: str,
+        *,
+        after: int | None = None,
+        before: int | None = None,
+        limit: int = 50,
+    ) -> Page[Message]:
+        """Return some messages, oldest first: those after a sequence number, or the last ones before it.
+
+        Without either, the first page. `next` is the sequence number to continue from, in the same direction.
+        """
+        check_ids(resource=resource, thread=thread)
+        where: Values = {"resource": resource, "thread": thread, "limit": check_limit(limit) + 1}
+
+        def script() -> Script[Page[Message]]:
+            if before is None:
+                rows = yield q.after(after=clamp(after or 0), up_to=LAST, **where)
+            else:
+                rows = yield q.before(before=clamp(before), **where)
+            if not rows:
+                yield from reading_thread(resource, thread)
+            shown = [message_from_row(row) for row in rows[:limit]]
+            more = str(shown[-1].seq) if len(rows) > limit else None
+            return Page(items=tuple(sorted(shown, key=lambda message: message.seq)), next=more)
+
+        return await self._engine.read(script)
+
+    async def totals(self, resource: str, thread: str | None = None, *, after: int = 0) -> Totals:
+        """Return how many live messages and tokens there are, in a thread or in the whole resource."""
+        check_ids(resource=resource)
+        check_optional_ids(thread=thread)
+
+        def script() -> Script[Totals]:
+            rows = yield q.count(resource=resource, thread=thread, after=clamp(after))
+            return Totals(messages=rows[0].messages, tokens=int(rows[0].tokens))
+
+        return await self._engine.read(script, brief=thread is not None)
+
+
+def is_much(messages: Sequence[NewMessage]) -> bool:
+    """Return whether saving messages takes so long that a worker thread should do it.
+
+    Stops counting at the limit, and does not validate values.
+    """
+    left = _BRIEF_MICROSECONDS
+    waiting: list[object] = [getattr(message, "parts", ()) for message in messages]
+    while waiting and left > 0:
+        value = waiting.pop()
+        left -= _VALUE_MICROSECONDS
+        match value:
+            case str() | bytes():
+                left -= len(value) * _CHARACTER_MICROSECONDS
+            case list() | tuple():
+                waiting += cast("Sequence[object]", value)[:_MOST_VALUES]
+            case dict():
+                waiting += islice(cast("dict[object, object]", value).values(), _MOST_VALUES)
+            case TextPart() | ReasoningPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.text)
+            case ToolCallPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.arguments)
+            case ToolResultPart():
+                left -= _PART_MICROSECONDS
+                waiting += (value.content, value.files)
+            case FilePart() | UnknownPart():
+                left -= _PART_MICROSECONDS
+                waiting.append(value.data)
+            case _:
+                pass
+    return left <= 0
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner: str, now: int) -> Script[None]:
+    """Store the first message of a running turn that has no reply yet."""
+    replied = max((row.seq for row in saved.messages if row.role == "assistant"), default=0)
+    if replied:
+        yield q.clear_unseen(resource=resource, thread=thread, turn=turn, before=replied)
+    if saved.added < len(saved.messages):
+        # Known messages are saved again, as after a failed request: those that no reply follows are still unseen.
+        seqs = [row.seq for row in saved.messages]
+        yield q.take_unseen(resource=resource, thread=thread, turn=turn, seqs=seqs)
+        rows = yield q.last_reply(resource=resource, thread=thread)
+        replied = max(replied, rows[0].seq if rows else 0)
+    first = min((row.seq for row in saved.messages if row.seq > replied and row.state == "live"), default=None)
+    if first is not None:
+        yield q.note_unseen(resource=resource, thread=thread, turn=turn, first_seq=first, owner=owner)
+        yield from appearing(owner, now)
+
+
+def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:
+    """Return whether none of these ids is stored and none occurs twice."""
+    ids = [str(one.values["id"]) for one in ready]
+    if len(set(ids)) != len(ids):
+        return False
+    known = [message_id for message_id, one in zip(ids, ready, strict=True) if not one.is_fresh]
+    for chunk in chunks(known, _IDS_A_QUERY):
+        if (yield q.known_ids(resource=resource, thread=thread, ids=chunk)):
+            return False
+    return True
+
+
+def _pairs_text(parts: tuple[Part, ...]) -> str | None:
+    calls, results = pairs_of(parts)
+    return dumps([calls, results]) if calls or results else None
+
+
+def _message(
+    resource: str,
+    thread: str,
+    one: _Ready,
+    values: Values,
+    task: str | None,
+    parts: tuple[Part, ...] | None = None,
+) -> Message:
+    new = one.message
+    return Message(
+        id=values["id"],
+        resource=resource,
+        thread=thread,
+        seq=values["seq"],
+        continuation=values["continuation"],
+        role=new.role,
+        parts=new.parts if parts is None else parts,
+        created_at=from_micros(values["created_at"]),
+        tokens=values["tokens"],
+        zone=new.zone,
+        speaker=new.speaker,
+        own=new.own,
+        task=task,
+        metadata=new.metadata,
+        turn=values["turn"],
+    )

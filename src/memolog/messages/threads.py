@@ -1,0 +1,231 @@
+"""Create, get, list, update, clone and delete threads. The thread of another resource does not exist for a caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final
+
+from memolog.compaction.store import copying_compactions
+from memolog.core.clock import Clock, to_micros
+from memolog.core.exact_json import JsonObject, object_text, pack
+from memolog.core.thread import ThreadInfo
+from memolog.db.engine import Engine
+from memolog.db.queries import Script, load_queries
+from memolog.db.rows import thread_from_row
+from memolog.db.scope import (
+    LAST,
+    Page,
+    check_id,
+    check_ids,
+    check_limit,
+    page_key,
+    page_of,
+    reading_thread,
+    taking_thread,
+)
+from memolog.errors import InputError, ThreadExists
+from memolog.log.extracts import cloning_extracts
+from memolog.log.withdrawals import taking_out
+from memolog.messages.clone import cloning_log, cloning_share
+from memolog.working_memory.store import copying_document
+
+q = load_queries("messages/threads")
+
+_COPY_ROWS = 500
+
+
+class _Unchanged:
+    """The type of an argument that was not given, where None is a value."""
+
+
+UNCHANGED: Final = _Unchanged()
+
+
+class Threads:
+    """The threads of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+    async def create(
+        self,
+        resource: str,
+        thread: str | None = None,
+        *,
+        title: str | None = None,
+        metadata: JsonObject | None = None,
+        overrides: JsonObject | None = None,
+    ) -> ThreadInfo:
+        """Create a thread; raises ThreadExists if this resource has used the id."""
+        check_ids(resource=resource)
+        name = check_id("thread", thread) if thread is not None else self._new_id()
+        values = {
+            "resource": resource,
+            "thread": name,
+            "now": self._now(),
+            "title": pack(title),
+            "metadata": object_text("The metadata", metadata or {}),
+            "overrides": object_text("The overrides", overrides or {}),
+            "cloned_from": None,
+        }
+
+        def script() -> Script[ThreadInfo]:
+            created = yield q.create_thread(**values)
+            if not created:
+                raise ThreadExists(name)
+            return (yield from _get(resource, name))
+
+        return await self._engine.write(script, name="threads.create")
+
+    async def get(self, resource: str, thread: str) -> ThreadInfo:
+        """Return a thread; raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
+        return await self._engine.read(lambda: _get(resource, thread))
+
+    async def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
+        """Return the threads with the newest activity first; pass `next` as `after` for more."""
+        check_ids(resource=resource)
+        check_limit(limit)
+        before_at, before_pk = page_key(after, (LAST, LAST))
+
+        def script() -> Script[Page[ThreadInfo]]:
+            rows = yield q.list_threads(resource=resource, limit=limit + 1, before_at=before_at, before_pk=before_pk)
+            shown, more = page_of(rows, limit, "updated_at", "pk")
+            return Page(items=tuple(map(thread_from_row, shown)), next=more)
+
+        return await self._engine.read(script)
+
+    async def count(self, resource: str) -> int:
+        """Return how many threads a resource has."""
+        check_ids(resource=resource)
+
+        def script() -> Script[int]:
+            rows = yield q.count_threads(resource=resource)
+            return rows[0].threads
+
+        return await self._engine.read(script)
+
+    async def update(
+        self,
+        resource: str,
+        thread: str,
+        *,
+        title: str | _Unchanged | None = UNCHANGED,
+        metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
+        overrides: JsonObject | None = None,
+    ) -> ThreadInfo:
+        """Change the title, the metadata or the overrides; what is not given stays.
+
+        Metadata may be a function of the stored metadata. It runs within the transaction; if it raises, nothing changes.
+        """
+        check_ids(resource=resource, thread=thread)
+
+        def script() -> Script[ThreadInfo]:
+            yield q.lock_thread(resource=resource, thread=thread)
+            old = yield from _get(resource, thread)
+            new = replace(
+                old,
+                title=old.title if isinstance(title, _Unchanged) else title,
+                metadata=_changed(old.metadata, metadata),
+                overrides=old.overrides if overrides is None else overrides,
+            )
+            yield q.update_thread(
+                resource=resource,
+                thread=thread,
+                title=pack(new.title),
+                metadata=object_text("The metadata", new.metadata),
+                overrides=object_text("The overrides", new.overrides),
+                now=self._now(),
+            )
+            return (yield from _get(resource, thread))
+
+        return await self._engine.write(script, name="threads.update")
+
+    async def clone(
+        self, resource: str, thread: str, new_thread: str | None = None, *, up_to: int | None = None
+    ) -> ThreadInfo:
+        """Copy a thread's messages, up to a sequence number if given, into a new thread of the same resource."""
+        check_ids(resource=resource, thread=thread)
+        name = check_id("thread", new_thread) if new_thread is not None else self._new_id()
+        if up_to is not None and up_to < 0:
+            raise InputError(f"`up_to` must be 0 or more, got {up_to}.", then="Pass a sequence number.")
+
+        def script() -> Script[ThreadInfo]:
+            taken = yield from taking_thread(resource, thread)
+            source = yield from _get(resource, thread)
+            created = yield q.create_thread(
+                resource=resource,
+                thread=name,
+                now=self._now(),
+                title=pack(source.title),
+                metadata=object_text("The metadata", source.metadata),
+                overrides=object_text("The overrides", source.overrides),
+                cloned_from=thread,
+            )
+            if not created:
+                raise ThreadExists(name)
+            source_pk, target_pk, now = taken.pk, created[0].pk, self._now()
+            end = taken.last_seq if up_to is None else min(taken.last_seq, up_to)
+            yield from self._copy(source_pk, target_pk, end)
+            yield q.set_last_seq(thread_pk=target_pk, last_seq=end)
+            yield from cloning_extracts(source_pk, target_pk, end)
+            yield from copying_document(resource, source_pk, target_pk, now)
+            yield from cloning_log(resource, source_pk, target_pk, end, self._new_id, now)
+            yield from cloning_share(resource, source_pk, target_pk, thread, end, self._new_id, now)
+            return (yield from _get(resource, name))
+
+        return await self._engine.write(script, name="threads.clone")
+
+    def _copy(self, source_pk: int, target_pk: int, end: int) -> Script[None]:
+        """Copy rows in batches. All rows of one message get the same new id."""
+        ids: dict[str, str] = {}
+        compactions = yield from copying_compactions(source_pk, target_pk, end, self._new_id)
+        after = 0
+        while after < end:
+            rows = yield q.copy_messages(thread_pk=source_pk, after=after, up_to=end, limit=_COPY_ROWS)
+            copies: list[dict[str, Any]] = []
+            for row in rows:
+                if row.id not in ids:
+                    ids[row.id] = self._new_id()
+                changed = {
+                    "thread_pk": target_pk,
+                    "id": ids[row.id],
+                    "compaction_pk": compactions.get(row.compaction_pk),
+                }
+                copies.append(row._asdict() | changed)
+            yield q.insert_copy.many(copies)
+            after = rows[-1].seq
+
+    async def delete(self, resource: str, thread: str) -> int:
+        """Delete a thread with all that belongs to it; returns how many messages it had. Raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
+        now = self._now()
+
+        def script() -> Script[int]:
+            taken = yield from taking_thread(resource, thread)
+            yield from taking_out(taken.pk, now)
+            gone = yield q.delete_thread(resource=resource, thread=thread)
+            return gone[0].last_seq
+
+        return await self._engine.write(script, name="threads.delete")
+
+
+def _changed(old: JsonObject, new: JsonObject | Callable[[JsonObject], JsonObject] | None) -> JsonObject:
+    if new is None:
+        return old
+    return new(old) if callable(new) else new
+
+
+def _get(resource: str, thread: str) -> Script[ThreadInfo]:
+    return thread_from_row((yield from reading_thread(resource, thread)))
+
+
+def listing_resources(*, also_forgotten: bool = False) -> Script[tuple[str, ...]]:
+    """Return the ids of all resources, with `also_forgotten` including forgotten ones."""
+    rows = yield q.list_resources()
+    forgotten = (yield q.list_forgotten()) if also_forgotten else ()
+    return tuple(sorted({row.resource for row in (*rows, *forgotten)}))

@@ -1,0 +1,1 @@
+"""The observer and the reflector: prompts, replies, checks against the sources, and the models."""

@@ -1,0 +1,355 @@
+"""Look up mentions in a text, in any of their spellings. The text is prepared once for any number of lookups."""
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Final, cast
+
+from memolog.core.exact_json import JsonValue, loads
+from memolog.core.message import (
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.text.identifiers import (
+    SEGMENTS,
+    Day,
+    Kind,
+    Mention,
+    content_words,
+    days_in,
+    folded,
+    minutes_in,
+    squeezed,
+    values_in,
+    values_of,
+    with_escapes_undone,
+)
+
+_SAMPLE: Final = 20_000
+_LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
+_LETTER: Final = re.compile(r"[^\W\d_]")
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_SCHEME: Final = re.compile(r"\A[a-z][a-z0-9+.-]{0,20}://(?:www\.)?|\Awww\.")
+_ELLIPSIS: Final = re.compile(r"…|\.{3}|\[\.\.\.\]")
+_SHORTEST_HASH: Final = 7
+_STEM: Final = 5
+_SHORTEST_STEM: Final = 3
+_MOST_ENDING: Final = 2
+_MOST_SEGMENTS: Final = 64
+
+
+class Evidence:
+    """A text in which things are looked up."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    @cached_property
+    def literal(self) -> str:
+        """The text, folded."""
+        return folded(with_escapes_undone(self._text))
+
+    @cached_property
+    def words_apart(self) -> str:
+        """The text as words between points."""
+        return squeezed(self.literal)
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Every word, once."""
+        return frozenset(self.words_apart.split("."))
+
+    @cached_property
+    def stems(self) -> frozenset[str]:
+        """The beginnings of its longer words, which inflected forms share."""
+        return frozenset(word[:_STEM] for word in self.words if len(word) >= _STEM)
+
+    @cached_property
+    def values(self) -> frozenset[str]:
+        """The values of its numbers."""
+        return values_in(self.literal)
+
+    @cached_property
+    def days(self) -> frozenset[Day]:
+        """The days it names."""
+        return days_in(self.literal)
+
+    @cached_property
+    def minutes(self) -> frozenset[int]:
+        """The times of day it names."""
+        return minutes_in(self.literal)
+
+    @cached_property
+    def is_latin(self) -> bool | None:
+        """Whether it is written in Latin letters, for the greater part; None if there are no letters."""
+        sample = self.literal[:_SAMPLE]
+        letters = len(_LETTER.findall(sample))
+        return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
+
+    def has(self, squeezed_text: str) -> bool:
+        """Return whether words between points occur here, side by side."""
+        # Most lookups fail on a single word, which is quicker to check.
+        words = squeezed_text.strip(".").split(".")
+        return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.words_apart)
+
+
+def support(text: str, evidence: Evidence) -> float:
+    """Return the share of the words of a text that occur in the evidence; 1.0 where there is nothing to compare.
+
+    Texts in different scripts cannot be compared by their words.
+    """
+    words = content_words(text)
+    if not words or Evidence(text).is_latin != evidence.is_latin:
+        return 1.0
+    return sum(_is_said(word, evidence) for word in words) / len(words)
+
+
+def _is_said(word: str, evidence: Evidence) -> bool:
+    if "." in word:
+        return evidence.has(f".{word}.")
+    return word in evidence.words or (len(word) >= _STEM and word[:_STEM] in evidence.stems)
+
+
+def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
+    """Return whether a content word, or another form of it, occurs in one of the texts."""
+    return any(_is_said(word, text) for text in texts)
+
+
+# Common English words that are not words of related languages, unlike "in", "was" or "die".
+_ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
+_ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
+_LEAST_TOLD: Final = 8
+_IS_ENGLISH: Final = 0.1
+_IS_NOT: Final = 0.03
+
+
+def is_english(text: Evidence) -> bool | None:
+    """Return whether a text is in English; None if it is too short or undecided."""
+    words = text.words_apart.strip(".").split(".")
+    if len(words) < _LEAST_TOLD:
+        return None
+    share = sum(word in _ENGLISH for word in words) / len(words)
+    return True if share >= _IS_ENGLISH else False if share < _IS_NOT else None
+
+
+def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:
+    """Return whether something occurs in one of the texts, in any of the ways in which it may be written."""
+    return _FINDERS[mention.kind](mention.text, texts)
+
+
+def _has(needle: str, texts: Sequence[Evidence]) -> bool:
+    return needle in {"..", "."} or any(text.has(needle) for text in texts)
+
+
+def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
+    return any(word in text.words for text in texts)
+
+
+def _singular(needle: str) -> list[str]:
+    """Return a needle also without the ending of a plural."""
+    return [
+        needle,
+        *(
+            f"{needle[: -1 - len(end)]}."
+            for end in ("s", "es")
+            if needle.endswith(f"{end}.") and len(needle) > len(end) + 4
+        ),
+    ]
+
+
+def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
+    needle = squeezed(folded(text))
+    humps = squeezed(folded(_HUMP.sub(" ", text)))
+    return any(
+        _has(form, texts) or _has_word(form.replace(".", ""), texts) or _has(f"{form[:-1]}s.", texts)
+        for whole in (needle, humps)
+        for form in _singular(whole)
+    )
+
+
+def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
+    """Return whether a path occurs: as it is, within a longer one, or as an end whose beginning occurs elsewhere."""
+    parts = [part for part in SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
+    if not parts:
+        return True
+    for start in range(len(parts)):
+        rest = parts[:start]
+        if _has(squeezed("/".join(parts[start:])), texts):
+            return all(_has(squeezed(part), texts) for part in rest)
+    return False
+
+
+def _has_hash(text: str, texts: Sequence[Evidence]) -> bool:
+    needle = folded(text)
+    if _has(squeezed(needle), texts):
+        return True
+    if any(f".{needle}" in one.words_apart for one in texts):
+        return True
+    return any(_has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
+
+
+def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
+    needle = folded(text)
+    pattern = re.compile(rf"(?<![\w-]){re.escape(needle)}(?![\w-])")
+    return any(needle in one.literal and pattern.search(one.literal) for one in texts)
+
+
+def _has_quote(piece: str, texts: Sequence[Evidence]) -> bool:
+    needle = squeezed(folded(piece))
+    if needle.strip("."):
+        return any(_has(form, texts) for form in _singular(needle))
+    return not piece.strip() or any(folded(piece).strip() in text.literal for text in texts)
+
+
+def _has_name(word: str, texts: Sequence[Evidence]) -> bool:
+    forms = {word, f"{word}s", word.removesuffix("s"), word.removesuffix("es")}
+    if any(_has(f".{form}.", texts) for form in forms if form):
+        return True
+    if word.isascii():
+        return False
+    # Many languages inflect names: then all but the ending is the same.
+    stem = word[: max(len(word) - _MOST_ENDING, _SHORTEST_STEM)]
+    return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.words_apart for text in texts)
+
+
+def _is_day(day: Day, text: Evidence) -> bool:
+    same = (other for other in text.days if (other.month, other.day) == (day.month, day.day))
+    return any(day.year == other.year or not day.year or not other.year for other in same)
+
+
+def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
+    return _has(squeezed(_SCHEME.sub("", folded(text))), texts)
+
+
+def _has_number(text: str, texts: Sequence[Evidence]) -> bool:
+    values = values_of(folded(text))
+    return not values or any(not values.isdisjoint(one.values) for one in texts)
+
+
+def _has_quotes(text: str, texts: Sequence[Evidence]) -> bool:
+    return all(_has_quote(piece, texts) for piece in _ELLIPSIS.split(text))
+
+
+def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
+    return all(_has_name(word, texts) for word in squeezed(folded(text)).strip(".").split("."))
+
+
+def _has_date(text: str, texts: Sequence[Evidence]) -> bool:
+    return any(_is_day(day, one) for day in days_in(folded(text)) for one in texts)
+
+
+def _has_time(text: str, texts: Sequence[Evidence]) -> bool:
+    minutes = minutes_in(text)
+    return any(not minutes.isdisjoint(one.minutes) for one in texts)
+
+
+_FINDERS: Final[Mapping[Kind, Callable[[str, Sequence[Evidence]], bool]]] = {
+    "path": _has_path,
+    "symbol": _has_symbol,
+    "command": _has_symbol,
+    "version": _has_symbol,
+    "url": _has_url,
+    "hash": _has_hash,
+    "flag": _has_flag,
+    "number": _has_number,
+    "quote": _has_quotes,
+    "name": _has_names,
+    "date": _has_date,
+    "time": _has_time,
+}
+
+
+# Transcripts show at most 100,000 tokens, and of what is longer the two ends.
+_MOST: Final = 400_000
+_DEEPEST: Final = 40
+_MOST_VALUES: Final = 20_000
+
+
+def source_text(message: Message) -> str:
+    """Return everything in a message that an observer may draw on."""
+    return "\n".join(filter(None, (said_text(message), returned_text(message))))
+
+
+def said_text(message: Message) -> str:
+    """Return what the speaker of a message said or called; of a tool's message nothing."""
+    if message.role == "tool" or message.own:
+        return ""
+    texts = [text for part in message.parts if not isinstance(part, ToolResultPart) for text in _texts(part)]
+    return "\n".join([message.speaker or "", *map(_ends, texts)]).strip()
+
+
+def returned_text(message: Message) -> str:
+    """Return what tools answered in a message, whatever its role; all of it where the message is a tool's."""
+    if message.own:
+        return ""
+    is_tool = message.role == "tool"
+    parts = [part for part in message.parts if is_tool or isinstance(part, ToolResultPart)]
+    return "\n".join(_ends(text) for part in parts for text in _texts(part))
+
+
+def is_spoken_by_user(message: Message) -> bool:
+    """Return whether a user said something in a message: some providers put results of tools into users' messages."""
+    spoken = [part for part in message.parts if not isinstance(part, ToolResultPart)]
+    return message.role == "user" and not message.own and any(_has_words(part) for part in spoken)
+
+
+def _has_words(part: Part) -> bool:
+    return bool(part.text.strip()) if isinstance(part, TextPart) else isinstance(part, FilePart | UnknownPart)
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= _MOST else f"{text[: _MOST // 2]}\n{text[-_MOST // 2 :]}"
+
+
+def _texts(part: Part) -> Iterator[str]:
+    match part:
+        case TextPart() | ReasoningPart():
+            yield part.text
+        case ToolCallPart():
+            yield part.name
+            yield from _values(part.arguments)
+        case ToolResultPart():
+            yield part.name or ""
+            yield from _values(part.content)
+            for file in part.files:
+                yield from _file(file)
+        case FilePart():
+            yield from _file(part)
+        case UnknownPart():
+            yield from _values(part.data)
+
+
+def _file(part: FilePart) -> Iterator[str]:
+    yield f"{part.name or ''} {part.media_type} {part.url[:2_000] if part.url else ''}"
+    yield f"{part.width or ''} × {part.height or ''}, {part.pages or ''} pages, {part.seconds or ''} s"
+    if part.data is not None:
+        size = len(part.data)
+        yield f"{size} bytes, {round(size / 1e3)} kB, {round(size / 1e6)} MB, {size / 1e6:.1f} MB"
+
+
+def _values(value: JsonValue) -> Iterator[str]:
+    """Yield the texts in a JSON value, also in one that is written as text."""
+    if isinstance(value, str) and value[:1] in {"{", "["}:
+        try:
+            value = loads(value)
+        except (ValueError, RecursionError):
+            yield str(value)
+            return
+    todo: list[tuple[object, int]] = [(value, 0)]
+    for _ in range(_MOST_VALUES):
+        if not todo:
+            return
+        item, depth = todo.pop()
+        if isinstance(item, Mapping):
+            for key, inner in reversed(list(cast("Mapping[object, object]", item).items())[:_MOST_VALUES]):
+                todo += [(inner, depth + 1), (str(key), depth + 1)] if depth < _DEEPEST else []
+        elif isinstance(item, list | tuple):
+            todo += [(inner, depth + 1) for inner in reversed(cast("list[object]", item)[:_MOST_VALUES])]
+        elif item is not None:
+            yield str(item)

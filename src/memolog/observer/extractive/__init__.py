@@ -1,0 +1,1 @@
+"""The embedded observer and reflector: they select and shorten what was said, without a model."""

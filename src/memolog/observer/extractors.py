@@ -1,0 +1,299 @@
+"""Extract values that the application defines, along with the observations."""
+
+import asyncio
+import inspect
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, cast
+
+from memolog.core.exact_json import JsonObject, JsonValue, check_json, dumps
+from memolog.core.message import Message
+from memolog.core.observation import Extract, NewExtract
+from memolog.errors import ConfigError
+from memolog.log.runner import Problem
+from memolog.observer.sections import without_fence
+from memolog.text.cutting import cut
+from memolog.text.escape import clean, escape, unescape
+from memolog.text.redaction import Redactor
+from memolog.text.word_lists import NOTHING
+
+_MOST_KNOWN: Final = 2_000
+_MOST_TEXT: Final = 10_000
+_MOST_PROBLEMS: Final = 5
+_OPEN: Final = re.compile(r"<[ \t]*observations?\b[^<>\n]{0,100}>", re.IGNORECASE)
+_CLOSE: Final = re.compile(r"</[ \t]*observations?[ \t]*>", re.IGNORECASE)
+_SECTION: Final = re.compile(
+    r"<[ \t]*extract\b[^<>\n]{0,60}?(?:name|key|id)[ \t]*=[ \t]*[\"']?([\w-]{1,64})[\"']?[^<>\n]{0,60}>"
+    r"([\s\S]*?)(?:</[ \t]*extract[ \t]*>|(?=<[ \t]*extract\b)"
+    r"|(?=</?[ \t]*(?:observations|current-task|suggested-response|thread-title)\b)|\Z)",
+    re.IGNORECASE,
+)
+_ASK: Final = (
+    'Answer these as well, after your other sections, each in a section of its own: <extract name="…">the value</extract>. '
+    "Draw it from this transcript alone. If the transcript adds nothing to what is known, the value is: unchanged"
+)
+_NOTHING: Final = re.compile(
+    rf"\s*|\W{{0,5}}(?:{NOTHING}|nothing new|unchanged|no change|unknown)\W{{0,5}}", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """One value that is asked for."""
+
+    key: str
+    instructions: str
+    schema: JsonObject | None = None
+    """What the value must look like; None is plain text."""
+    known: JsonValue = None
+    """The value so far."""
+
+
+def wanted_section(wanted: Sequence[Wanted]) -> str:
+    """Return what else a prompt asks for; empty if nothing."""
+    if not wanted:
+        return ""
+    rows = [_ASK]
+    for item in wanted:
+        form = "plain text" if item.schema is None else f"JSON by this schema: {escape(dumps(item.schema))}"
+        known = "" if item.known is None else f"\n  known so far: {escape(cut(_shown(item.known), _MOST_KNOWN))}"
+        rows.append(f"- {item.key}: {escape(item.instructions.strip())} ({form}){known}")
+    return "\n".join(rows)
+
+
+def _shown(value: JsonValue) -> str:
+    return clean(value) if isinstance(value, str) else dumps(value)
+
+
+def taken(reply: str, keys: Sequence[str]) -> tuple[str, dict[str, str]]:
+    """Return a reply without its sections of extracts, and the first of each that was asked for.
+
+    What stands among the observations is not looked at: it may be an echo of what was said.
+    """
+    if not keys or "extract" not in reply.lower():
+        return reply, {}
+    found: dict[str, str] = {}
+    opened, closed = _OPEN.search(reply), list(_CLOSE.finditer(reply))
+    start = opened.start() if opened and closed else 0
+    end = closed[-1].end() if opened and closed and closed[-1].end() > start else start
+    rest = [_without(reply[:start], keys, found), reply[start:end], _without(reply[end:], keys, found)]
+    return "".join(rest), {key: body for key, body in found.items() if not _NOTHING.fullmatch(body)}
+
+
+def _without(text: str, keys: Sequence[str], found: dict[str, str]) -> str:
+    def note(hit: re.Match[str]) -> str:
+        if hit[1] in keys:
+            found.setdefault(hit[1], hit[2].strip())
+        return "\n"
+
+    return _SECTION.sub(note, text)
+
+
+# ---------------------------------------------------------------- values
+
+
+def read_value(text: str, schema: JsonObject | None) -> JsonValue:
+    """Return the value of a section: its text, or the JSON in it. Raises ValueError."""
+    plain = without_fence(clean(text)).strip()
+    if schema is None:
+        return cut(unescape(plain), _MOST_TEXT)
+    for candidate in (plain, unescape(plain)):
+        try:
+            return json.loads(candidate)
+        except (ValueError, RecursionError):
+            pass
+    start = min((place for place in map(plain.find, "{[") if place >= 0), default=-1)
+    if start < 0:
+        if schema.get("type") == "string":
+            return unescape(plain)
+        raise ValueError("it is not valid JSON")
+    try:
+        value, _ = json.JSONDecoder().raw_decode(plain[start:])
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return value
+
+
+_KINDS: Final[Mapping[str, tuple[type, ...]]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "number": (int, float),
+    "integer": (int,),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+
+
+def mismatches(value: JsonValue, schema: JsonObject, path: str = "the value") -> list[str]:
+    """Return where a value differs from its schema: types, required and unknown names, choices, items."""
+    problems: list[str] = []
+    kinds = schema.get("type")
+    allowed = [kinds] if isinstance(kinds, str) else list(cast("Sequence[str]", kinds or ()))
+    if allowed and not any(_is(value, kind) for kind in allowed):
+        return [f"{path} is not of type {' or '.join(allowed)}"]
+    choices = cast("Sequence[JsonValue] | None", schema.get("enum"))
+    if choices is not None and value not in choices:
+        problems.append(f"{path} is none of {dumps(list(choices))}")
+    if isinstance(value, dict):
+        problems += _wrong_names(cast("dict[str, JsonValue]", value), schema, path)
+    if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        items = cast("list[JsonValue]", value)
+        for number, item in enumerate(items):
+            problems += mismatches(item, schema["items"], f"{path}[{number}]")
+    return problems[:_MOST_PROBLEMS]
+
+
+def _wrong_names(value: dict[str, JsonValue], schema: JsonObject, path: str) -> list[str]:
+    names = cast("Mapping[str, JsonObject]", schema.get("properties") or {})
+    problems = [f"{path}.{name} is missing" for name in schema.get("required") or () if name not in value]
+    for name, item in value.items():
+        if name in names:
+            problems += mismatches(item, names[name], f"{path}.{name}")
+        elif schema.get("additionalProperties") is False:
+            problems.append(f"{path}.{name} is not in the schema")
+    return problems
+
+
+def _is(value: JsonValue, kind: str) -> bool:
+    # In Python, bool is a subclass of int.
+    if isinstance(value, bool):
+        return kind == "boolean"
+    return isinstance(value, _KINDS.get(kind, (object,)))
+
+
+_KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
+# Names of sections in a reply.
+_TAKEN: Final = frozenset(
+    {"observations", "current-task", "suggested-response", "thread-title", "off-track", "extract"}
+)
+_SECONDS: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extractor:
+    """One value that is kept for each thread: what a model is asked for, or a function of the messages, or both.
+
+    `schema` is a pydantic model, any class with `json_schema()`, a JSON schema as a mapping, or None for plain text. With the
+    embedded observer the function draws the value; with a model the model does, unless there are no instructions.
+    """
+
+    key: str
+    instructions: str = ""
+    schema: Any = None
+    function: Callable[[Sequence[Message]], Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not _KEY.fullmatch(self.key) or self.key in _TAKEN:
+            raise ConfigError(
+                f"`key` of an extractor must be a new short name, got {self.key!r}.",
+                then="Use up to 64 lower-case letters, digits, - and _, starting with a letter; section names are reserved.",
+            )
+        if not self.instructions.strip() and self.function is None:
+            raise ConfigError(
+                f"The extractor {self.key} has neither instructions nor a function.",
+                then="Give it instructions for a model, a function of the messages, or both.",
+            )
+        self.json_schema()
+
+    def json_schema(self) -> JsonObject | None:
+        """Return the JSON schema of its values; None is plain text."""
+        if self.schema is None or isinstance(self.schema, Mapping):
+            return cast("JsonObject | None", self.schema)
+        for name in ("model_json_schema", "json_schema"):
+            made = getattr(self.schema, name, None)
+            if callable(made):
+                return cast("JsonObject", made())
+        raise ConfigError(
+            f"`schema` of the extractor {self.key} is not supported: {type(self.schema).__name__}.",
+            then="Pass a pydantic model, a class with json_schema(), a JSON schema, or nothing for plain text.",
+        )
+
+    def checked(self, value: Any) -> JsonValue:
+        """Return a value as JSON if it fits the schema; raises otherwise."""
+        validate = getattr(self.schema, "model_validate", None)
+        if callable(validate):
+            value = validate(value)
+        if hasattr(value, "model_dump"):
+            return value.model_dump(mode="json")
+        schema = self.json_schema()
+        problems = mismatches(value, schema) if schema else []
+        if schema is None and not isinstance(value, str):
+            problems = [f"{type(value).__name__} is not text"]
+        if problems:
+            raise ValueError("; ".join(problems))
+        check_json("The value", value)
+        return value
+
+
+@dataclass(slots=True, kw_only=True)
+class Drawn:
+    """The new values, and what failed."""
+
+    values: list[NewExtract] = field(default_factory=list[NewExtract])
+    problems: list[Problem] = field(default_factory=list[Problem])
+
+
+class Extractors:
+    """All extractors of a memory."""
+
+    def __init__(self, extractors: Sequence[Extractor] = ()) -> None:
+        keys = [extractor.key for extractor in extractors]
+        twice = sorted({key for key in keys if keys.count(key) > 1})
+        if twice:
+            raise ConfigError(f"Two extractors have the key {twice[0]}.", then="Give each value a key of its own.")
+        self._all = tuple(extractors)
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def wanted(self, known: Mapping[str, JsonValue]) -> tuple[Wanted, ...]:
+        """Return what a model is asked for, beside what is known."""
+        return tuple(
+            Wanted(key=e.key, instructions=e.instructions, schema=e.json_schema(), known=known.get(e.key))
+            for e in self._all
+            if e.instructions.strip()
+        )
+
+    async def drawn(
+        self,
+        messages: Sequence[Message],
+        said: Mapping[str, str] | None,
+        known: Mapping[str, JsonValue],
+        redactor: Redactor,
+    ) -> Drawn:
+        """Return the new values: as a model said them or, without a model, as the functions return them."""
+        result = Drawn()
+        for extractor in self._all:
+            try:
+                value = await _value(extractor, messages, said)
+                if value is None:
+                    continue
+                value = redactor.value(extractor.checked(value))
+            except Exception as error:  # noqa: BLE001 - a failing extractor must not stop the others
+                what = f"extracting {extractor.key}"
+                result.problems.append(Problem(what=what, error=f"{type(error).__name__}: {error}"))
+                continue
+            if extractor.key not in known or known[extractor.key] != value:
+                result.values.append(NewExtract(key=extractor.key, value=value))
+        return result
+
+
+async def _value(extractor: Extractor, messages: Sequence[Message], said: Mapping[str, str] | None) -> Any:
+    is_asked = said is not None and bool(extractor.instructions.strip())
+    if is_asked:
+        text = said.get(extractor.key) if said else None
+        return None if text is None else read_value(text, extractor.json_schema())
+    if extractor.function is None:
+        return None
+    async with asyncio.timeout(_SECONDS):
+        # It may take long or block: keep it off the event loop.
+        value = await asyncio.to_thread(extractor.function, messages)
+        return await value if inspect.isawaitable(value) else value
+
+
+def latest(versions: Sequence[Extract]) -> dict[str, Extract]:
+    """Return the newest version of each value."""
+    return {version.key: version for version in versions}

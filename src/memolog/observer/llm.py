@@ -1,0 +1,557 @@
+"""Observe and reflect, with a model or with the embedded rules: from an input to a parsed answer."""
+
+import asyncio
+import math
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Protocol, TypeVar
+
+from memolog.core.deadline import offload
+from memolog.core.message import Message, TextPart
+from memolog.log.decide import closed_ends
+from memolog.log.runner import RunFault
+from memolog.log.snapshot_state import weights_of
+from memolog.observer.budget import Ask
+from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection
+from memolog.observer.evidence import source_text
+from memolog.observer.extractive.observer import observe
+from memolog.observer.extractive.reflector import reflect
+from memolog.observer.extractors import taken
+from memolog.observer.faults import Fault, FaultKind, FaultNotes
+from memolog.observer.model import BudgetSpent, Model, ModelReply, ModelRequest, Purpose
+from memolog.observer.model_choice import ModelPair
+from memolog.observer.plausibility import checked, in_order, uncovered
+from memolog.observer.prompt import (
+    ObserveInput,
+    Prompt,
+    ReflectInput,
+    Spoken,
+    observer_batch_prompt,
+    observer_prompt,
+    reflector_prompt,
+    with_findings,
+)
+from memolog.observer.reflection import gaps_of
+from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
+from memolog.observer.transcript import Shown, split
+from memolog.text.cutting import cut
+from memolog.text.redaction import Redactor
+from memolog.text.tokens import TokenCounter
+
+_MOST_SLICES: Final = 12
+"""Slices of one message at most; of a longer message, each slice shows its two ends."""
+_SHARE: Final = 0.9
+"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
+
+
+def sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
+    """Yield the messages, those with more text than one prompt shows in slices: same place, same time, one after the other.
+
+    Tool calls and results stay whole: of them a prompt shows a bounded part anyway.
+    """
+    for message in messages:
+        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+        if message.own or counter.count("\n".join(texts)) <= most_tokens:
+            yield message
+            continue
+        text, others = "\n".join(texts), tuple(part for part in message.parts if not isinstance(part, TextPart))
+        for number, piece in enumerate(_pieces(text, most_tokens, counter)):
+            parts = (TextPart(text=piece), *others) if not number else (TextPart(text=piece),)
+            yield replace(message, parts=parts, continuation=message.continuation + number)
+
+
+def _pieces(text: str, most_tokens: int, counter: TokenCounter) -> Iterator[str]:
+    tokens = counter.count(text)
+    number = min(_MOST_SLICES, -(-tokens // max(1, int(most_tokens * _SHARE))))
+    size = -(-len(text) // number)
+    while text:
+        end = _end(text, size)
+        yield text[:end]
+        text = text[end:]
+
+
+def _end(text: str, size: int) -> int:
+    """Return where to cut: after a paragraph, a line or a word if one ends near, else between two graphemes."""
+    if len(text) <= size:
+        return len(text)
+    for mark in ("\n\n", "\n", " "):
+        found = text.rfind(mark, size * 3 // 4, size)
+        if found > 0:
+            return found + len(mark)
+    return len(cut(text, size)) or size
+
+
+def joined(answers: Sequence[Parsed]) -> Parsed:
+    """Return several answers about one span as one: all their lines and faults, and the newest hints."""
+    drafts: list[Draft] = []
+    notes, hints = FaultNotes(), HintsDraft()
+    for answer in answers:
+        start = len(drafts)
+        drafts += [
+            draft if draft.parent is None else replace(draft, parent=draft.parent + start)
+            for draft in answer.observations
+        ]
+        notes.take(answer.faults)
+        told = hints if answer.hints.current_task is None else answer.hints
+        hints = HintsDraft(
+            current_task=told.current_task,
+            task_at=told.task_at,
+            suggested_response=answer.hints.suggested_response,
+            title=answer.hints.title or hints.title,
+        )
+    is_nothing = bool(answers) and all(answer.nothing for answer in answers)
+    return Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
+
+
+_LEVELS: Final = 5
+# How long an answer may be: a minimum for its sections, and a share of the prompt.
+_LEAST_REPLY: Final = 1_000
+_REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
+# Faults that a second answer often does not have.
+_PASSING: Final[tuple[FaultKind, ...]] = ("degenerate", "cut_off", "echo", "copied", "unfounded", "too_large")
+# An answer about a longer span is checked in a worker thread.
+_LONG_TOKENS: Final = 4_000
+_TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
+_EXTRACTIVE: Final = "extractive-1"
+# Concurrent calls for one span that is too long for a prompt.
+_CALLS: Final = 3
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observed:
+    """The answer about one span, and the prompt whose numbers it cites."""
+
+    parsed: Parsed
+    prompt: Prompt
+    said: Mapping[str, str] | None = None
+    """Extracted values of the application by key; None if no model was asked."""
+    fault: RunFault | None = None
+    """Why this span has no answer, although another of the same call has one."""
+    last_seq: int | None = None
+    """The last message that it covers, if it was cut off before the end of the span."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reflected:
+    """A valid answer of a reflector, and the prompt whose ids it merges."""
+
+    parsed: ParsedReflection
+    prompt: Prompt
+
+
+class Observer(Protocol):
+    """Observes and reflects."""
+
+    @property
+    def name(self) -> str:
+        """Return its name in runs and the ledger."""
+        ...
+
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+        """Return an answer for each span; raises RunFault if the whole of it cannot be used."""
+        ...
+
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
+        """Return fewer lines than were given: below `size`, if possible below `most`; raises RunFault."""
+        ...
+
+
+class EmbeddedObserver:
+    """The embedded observer and reflector: no model, no key, no network, no cost."""
+
+    name = "extractive"
+
+    def __init__(self, counter: TokenCounter) -> None:
+        self._counter = counter
+
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+        """Select and shorten what was said."""
+        del redactor, ask  # Lines are redacted when they become observations.
+        # A long span takes tens of milliseconds: keep it off the event loop.
+        return await asyncio.to_thread(lambda: [_embedded(given, self._counter) for given in inputs])
+
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
+        """Merge, and drop what matters least."""
+        del ask, most
+        ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
+        parsed = await asyncio.to_thread(reflect, given, self._counter)
+        length = sum(self._counter.count(line.text) for line in parsed.lines)
+        if not 0 < length < size:
+            raise RunFault("nothing can be left out without losing what was said", cause="incompressible")
+        return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
+
+
+def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
+    live = [message for message in given.messages if message.state == "live"]
+    shown = tuple(
+        Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=m.created_at)
+        for number, m in enumerate(live, start=1)
+    )
+    prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
+    spoken = [
+        Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
+        for number, m in enumerate(live, start=1)
+        if m.role in {"assistant", "tool"} and not m.own
+    ]
+    return Observed(parsed=with_findings(observe(given, counter), spoken, given.mode), prompt=prompt)
+
+
+def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
+    """Return what the embedded observer reads in users' messages, by thread and number.
+
+    It resolves a "yes" or "the second one", so that a line that says the same is recognised as the user's statement.
+    """
+    observed = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
+    places = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown if shown.role == "user"}
+    found: dict[tuple[str, int], str] = {}
+    for draft in observed.parsed.observations:
+        if draft.text.startswith("User"):
+            for place in (places[number] for number in draft.cites if number in places):
+                found[place] = f"{found.get(place, '')}\n{draft.text}".strip()
+    return found
+
+
+def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+    """Return statements of users that the embedded observer finds; its lines name it as their observer."""
+    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
+    stated = (draft for draft in found.parsed.observations if draft.priority in {"high", "done"})
+    drafts = tuple(replace(draft, observer=EmbeddedObserver.name, parent=None) for draft in stated)
+    return replace(found, parsed=Parsed(observations=drafts))
+
+
+async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+    """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
+    found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
+    drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
+    return replace(found, parsed=replace(found.parsed, observations=drafts))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Condensed:
+    """A valid answer of the reflector, and its question."""
+
+    parsed: ParsedReflection
+    prompt: Prompt
+    given: ReflectInput
+    tokens: int
+
+
+class ModelObserver:
+    """Asks a model, and parses its answers."""
+
+    def __init__(self, observer: Model, reflector: Model, counter: TokenCounter) -> None:
+        self._models: dict[Purpose, Model] = {"observe": observer, "reflect": reflector}
+        self._counter = counter
+
+    @property
+    def name(self) -> str:
+        """Return the name of the model that observes."""
+        return self._models["observe"].name
+
+    # ------------------------------------------------------------ observing
+
+    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+        """Ask about one span, or about several threads' short ones in one call."""
+        if len(inputs) == 1:
+            return [await self._observe_one(inputs[0], redactor, ask)]
+        if any(given.wanted for given in inputs):
+            return await self._observe_each(inputs, redactor, ask)
+        prompt = observer_batch_prompt(inputs, self._counter, redactor=redactor)
+        reply = await self._ask("observe", prompt, ask)
+        threads = {given.alias: given.messages[0].thread for given in inputs}
+        answers = parse_batch(
+            reply.text, prompt.shown, aliases=threads, base=inputs[0].messages[0].created_at, zone=inputs[0].zone
+        )
+        observed: list[Observed] = []
+        for given in inputs:
+            parsed = answers.get(threads[given.alias], Parsed())
+            parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
+            if parsed.has("cut_off"):
+                # The thread is observed again, alone.
+                fault = RunFault("cut off: its section never ends")
+                observed.append(Observed(parsed=Parsed(), prompt=prompt, fault=fault))
+            elif failure(parsed) is None:
+                answer = Observed(parsed=parsed, prompt=prompt)
+                observed.append(await self._completed(answer, given, redactor, ask))
+            else:
+                observed.append(Observed(parsed=parsed, prompt=prompt))
+        return observed
+
+    async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+        """Ask about each thread alone, because extracted values belong to one thread; a failure keeps the other answers."""
+        answers: list[Observed] = []
+        away: RunFault | None = None
+        for given in inputs:
+            try:
+                if away is not None:
+                    raise away
+                answers.append(await self._observe_one(given, redactor, ask))
+            except RunFault as fault:
+                # An unreachable model is not asked again in this call.
+                away = fault if fault.cause != "answer" else None
+                answers.append(Observed(parsed=Parsed(), prompt=Prompt(system="", text=""), fault=fault))
+        if (first := answers[0].fault) is not None and all(answer.fault is not None for answer in answers):
+            raise first
+        return answers
+
+    async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
+        """Ask about one span, in several calls if it is too long for a prompt."""
+        messages = tuple(sliced(given.messages, given.most_tokens, self._counter))
+        pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
+        gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
+        for piece in pieces:
+            calls.append(self._observe_piece(replace(given, messages=piece), redactor, ask, first, gate))
+            first += len(piece)
+        answers = await _together(calls)
+        if len(answers) == 1:
+            return answers[0]
+        end = next((number for number, answer in enumerate(answers) if answer.last_seq is not None), len(answers) - 1)
+        # Messages after a cut-off answer are observed again.
+        return replace(put_together(answers[: end + 1]), last_seq=answers[end].last_seq)
+
+    async def _observe_piece(
+        self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
+    ) -> Observed:
+        """Ask, ask again if the answer is unusable, and then ask for what it left out."""
+        prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
+        parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
+        before: Parsed | None = None
+        for attempt in range(2):
+            async with gate:
+                reply = await self._ask("observe", prompt, ask, times=1 + attempt)
+            text, said = taken(reply.text, [wanted.key for wanted in given.wanted])
+            parsed = parse_observations(
+                text,
+                prompt.shown,
+                base=given.messages[0].created_at,
+                zone=given.zone,
+                is_cut_off=reply.is_cut_off,
+            )
+            parsed = await self._in_thread(given, checked, parsed, text, given, prompt, self._counter)
+            if not parsed.has("cut_off") and (failure(parsed) is None or not any(map(parsed.has, _PASSING))):
+                break
+            if attempt == 0:
+                before = parsed
+        if before is not None and _reach(before) > _reach(parsed):
+            # Both were cut off, or the second is unusable.
+            parsed = before
+        problem = failure(parsed)
+        if problem is not None:
+            raise RunFault(problem, declines=_declines(reply, parsed))
+        observed = Observed(parsed=parsed, prompt=prompt, said=said)
+        if parsed.has("cut_off"):
+            observed, given = _before_cut(observed, given)
+        return await self._completed(observed, given, redactor, ask, gate)
+
+    async def _completed(
+        self,
+        observed: Observed,
+        given: ObserveInput,
+        redactor: Redactor,
+        ask: Ask,
+        gate: asyncio.Semaphore | None = None,
+    ) -> Observed:
+        """Add statements of users that an answer left out: ask once more, then use the embedded observer."""
+        missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.prompt, self._counter)
+        if not missing:
+            return observed
+        asked = replace(given, messages=missing, wanted=(), document=None)
+        first = max((shown.number for shown in observed.prompt.shown), default=0) + 1
+        prompt = observer_prompt(asked, self._counter, redactor=redactor, first=first)
+        try:
+            async with gate or asyncio.Semaphore():
+                reply = await self._ask("observe", prompt, ask)
+        except (BudgetSpent, RunFault):
+            # The first answer is usable, and the embedded observer completes it.
+            again = Parsed()
+        else:
+            again = parse_observations(reply.text, prompt.shown, base=missing[0].created_at, zone=given.zone)
+            again = await self._in_thread(asked, checked, again, reply.text, asked, prompt, self._counter)
+        if failure(again) is None and again.observations:
+            answer = replace(again, hints=HintsDraft())
+            observed = _with_more(observed, Observed(parsed=answer, prompt=prompt))
+            missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
+        if missing:
+            observed = _with_more(observed, await stood_in(given, missing, self._counter))
+            fault = Fault(kind="uncovered", detail=f"{len(missing)} messages", count=len(missing))
+            observed = replace(observed, parsed=replace(observed.parsed, faults=(*observed.parsed.faults, fault)))
+        return observed
+
+    async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
+        """Call a function, in a worker thread if the span is long."""
+        is_long = sum(message.tokens for message in given.messages) > _LONG_TOKENS
+        return await offload(work, *arguments, when=is_long)
+
+    # ------------------------------------------------------------ reflecting
+
+    async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
+        """Ask for less and less until it fits, then once more for what got lost."""
+        best, problem = await self._condense(given, size, ask)
+        if best is None:
+            cause = "answer" if problem else "incompressible"
+            raise RunFault(problem or "no answer was shorter than what it stands for", cause=cause)
+        best = await self._ask_for_lost(best, most, size, ask)
+        return Reflected(parsed=best.parsed, prompt=best.prompt)
+
+    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[_Condensed | None, str | None]:
+        """Ask for less and less until it fits; returns the shortest valid answer, and the last fault."""
+        best: _Condensed | None = None
+        best_size, problem = size, None
+        last = ""
+        for level in range(_LEVELS):
+            given = replace(asked, level=level)
+            prompt = reflector_prompt(given)
+            try:
+                reply = await self._ask("reflect", prompt, ask)
+            except (BudgetSpent, RunFault):
+                if best is None:
+                    raise
+                # The best answer so far is valid, only longer than the target.
+                break
+            if reply.text == last:
+                break
+            last = reply.text
+            parsed = parse_reflection(reply.text, prompt.ids, asked.aliases.values(), is_cut_off=reply.is_cut_off)
+            problem = failure(parsed)
+            if problem is not None:
+                continue
+            length = self._length(parsed)
+            # An empty or larger answer never replaces memory.
+            if 0 < length < best_size:
+                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+                best_size = length
+            if best is not None and best_size <= asked.target_tokens:
+                break
+        return best, problem
+
+    async def _ask_for_lost(self, best: _Condensed, most: int, size: int, ask: Ask) -> _Condensed:
+        """Ask once more for what the answer lost; returns the better of the two answers.
+
+        A vague answer is refused.
+        """
+        lines = best.given.observations
+        # Comparing many lines takes long.
+        gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
+        if not gaps:
+            return best
+        given = replace(best.given, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
+        prompt = reflector_prompt(given)
+        try:
+            reply = await self._ask("reflect", prompt, ask)
+        except (BudgetSpent, RunFault):
+            # The first answer is valid if it is not vague: lost lines are carried over by code.
+            if gaps.vague:
+                raise
+            return best
+        parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values(), is_cut_off=reply.is_cut_off)
+        length = self._length(parsed)
+        omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
+        room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
+        if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
+            found = await asyncio.to_thread(gaps_of, parsed.lines, prompt.ids, lines)
+            if found.size < gaps.size:
+                gaps = found
+                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+        if gaps.vague:
+            raise RunFault(f"a line stands for many others and says hardly anything of them: {gaps.vague[0][:200]}")
+        return best
+
+    def _length(self, parsed: ParsedReflection) -> int:
+        return sum(self._counter.count(line.text) for line in parsed.lines)
+
+    async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:
+        """Ask; `times` multiplies the usual length of an answer."""
+        most = _LEAST_REPLY + int(self._counter.count(prompt.text) * _REPLY_SHARE[purpose])
+        request = ModelRequest(
+            purpose=purpose,
+            system=prompt.system,
+            text=prompt.text,
+            temperature=_TEMPERATURE[purpose],
+            max_tokens=most * times,
+            files=prompt.files,
+        )
+        return await ask(self._models[purpose], request)
+
+
+def _declines(reply: ModelReply, parsed: Parsed) -> bool:
+    """Return whether the model refused the content; content filters of providers return an empty answer."""
+    return reply.finish_reason == "content_filter" or not reply.text.strip() or parsed.has("refusal")
+
+
+def _reach(parsed: Parsed) -> float:
+    """Return the last message up to which an answer is usable: infinite unless it was cut off."""
+    if failure(parsed) is not None:
+        return -1
+    last = max((number for draft in parsed.observations for number in draft.cites), default=0)
+    return last if parsed.has("cut_off") else math.inf
+
+
+def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, ObserveInput]:
+    """Return a cut-off answer limited to the messages that it covers, and these messages.
+
+    A tool call and its result stay together. Raises RunFault if no message is whole before the cut.
+    """
+    numbers = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown}
+    last = _reach(observed.parsed)
+    places = {(message.thread, message.seq): place for place, message in enumerate(given.messages)}
+    reached = places.get(numbers.get(int(last), ("", 0)), -1)
+    ends = [end for end in closed_ends(weights_of(given.messages)) if end <= reached]
+    if reached == len(given.messages) - 1:
+        return observed, given
+    if not ends:
+        raise RunFault("cut off: its observations never end, and it is about no whole part of the messages")
+    messages = given.messages[: ends[-1] + 1]
+    seqs = {(message.thread, message.seq) for message in messages}
+    known = {number for number, place in numbers.items() if place in seqs}
+    drafts = observed.parsed.observations
+    # A line that cites a later message is written again with the rest, with the lines under it.
+    end = next((place for place, draft in enumerate(drafts) if not known.issuperset(draft.cites)), len(drafts))
+    parsed = replace(observed.parsed, observations=drafts[:end], hints=HintsDraft())
+    shown = tuple(one for one in observed.prompt.shown if one.number in known)
+    prompt = replace(observed.prompt, shown=shown)
+    cut = replace(observed, parsed=parsed, prompt=prompt, last_seq=messages[-1].seq)
+    return cut, replace(given, messages=messages)
+
+
+def put_together(answers: Sequence[Observed]) -> Observed:
+    """Join answers; each message gets a number of its own."""
+    shifted: list[Observed] = []
+    taken = 0
+    for answer in answers:
+        shown = tuple(replace(s, number=s.number + taken) for s in answer.prompt.shown)
+        drafts = tuple(replace(d, cites=tuple(n + taken for n in d.cites)) for d in answer.parsed.observations)
+        prompt = replace(answer.prompt, shown=shown)
+        shifted.append(replace(answer, parsed=replace(answer.parsed, observations=drafts), prompt=prompt))
+        taken = max((s.number for s in shown), default=taken)
+    said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
+    prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
+    return Observed(parsed=joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)
+
+
+def _with_more(observed: Observed, more: Observed) -> Observed:
+    """Add lines about the same messages to an answer, in their order; its hints stay."""
+    both = put_together([observed, more])
+    drafts = in_order(both.parsed.observations)
+    parsed = replace(both.parsed, observations=drafts, hints=observed.parsed.hints, nothing=not drafts)
+    return replace(observed, parsed=parsed, prompt=both.prompt)
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Return the results of all calls; the first failure cancels the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from failed
+    return [task.result() for task in tasks]
+
+
+def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
+    """Return the observer and the reflector: a model if one is named, else the embedded rules."""
+    embedded = EmbeddedObserver(counter)
+    return (
+        ModelObserver(models.observe, models.observe, counter) if models.observe else embedded,
+        ModelObserver(models.reflect, models.reflect, counter) if models.reflect else embedded,
+    )

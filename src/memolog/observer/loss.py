@@ -1,0 +1,620 @@
+"""The loss guard: what a reflection no longer says.
+
+Pure rules that compare the lines of a slice with the lines that are to replace them:
+
+1. A 🔴 or ✅ line is *said* by a line of the result that holds its words side by side; or that holds at least 60 % of its content
+   words and names it among the lines that it stands for (80 % if it does not name it, if the line forbids or denies something,
+   or if it is in a script without capitals). A 🔴 line also needs each of its names, numbers, dates and times there.
+2. What a line forbids, denies or limits is said only where it still is: the words after its "not", "against", "stop" or "only"
+   follow such a word in a clause of the result too, at once and without a further one; that clause has no longer word that is
+   in none of the lines it stands for; and nothing in that line takes it back ("used to", "unless", "is void", "but", a question
+   mark). What a line affirms is not said by one that denies most of it. Which of two opposites a 🔴 line has ("below" and
+   "above", "before" and "after") must be there too, before the same.
+3. A line is *superseded* by a line of the result that stands for it and for a newer 🔴 or ✅ line, says the newer one, names
+   something of the older one, and has a word of change ("moved", "instead of", "no longer"). What the older one forbids is
+   superseded only if the newer one itself has such a word and names what was forbidden.
+4. Paths, symbols, commands and names of the other lines must occur somewhere in the result; numbers need not.
+5. A line that stands for many different lines and holds hardly any of their words is *vague*.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import ceil
+from typing import Final
+
+from memolog.core.observation import KEPT, TRACES, Observation, Priority
+from memolog.observer.evidence import Evidence, is_found
+from memolog.observer.trust import is_of_tool, line_text
+from memolog.text.identifiers import Kind, Mention, content_words, folded, mentions, squeezed
+
+_BY_LINE: Final = {"high": 0, "done": 1, "medium": 2, "low": 3}
+_BY_KIND: Final[dict[Kind, int]] = {
+    "path": 0,
+    "symbol": 1,
+    "command": 1,
+    "flag": 2,
+    "url": 2,
+    "version": 2,
+    "hash": 2,
+    "name": 3,
+}
+"""Ranks of identifiers. Quotes, numbers and dates are not among them: they depend on their sentence."""
+_VERBATIM: Final = 10
+_NAMED: Final = 0.6
+_UNNAMED: Final = 0.8
+_NEGATED: Final = 0.5
+_FEW_DENIED: Final = 2
+_MOST_DENIED: Final = 0.5
+# How many lines of a result are compared with a line that none of them names.
+_MOST_COMPARED: Final = 5
+_VAGUE_LINES: Final = 20
+_VAGUE_WORDS: Final = 60
+_VAGUE_SHARE: Final = 0.05
+
+
+class Said:
+    """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
+
+    def __init__(
+        self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high", *, given: Iterable[str] = ()
+    ) -> None:
+        self.text, self.stands_for = text, frozenset(stands_for)
+        self.priority: Priority = priority
+        self.given = _Words(frozenset(given))
+        """The words of the lines that it stands for."""
+
+    def beside(self, words: Mapping[str, Sequence[str]]) -> "Said":
+        """Return the same line with the words that it was given, by the ids of lines."""
+        given = (word for name in self.stands_for for word in words.get(name, ()))
+        return Said(self.text, self.stands_for, self.priority, given=given)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """The text, prepared for questions."""
+        return Evidence(self.text)
+
+    @cached_property
+    def words(self) -> "_Words":
+        """Its content words."""
+        return _Words(content_words(self.text))
+
+    @cached_property
+    def is_change(self) -> bool:
+        """Whether it has a word of change."""
+        return bool(_CHANGE.search(self.text))
+
+    @cached_property
+    def denied(self) -> "_Words":
+        """The content words that it forbids or denies."""
+        return _Words([word for clause in self.denials for word in clause.words])
+
+    @cached_property
+    def denials(self) -> "tuple[_Denial, ...]":
+        """Its clauses that forbid or deny something."""
+        return _denials(self.text)
+
+    @cached_property
+    def affirmed(self) -> "_Words":
+        """The content words that it says without denying them."""
+        return _Words(content_words(_affirmed(self.text)))
+
+    @cached_property
+    def sides(self) -> "tuple[_Side, ...]":
+        """Which of two opposites it has, and before which words."""
+        return _sides(self.text)
+
+    @cached_property
+    def takes_back(self) -> frozenset[str]:
+        """The words in it that take something back."""
+        return _taken_back(self.text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Statement:
+    """A line that must be said, taken apart once."""
+
+    line: Observation
+    words: tuple[str, ...]
+    squeezed: str
+    denials: "tuple[_Denial, ...]"
+    takes_back: frozenset[str]
+    sides: "tuple[_Side, ...]"
+    facts: tuple[Mention, ...]
+    names: tuple[str, ...]
+    """Names in scripts without capitals."""
+    share: float
+    """The share of its words that a line which names it must contain."""
+
+
+def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observation, ...]:
+    """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
+    statements = {line.id: _statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
+    if not statements:
+        return ()
+    # A line of lower priority could be dropped by the next reflection.
+    words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
+    result = [said.beside(words) for said in result if said.priority in KEPT]
+    standing: dict[str, list[Said]] = {}
+    for said in result:
+        for name in said.stands_for:
+            standing.setdefault(name, []).append(said)
+    places = {line.id: place for place, line in enumerate(lines)}
+    index = _Index(result)
+    return tuple(
+        one.line
+        for name, one in statements.items()
+        if not any(_says(said, one, is_named=True) for said in standing.get(name, ()))
+        and not any(_says(said, one, is_named=False) for said in index.nearest(one.words))
+        and not any(_supersedes(said, one, statements, places) for said in standing.get(name, ()))
+    )
+
+
+def lost(lines: Sequence[Observation], result: Sequence[str]) -> tuple[str, ...]:
+    """Return the paths, symbols, commands and names of some lines that no text of a result has, the most valuable first."""
+    found: dict[str, tuple[int, int, int]] = {}
+    for place, line, phrase, rank in _missing(lines, result):
+        key = (_BY_LINE[line.priority] + (rank // _VERBATIM) * _VERBATIM, rank % _VERBATIM, place)
+        found[phrase] = min(found.get(phrase, key), key)
+    return tuple(sorted(found, key=found.__getitem__))
+
+
+def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> tuple[Observation, ...]:
+    """Return the lines that name something which no text of a result names any more, in their order."""
+    gone = dict.fromkeys(line.id for _, line, _, _ in _missing(lines, result))
+    return tuple(line for line in lines if line.id in gone)
+
+
+def vague(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Said, ...]:
+    """Return the lines of a result that stand for many different lines and hold hardly any of their words."""
+    words = {line.id: content_words(line.text) for line in lines}
+    found: list[Said] = []
+    for said in result:
+        merged = [name for name in said.stands_for if name in words]
+        distinct = {word for name in merged for word in words[name]}
+        if len(merged) >= _VAGUE_LINES and len(distinct) >= _VAGUE_WORDS:
+            held = sum(said.words.has(word) for word in distinct)
+            if held < _VAGUE_SHARE * len(distinct):
+                found.append(said)
+    return tuple(found)
+
+
+def is_bare_list(text: str) -> bool:
+    """Return whether a line only lists names, as reflections of earlier versions did."""
+    return text.startswith(TRACES)
+
+
+# ---------------------------------------------------------------- statements
+
+
+def _statement(line: Observation) -> _Statement:
+    text = f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text
+    denials = _denials(text)
+    is_high = line.priority == "high"
+    strict = bool(denials) or _is_caseless(text)
+    return _Statement(
+        line=line,
+        words=content_words(line.text),
+        squeezed=squeezed(folded(line.text)),
+        denials=denials,
+        takes_back=_taken_back(f"{text}\n{line.verbatim or ''}"),
+        sides=_sides(text) if is_high else (),
+        facts=tuple(mention for mention in mentions(text) if mention.kind != "quote") if is_high else (),
+        names=_caseless_names(line.text) if is_high else (),
+        share=_UNNAMED if strict else _NAMED,
+    )
+
+
+def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
+    if not _denies_the_same(said, one) or not all(_has_side(said, side) for side in one.sides):
+        return False
+    if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
+        return True
+    if not is_named and not one.words:
+        return False
+    share = one.share if is_named else _UNNAMED
+    if sum(map(said.words.has, one.words)) < ceil(share * len(one.words)):
+        return False
+    return all(is_found(fact, (said.evidence,)) for fact in one.facts) and all(
+        _has_caseless(name, said.evidence) for name in one.names
+    )
+
+
+def _denies_the_same(said: Said, one: _Statement) -> bool:
+    """Return whether a line denies what a statement denies, and nothing that it affirms."""
+    if not one.denials:
+        is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
+        return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
+    if not said.takes_back <= one.takes_back:
+        return False
+    own = [other for other in said.denials if not _adds(other, said, one)]
+    return all(any(_is_same_denial(other, denial) for other in own) for denial in one.denials)
+
+
+def _adds(denial: "_Denial", said: Said, one: _Statement) -> bool:
+    """Return whether a clause has a word that is in none of its source lines, which may change its meaning."""
+    known = _Words(one.words)
+    longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
+    return any(not known.has(word) and not said.given.has(word) and word not in _PLAIN for word in longer)
+
+
+def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
+    if other.is_limit != denial.is_limit:
+        return False
+    if not denial.words:
+        return True
+    if not other.words or other.count > denial.count:
+        return False
+    words = _Words(denial.words)
+    # "Never hesitate to delete" does not say "never delete": what is denied begins with the same.
+    if not words.has(other.words[-1 if other.is_last else 0]):
+        return False
+    held = sum(map(_Words(other.words).has, denial.words))
+    share = _NEGATED if len(denial.words) <= _FEW_DENIED else _UNNAMED
+    return held >= ceil(share * len(denial.words))
+
+
+def _supersedes(said: Said, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]) -> bool:
+    own = [word for word in older.words if word not in _COMMON]
+    if not said.is_change or not any(map(said.words.has, own)):
+        return False
+    newer = [statements[name] for name in said.stands_for if name in statements and name != older.line.id]
+    if older.denials:
+        forbidden = [word for denial in older.denials for word in denial.words if word not in _COMMON]
+        newer = [
+            one for one in newer if _CHANGE.search(one.line.text) and any(map(_Words(one.words).has, forbidden or own))
+        ]
+    return any(
+        _is_newer(one.line, older.line, places) and _says(said, one, is_named=True) for one in newer if one.words
+    )
+
+
+def _is_newer(one: Observation, other: Observation, places: Mapping[str, int]) -> bool:
+    if one.said_at and other.said_at and one.said_at != other.said_at:
+        return one.said_at > other.said_at
+    return places[one.id] > places[other.id]
+
+
+# ---------------------------------------------------------------- words
+
+_SHORT: Final = 4
+_ENDING: Final = 2
+
+
+class _Words:
+    """Words in which others are looked up, whatever their endings."""
+
+    def __init__(self, words: Collection[str]) -> None:
+        self._words = frozenset(words)
+        self._by_opening: dict[str, list[str]] = {}
+        for word in self._words:
+            self._by_opening.setdefault(word[:_SHORT], []).append(word)
+
+    def has(self, word: str) -> bool:
+        """Return whether a word is here, or another form of it."""
+        if word in self._words:
+            return True
+        if len(word) < _SHORT:
+            return f"{word}s" in self._words
+        if len(word) == _SHORT and word.endswith("s") and word[:-1] in self._words:
+            return True
+        return any(_same_word(word, other) for other in self._by_opening.get(word[:_SHORT], ()))
+
+
+def _same_word(one: str, other: str) -> bool:
+    shorter = min(len(one), len(other))
+    common = next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    return common >= max(_SHORT, shorter - _ENDING)
+
+
+class _Index:
+    """Finds the lines of a result that have most words in common with a text."""
+
+    def __init__(self, result: Sequence[Said]) -> None:
+        self._result = result
+        self._by_opening: dict[str, set[int]] = {}
+        for place, said in enumerate(result):
+            for word in content_words(said.text):
+                self._by_opening.setdefault(word[:_SHORT], set()).add(place)
+
+    def nearest(self, words: Sequence[str]) -> list[Said]:
+        """Return the few lines that come nearest."""
+        hits = Counter(place for word in words for place in self._by_opening.get(word[:_SHORT], ()))
+        return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
+
+
+# ---------------------------------------------------------------- what is forbidden or denied
+
+_NOT_WORDS: Final = """
+    not no never none nothing nobody neither nor without cannot avoid avoids avoiding forbidden forbids prohibited except
+    dislike dislikes hate hates refuse refuses refused reject rejects rejected ban bans banned prohibits prohibit prohibiting
+    against forbid forbade forbidding stop stops stopped stopping quit cease ceases prevent prevents decline declines declined
+    oppose opposes opposed veto vetoed disallow disallows disallowed exclude excludes excluded excluding avoided abstain
+    gegen verbietet verbat verbot verbieten untersagt stopp stoppe stoppen vermeide vermeiden vermeidet verweigere verweigert
+    verweigern außer contra prohíbe prohibió prohibir prohibida evita evitar evite rechaza rechazar rechace contre interdire
+    interdis interdits arrête arrêter arrêtez évite éviter évitez refuser refusez contro vieta evitare smetti rifiuta
+    proíbe recusa tegen vermijd weiger
+    nicht kein keine keinen keinem keiner keines nie niemals nichts ohne weder verboten hasst
+    nunca jamás sin ni tampoco nada ningún ninguna ninguno prohibido odia
+    ne pas jamais sans aucun aucune rien interdit interdite déteste
+    non mai senza nessun nessuna nessuno vietato vietata odia
+    não sem nem nenhum nenhuma proibido
+    niet geen nooit zonder niets verboden
+    inte ikke aldri aldrig ingen ingenting uten utan uden
+    nie nigdy bez żaden żadne nic
+    не нет никогда без ни нельзя ничего
+    değil asla yok hiç
+    לא אין בלי אסור אל ללא
+    لا ليس لم لن بدون ممنوع
+    नहीं मत बिना
+"""
+# Words that exclude everything else.
+_ONLY_WORDS: Final = """
+    only solely exclusively nur ausschließlich solo sólo solamente únicamente seulement uniquement soltanto somente apenas
+    alleen uitsluitend только tylko
+"""
+_ONLY: Final = frozenset(folded(_ONLY_WORDS).split())
+_NOT: Final = frozenset(folded(_NOT_WORDS).split()) | _ONLY
+# Words that a line may add to a prohibition: who states it, and how strictly.
+_PLAIN_WORDS: Final = """
+    agreed asked clear clearly customer ever explicit explicitly firm firmly insisted insists instructed likes meaning
+    mentioned policy requested rule rules says standing stated states strict strictly wanted wishes important since
+"""
+_PLAIN: Final = frozenset(_PLAIN_WORDS.split()) | _NOT
+_NOT_UNSPACED: Final = re.compile(
+    "不|没|沒|無|无|非|别|別|勿|禁|ない|なし|ません|ぬ|안 |못|않|없|금지|지 ?마|지 ?말|말 것|ไม่|ห้าม|อย่า"
+)
+_TOKEN: Final = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_CLAUSE: Final = re.compile(
+    r"[.;:!?。；：！？…\n—–](?=\s|\Z)|[。；：！？，、]"
+    r"|\s(?=(?:but|aber|sondern|pero|sino|mais|ma|mas|maar|men|ale|но|however|although)\s)"
+    r"|\s(?=(?:and|or|und|oder|y|o|et|ou|e|en|of|och|og|i|и)\s(?:not?|never|nicht|keine?n?|nie|nunca|jamais|non|não|niet|geen)\s)",
+    re.IGNORECASE,
+)
+# "in no case" and the like aside, "no longer" and "not only" deny nothing that has to stay denied: the first is a change.
+_CHANGE_WORDS: Final = (
+    "no longer|any ?more|instead|replac|switch|moved|moves|chang|former|previous|used to|rather than|was |were |not |now "
+    "|from .{1,80} to |->|→|until|cancel|correct|updat|stopp|dropp|abandon|revis|since then|earlier"
+    "|statt|anstelle|nicht mehr|früher|vorher|bisher|ersetz|gewechsel|wechsel|geändert|änder|jetzt|umgezogen|umzug|abgesagt"
+    "|ya no|en lugar|en vez|antes|cambi|ahora|reemplaz|sustitu|cancel"
+    "|ne .{1,40} plus|au lieu|remplac|avant|désormais|maintenant|chang|annul|plutôt"
+    "|non .{1,20} più|invece|sostitu|prima|adesso|ora |em vez|agora|substitu|mudou|in plaats|niet meer|vervang|vroeger|nu "
+    "|вместо|больше не|теперь|раньше|замен|измен|переех"
+    "|不再|改为|改為|改成|而不是|换|換|代替|取消|搬|現在|现在|やめ|代わり|変更|もう|대신|변경|이제|เปลี่ยน|แทน|ยกเลิก"
+    "|במקום|כבר לא|עבר|שינה|עכשיו|بدلا|بدل|لم يعد|الآن|تغي"
+)
+_CHANGE: Final = re.compile(_CHANGE_WORDS, re.IGNORECASE)
+_COMMON_WORDS: Final = """
+    like likes love loves live lives work works take takes use uses eat eats drink drinks buy buys make makes made plan plans
+    think thinks own owns call calls day days week weeks month year years time new old one two
+    mag lebt wohnt arbeitet nimmt isst trinkt tag tage jahr vive trabaja gusta toma habite travaille prend aime
+"""
+_COMMON: Final = frozenset(_COMMON_WORDS.split())
+"""Words that unrelated statements share: they do not show which statement is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Denial:
+    """A clause that forbids or denies something."""
+
+    words: tuple[str, ...]
+    """What it forbids or denies: the content words after the first such word, or before it where none follows."""
+    count: int
+    """The number of negations: two cancel each other."""
+    clause: tuple[str, ...] = ()
+    """All content words of the clause."""
+    is_last: bool = False
+    """Whether the words stand before it, as in languages that put it last."""
+    is_limit: bool = False
+    """Whether it excludes everything but the words ("only"), not the words."""
+
+
+# Words that revoke or limit a statement.
+_BACK_WORDS: Final = (
+    r"no longer|any ?more\b|used to\b|not true|n[o']t the case|unless\b|except\b|allowed|permitted|is fine|are fine|is ok|okay\b"
+    r"|cancel\w*|revok\w*|withdr[ae]w\w*|lifted|overrul\w*|outdated|obsolete|expired|formerly|previously|once said|changed"
+    r"|void\w*|overrid\w*|old\b|outlived|chang(?:e[sd]|ing)|wrong\w*|false\b|myth\w*|anyway|anyhow|nevertheless|nonetheless|but\b"
+    r"|until\b|till\b|suspend\w*|waive\w*|ended|over now|supersed\w*|deprecat\w*|invalid\w*|nullif\w*|rescind\w*|repeal\w*"
+    r"|no need|appl(?:y|ies|ied)\b|feel free|go (?:right )?ahead|past\b|originally|initially|nonsense|rumou?r\w*"
+    r"|if (?:asked|told)|never (?:said|says|stated|meant|claimed|forbade)|n[o']t (?:say|mean|state|forbid)|said nobody"
+    r"|done with|however|although|though\b|yet\b|still ok|lapsed|retracted|reversed|relaxed"
+    r"|history|historic\w*"
+    r"|ungültig|hinfällig|veraltet|alte regel|trotzdem|dennoch|aber\b|falsch|geändert|gilt nicht|doch\b"
+    r"|anulad|obsolet|pero\b|sin embargo|falso|vieja|caducad|cambi[oó]|caduc|mais\b|faux\b|ancienne|quand même|pourtant"
+    r"|joke|joking|mistake|instead of|replaced|dropped|ignore\w*|disregard|now (?:it|they|that|you)\b"
+    r"|nicht mehr|früher|jetzt schon|erlaubt|aufgehoben|außer\b|es sei denn|überholt|statt\b"
+    r"|ya no\b|antes\b|salvo\b|excepto|permitid|cancelad|a menos que"
+    r"|n['e][^.]{0,30} plus\b|avant\b|désormais|autoris|permis|sauf\b|à moins|annul"
+    r"|non[^.]{0,20} più|prima\b|permess|tranne|a meno che|já não|exceto|a não ser|niet meer|toegestaan|behalve|tenzij"
+    r"|больше не|раньше|теперь|можно|разреш|кроме|отмен|이제|허용|제외|이전에"
+    r"|لم يعد|مسموح|إلا|כבר לא|מותר|אלא|अब|अनुमति|artık|izin|już|wolno|zezwol|lov at|tillåt|tillad"
+)
+_BACK: Final = re.compile(
+    rf"(?<!\w)(?:{_BACK_WORDS})|(?:不再|以前|可以|允许|允許|除非|取消|もう|許可|てもよい|ても良い|[?？❌✗✘]|~~)"
+)
+
+
+def _taken_back(text: str) -> frozenset[str]:
+    return frozenset(hit[0] for hit in _BACK.finditer(folded(text)))
+
+
+def _denials(text: str) -> tuple[_Denial, ...]:
+    """Return the clauses of a text that forbid or deny something."""
+    found: list[_Denial] = []
+    for clause in _CLAUSE.split(folded(text)):
+        spans = _denying(clause)
+        if spans:
+            before, after = content_words(clause[: spans[0][0]]), content_words(clause[spans[0][1] :])
+            words = tuple(word for word in after or before if word not in _NOT)
+            is_limit = clause[spans[0][0] : spans[0][1]] in _ONLY
+            whole = content_words(clause)
+            found.append(_Denial(words, len(spans), whole, is_last=not after, is_limit=is_limit))
+    return tuple(found)
+
+
+def _affirmed(text: str) -> str:
+    """Return the text without what its clauses deny."""
+    parts: list[str] = []
+    for clause in _CLAUSE.split(folded(text)):
+        spans = _denying(clause)
+        is_last = bool(spans) and not content_words(clause[spans[0][1] :])
+        parts.append("" if is_last else clause[: spans[0][0]] if spans else clause)
+    return "\n".join(parts)
+
+
+def _denying(clause: str) -> list[tuple[int, int]]:
+    """Return where the words that forbid or deny begin and end."""
+    spans: list[tuple[int, int]] = []
+    for token in _TOKEN.finditer(clause):
+        word = token[0].replace("’", "'")
+        if word.startswith("n'"):
+            # The verb after it is what is denied.
+            spans.append((token.start(), token.start() + 2))
+        elif word in _NOT or word.endswith("n't") or word.startswith("kein"):
+            spans.append(token.span())
+    return spans or [hit.span() for hit in _NOT_UNSPACED.finditer(clause)]
+
+
+# ---------------------------------------------------------------- opposites
+
+# Synonyms, and after the slash their opposites.
+_OPPOSITES: Final = (
+    (
+        "below|under|less than|fewer than|lower than|at most|up to|no more than|not more than|maximum|max|unter|unterhalb"
+        "|weniger als|höchstens|maximal|bis zu|menos de|como máximo|debajo|moins de|au plus|au maximum|dessous|sotto|meno di"
+        "|al massimo|abaixo|onder|hoogstens / above|over|more than|greater than|higher than|at least|no less than|not less than"
+        "|minimum|min|über|oberhalb|mehr als|mindestens|más de|al menos|como mínimo|encima|plus de|au moins|dessus|sopra|più di"
+        "|almeno|acima|boven|minstens"
+    ),
+    (
+        "before|prior to|ahead of|beforehand|vor|bevor|vorher|antes|avant|prima|vooraf|voordat / after|afterwards|nach|nachdem"
+        "|nachher|danach|después|tras|luego|après|dopo|depois|daarna|nadat"
+    ),
+    (
+        "increase|increases|raise|raises|more|longer|erhöhen|erhöhe|steigern|mehr|aumentar|aumenta|subir|sube|más|augmenter"
+        "|augmente|plus / decrease|decreases|reduce|reduces|lower|less|fewer|shorten|shorter|senken|senke|verringern|reduzieren"
+        "|reduziere|weniger|reducir|bajar|baja|menos|réduire|réduis|diminuer|baisser|moins"
+    ),
+    (
+        "enable|enables|enabled|activate|turn on|turned on|switch on|switched on|hands on|aktivieren|aktiviere|einschalten"
+        "|activar|activa|encender|activer|allumer / disable|disables|disabled|deactivate|turn off|turned off|switch off"
+        "|switched off|hands off|deaktivieren|deaktiviere|ausschalten|desactivar|desactiva|apagar|désactiver|éteindre"
+        "|finger weg|hände weg|manos fuera"
+    ),
+    "include|includes|including|incluir|incluye|inclure / exclude|excludes|excluding|excluir|excluye|exclure",
+    "private|privat|privado|privada|privé|privée|confidential / public|publicly|öffentlich|público|pública|publique",
+    "buy|buys|kaufen|kauft|comprar|compra|acheter|achète / sell|sells|verkaufen|verkauft|vender|vende|vendre|vend",
+    "inside|within|innerhalb|dentro / outside|außerhalb|fuera|dehors",
+    "earlier|sooner|früher|más temprano|plus tôt / later|später|más tarde|plus tard",
+)
+_FOLLOWING: Final = 2
+_NEAR: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of two opposites in a text."""
+
+    pair: int
+    is_second: bool
+    is_denied: bool
+    words: tuple[str, ...]
+    """The first words after it."""
+
+
+def _phrases() -> dict[str, list[tuple[tuple[str, ...], int, bool]]]:
+    """Return the opposites by their first words, longer ones first: their words, which pair, and whether they stand second."""
+    found: dict[str, list[tuple[tuple[str, ...], int, bool]]] = {}
+    for pair, words in enumerate(_OPPOSITES):
+        for place, side in enumerate(words.split(" / ")):
+            for phrase in side.split("|"):
+                parts = tuple(folded(phrase).split())
+                found.setdefault(parts[0], []).append((parts, pair, place == 1))
+    return {first: sorted(phrases, key=lambda one: -len(one[0])) for first, phrases in found.items()}
+
+
+_PHRASES: Final = _phrases()
+
+
+def _sides(text: str) -> tuple[_Side, ...]:
+    """Return which of two opposites a text has, in order."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    found: list[_Side] = []
+    at = 0
+    while at < len(words):
+        fitting = [one for one in _PHRASES.get(words[at], ()) if tuple(words[at : at + len(one[0])]) == one[0]]
+        size = len(fitting[0][0]) if fitting else 1
+        for _, pair, is_second in (one for one in fitting if len(one[0]) == size):
+            rest = words[at + size : at + size + _NEAR]
+            telling = [word for word in rest if word[0].isdigit() or content_words(word)][:_FOLLOWING]
+            is_denied = at > 0 and words[at - 1] in _NOT
+            found.append(_Side(pair, is_second, is_denied, tuple(telling)))
+        at += size
+    return tuple(found)
+
+
+def _has_side(said: Said, side: _Side) -> bool:
+    """Return whether a line has the same of two opposites, before one of the same words."""
+    same = (
+        other
+        for other in said.sides
+        if (other.pair, other.is_second, other.is_denied) == (side.pair, side.is_second, side.is_denied)
+    )
+    return any(not side.words or any(map(_Words(other.words).has, side.words)) for other in same)
+
+
+# ---------------------------------------------------------------- names
+
+_CASELESS: Final = (
+    "\u0590-\u08ff\u0900-\u109f\u10d0-\u10ff\u1100-\u139f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
+)
+_CASELESS_RUN: Final = re.compile(rf"[{_CASELESS}]+")
+_CASELESS_LETTER: Final = re.compile(rf"[{_CASELESS}]")
+_KATAKANA: Final = re.compile("[\u30a1-\u30fa\u30fc]{3,}")
+_LEAST_NAME: Final = 2
+_LONG_NAME: Final = 4
+
+
+def _is_caseless(text: str) -> bool:
+    """Return whether most letters of a text are of a script without capitals."""
+    return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
+
+
+def _caseless_names(text: str) -> tuple[str, ...]:
+    """Return names in scripts without capitals: words of such a script in a text of another, and foreign words in kana."""
+    if text.isascii():
+        return ()
+    pattern = _KATAKANA if _is_caseless(text) else _CASELESS_RUN
+    return tuple(dict.fromkeys(name for name in pattern.findall(text) if len(name) >= _LEAST_NAME))
+
+
+def _has_caseless(name: str, text: Evidence) -> bool:
+    """Return whether a name occurs; a particle of one letter may have been joined to it."""
+    name = folded(name)
+    forms = (name, name[1:], name[:-1]) if len(name) >= _LONG_NAME else (name,)
+    return any(form in text.literal for form in forms)
+
+
+# ---------------------------------------------------------------- identifiers
+
+
+def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tuple[int, Observation, str, int]]:
+    """Yield what lines name and no text of a result does: place and line, the name, and its rank."""
+    whole = Evidence("\n".join(result))
+    known: dict[Mention, bool] = {}
+    for place, line in enumerate(lines):
+        if is_bare_list(line.text):
+            continue
+        for text, extra in ((line.text, 0), (line.verbatim or "", _VERBATIM)):
+            for mention in mentions(text):
+                if mention.kind in _BY_KIND:
+                    if mention not in known:
+                        known[mention] = is_found(mention, (whole,))
+                    if not known[mention]:
+                        yield place, line, mention.phrase, _BY_KIND[mention.kind] + extra
+            for name in _caseless_names(text):
+                if not _has_caseless(name, whole):
+                    yield place, line, name, _BY_KIND["name"] + extra

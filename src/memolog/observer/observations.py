@@ -1,0 +1,281 @@
+"""Turn parsed lines of a reply into observations: ids, sources, trust and redaction are set by code.
+
+An uncited line cites every message that it could come from; trust is the lowest of the cited roles.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import cache
+from typing import Final, TypeVar, cast
+
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import Message
+from memolog.core.observation import Observation, Priority, Source, Span, Trust
+from memolog.core.run import Run
+from memolog.core.settings import Mode
+from memolog.core.thread import Hints
+from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
+from memolog.observer.evidence import Evidence, source_text, support
+from memolog.observer.prompt import Prompt, with_fields
+from memolog.observer.transcript import in_zone, said_in_zone
+from memolog.observer.trust import lowest, trust_of, trusted_hints
+from memolog.text.redaction import Redactor
+from memolog.text.tokens import TokenCounter
+
+_SAME: Final = 0.5
+_MEANING: Final = re.compile(r"[ ]?\(meaning ([^()\n]{1,80})\)", re.IGNORECASE)
+_OFF_TRACK: Final = "The work has left what was asked for. "
+
+
+def draft_hints(
+    new: HintsDraft,
+    old: Hints,
+    messages: Sequence[Message],
+    redactor: Redactor,
+    foreign: Sequence[Message] = (),
+    lines: Sequence[Observation] = (),
+) -> tuple[Hints, tuple[str, ...]]:
+    """Return the hints of a group, and the faults of those of the answer.
+
+    Kept is what the messages, the earlier hints or the `lines` of the log support. Missing hints are filled when the group is
+    activated, after groups before it that were made at the same time.
+    """
+    said = Hints(
+        current_task=_redacted(new.current_task, redactor),
+        suggested_response=_redacted(new.suggested_response, redactor),
+        title=_redacted(new.title, redactor),
+    )
+    kept = trusted_hints(said, messages, old, foreign=foreign, log=lines)
+    at = new.task_at if kept.current_task and new.task_at else messages[-1].created_at if messages else None
+    return replace(kept, at=at), () if kept == said else ("untrusted_hint",)
+
+
+def reflected_hints(
+    parsed: ParsedReflection, old: Hints, lines: Sequence[Observation], redactor: Redactor
+) -> tuple[Hints | None, tuple[str, ...]]:
+    """Return the hints of a thread after a reflection, None if unchanged, and their faults.
+
+    A warning that the work is off track goes into the suggested response.
+    """
+    back = f"{_OFF_TRACK}{parsed.off_track}" if parsed.off_track else parsed.hints.suggested_response
+    said = Hints(
+        current_task=_redacted(parsed.hints.current_task, redactor), suggested_response=_redacted(back, redactor)
+    )
+    kept = trusted_hints(said, (), old, log=lines)
+    wrong = () if kept == said else ("untrusted_hint",)
+    new = replace(
+        old,
+        current_task=old.current_task if kept.current_task is None else kept.current_task or None,
+        suggested_response=kept.suggested_response or old.suggested_response,
+    )
+    return (None if new == old else new), wrong
+
+
+def observations_from(
+    parsed: Parsed,
+    messages: Sequence[Message],
+    prompt: Prompt | None,
+    group: str,
+    run: Run,
+    new_id: Callable[[], str],
+    counter: TokenCounter,
+    redactor: Redactor,
+    mode: Mode = "default",
+) -> tuple[Observation, ...]:
+    """Return the observations of one span; each carries the mode in which it was observed."""
+    if prompt is None or not messages:
+        return ()
+    by_seq = {message.seq: message for message in messages}
+    # A message may have thousands of parts: compute its trust once, not for each line.
+    trusts: dict[int, Trust] = {message.seq: trust_of(message) for message in messages}
+    shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
+    made: list[Observation] = []
+    sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
+    for ordinal, found in enumerate(parsed.observations, start=1):
+        draft = _without_secrets(with_fields(found, mode), redactor)
+        cited = sorted({shown[number] for number in draft.cites if number in shown})
+        said_by = [by_seq[seq] for seq in cited or by_seq]
+        sources = _sources(run.thread or "", cited or sorted(by_seq))
+        made.append(
+            Observation(
+                id=new_id(),
+                group=group,
+                ordinal=ordinal,
+                priority=draft.priority,
+                text=draft.text,
+                said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
+                zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
+                about=draft.about,
+                parent=None if draft.parent is None else draft.parent + 1,
+                verbatim=draft.verbatim,
+                sources=sources,
+                trust=lowest(trusts[seq] for seq in cited or by_seq),
+                category=draft.category,
+                files=draft.files,
+                metadata={**_with_observer(draft), "mode": mode},
+                tokens=counter.count(draft.text),
+            )
+        )
+    return tuple(made)
+
+
+def _with_observer(draft: Draft) -> JsonObject:
+    """Return the metadata of a line with the observer that code set; a reply cannot set it."""
+    metadata = {name: value for name, value in draft.metadata.items() if name != "observer"}
+    return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
+
+
+def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
+    """Return the time of a line without citations: of the message with most of its words, if that has half of them.
+
+    Otherwise of the message nearest to the time that the line gives.
+    """
+    found = [(support(draft.text, evidence), message) for message, evidence in sources]
+    best = max(share for share, _ in found)
+    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for share, message in found if share == best]
+    if best >= _SAME:
+        return moments[0]
+    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for message, _ in sources]
+    return min(moments, key=lambda moment: abs(moment - draft.said_at))
+
+
+def reflections_from(
+    parsed: ParsedReflection,
+    lines: Sequence[Observation],
+    prompt: Prompt,
+    group: str,
+    new_id: Callable[[], str],
+    counter: TokenCounter,
+    redactor: Redactor,
+    aliases: Mapping[str, str],
+) -> tuple[Observation, ...]:
+    """Return the observations of a reflection; each has the sources of what it merges.
+
+    `aliases` are the short names of the threads of a shared log, which are removed from texts.
+    """
+    by_id = {line.id: line for line in lines}
+    made: list[Observation] = []
+    for ordinal, found in enumerate(parsed.lines, start=1):
+        draft = _without_secrets(found, redactor)
+        merged = [by_id[prompt.ids[name]] for name in draft.merges if name in prompt.ids]
+        # A line that merges nothing keeps every source, so that none is lost.
+        roots = merged or list(lines)
+        text = _without_name(draft.text, roots, aliases)
+        said_at, zone = _said_at(draft, roots)
+        made.append(
+            Observation(
+                id=new_id(),
+                group=group,
+                ordinal=ordinal,
+                priority=weight_of(draft.priority, merged),
+                text=text,
+                said_at=said_at,
+                zone=zone,
+                about=draft.about,
+                parent=None if draft.parent is None else draft.parent + 1,
+                verbatim=draft.verbatim,
+                sources=merged_sources(roots),
+                merges=tuple(line.id for line in merged),
+                trust=lowest(line.trust for line in roots),
+                grounded=all(line.grounded for line in roots),
+                category=draft.category,
+                files=tuple(dict.fromkeys(name for line in merged for name in line.files)),
+                metadata=_merged_fields(draft.metadata, merged),
+                tokens=counter.count(text),
+            )
+        )
+    return tuple(made)
+
+
+def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonObject:
+    """Return the fields of a merged line: its own, those of the only line that it stands for, and the mode that all share."""
+    fields = {**(merged[0].metadata if len(merged) == 1 else {}), **metadata}
+    fields.pop("mode", None)
+    modes = {line.mode for line in merged}
+    mode = modes.pop() if len(modes) == 1 else None
+    return {**fields, "mode": mode} if mode else fields
+
+
+def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
+    """Return the priority of a line that replaces others: at least the highest of theirs.
+
+    Otherwise the next reflection could drop a statement of the user.
+    """
+    if priority in {"high", "done"}:
+        return priority
+    weights = {line.priority for line in merged}
+    return "high" if "high" in weights else "done" if "done" in weights else priority
+
+
+def _without_name(text: str, roots: Sequence[Observation], aliases: Mapping[str, str]) -> str:
+    """Return a line without the name of its thread, if all that it stands for comes from that thread."""
+    threads = {source.thread for root in roots for source in root.sources}
+    name = aliases.get(threads.pop()) if len(threads) == 1 else None
+    rest = text.removeprefix(f"{name}:").lstrip() if name else text
+    return rest or text
+
+
+def _redacted(text: str | None, redactor: Redactor) -> str | None:
+    return redactor.redact(text) if text else text
+
+
+_DraftT = TypeVar("_DraftT", Draft, ReflectedDraft)
+
+
+def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
+    """Return a draft without secrets: a model may have joined their parts."""
+    return replace(
+        draft,
+        text=_meaning_once(redactor.redact(draft.text)),
+        verbatim=_redacted(draft.verbatim, redactor),
+        files=tuple(map(redactor.redact, draft.files)),
+        metadata=_facts(draft.metadata, redactor),
+    )
+
+
+def _meaning_once(text: str) -> str:
+    """Remove repeated "(meaning …)" remarks from a line."""
+    seen: set[str] = set()
+
+    def first(hit: re.Match[str]) -> str:
+        is_new = hit[1].casefold() not in seen
+        seen.add(hit[1].casefold())
+        return hit[0] if is_new else ""
+
+    return _MEANING.sub(first, text)
+
+
+def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", redactor.value(dict(metadata)))
+
+
+def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:
+    """Return the time and zone of a merged line: of the first line on the day that it names."""
+    moments = [(said, line.said_at, line.zone) for line in roots if line.said_at and (said := said_in_zone(line, UTC))]
+    same_day = [found for found in moments if found[0].date() == draft.on]
+    if not moments:
+        return None, roots[-1].zone
+    _, moment, zone = min(same_day or moments, key=lambda found: found[1])
+    return moment, zone
+
+
+def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:
+    """Return consecutive messages as spans."""
+    spans: list[Span] = []
+    for seq in seqs:
+        if spans and spans[-1].last == seq - 1:
+            spans[-1] = Span(first=spans[-1].first, last=seq)
+        else:
+            spans.append(Span(first=seq, last=seq))
+    return tuple(Source(thread=thread, span=span) for span in spans)
+
+
+def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
+    """Return the messages that some lines come from, consecutive ones as spans."""
+    seqs: dict[str, set[int]] = {}
+    for line in lines:
+        for source in line.sources:
+            seqs.setdefault(source.thread, set()).update(range(source.span.first, source.span.last + 1))
+    return tuple(source for thread, found in seqs.items() for source in _sources(thread, sorted(found)))

@@ -1,0 +1,389 @@
+"""Check a reply of a model against what it was shown. Pure.
+
+Drops lines and hints that only repeat the prompt or the log, and finds statements of users that no line covers.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Final, NamedTuple
+
+from memolog.core.message import Message
+from memolog.observer.drafts import Draft, HintsDraft, Parsed
+from memolog.observer.evidence import Evidence, is_english, source_text, support
+from memolog.observer.extractive.observer import observe
+from memolog.observer.faults import FaultNotes
+from memolog.observer.prompt import ObserveInput, Prompt
+from memolog.text.identifiers import content_words, folded, squeezed
+from memolog.text.tokens import TokenCounter
+
+# An answer may be so many times as long as its messages, and at least so many tokens.
+_MOST_TIMES: Final = 20
+_LEAST_ROOM: Final = 300
+# A line or a hint that shares so many consecutive words with the instructions is a copy of them.
+_LINE_WORDS: Final = 4
+_HINT_WORDS: Final = 3
+_MOST_ECHOED: Final = 0.5
+_LEAST_SUPPORT: Final = 0.34
+_SUPPORTED: Final = 0.5
+_FEW_WORDS: Final = 2
+# Unfounded statements that are kept for each line with words of the messages.
+_MOST_DOUBTFUL: Final = 2
+_ALIKE: Final = 0.8
+# Elements of a prompt that are not instructions.
+_GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
+_HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>")
+_FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULTILINE)
+_VERBATIM: Final = re.compile(r"\s*[|>│]")
+_MARKED: Final = re.compile(r"\s*[*•-] ")
+_TRANSCRIPT: Final = re.compile(r"<(transcript)>(?=\n)")
+_HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
+# Markup around messages in a transcript, and unfilled placeholders of the format.
+_SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
+_DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
+_LOG_LINE: Final = re.compile(
+    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(?:\(unverified\) )?(.*)\Z",
+    re.DOTALL,
+)
+_MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
+
+
+def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]]:
+    """Yield the ranges and contents of elements that these tags open; an unclosed tag opens none."""
+    at, unclosed = 0, set[str]()
+    for tag in opening.finditer(text):
+        name = tag[1]
+        if tag.start() < at or name in unclosed:
+            continue
+        end = text.find(f"</{name}>", tag.end())
+        if end < 0:
+            # A later tag of this name is unclosed too.
+            unclosed.add(name)
+            continue
+        at = end + len(f"</{name}>")
+        yield range(tag.start(), at), text[tag.end() : end]
+
+
+def _without(text: str, opening: re.Pattern[str]) -> str:
+    """Return a text without the elements that these tags open."""
+    kept: list[str] = []
+    at = 0
+    for place, _ in _elements(text, opening):
+        kept.append(text[at : place.start])
+        at = place.stop
+    return "".join([*kept, text[at:]])
+
+
+def _inside(text: str, opening: re.Pattern[str]) -> list[str]:
+    """Return what stands in the elements that these tags open."""
+    return [inside.strip("\n") for _, inside in _elements(text, opening)]
+
+
+def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
+    """Return the usable part of a reply; its faults list what was dropped.
+
+    If nothing is left the reply is empty, which is a failure, unless all of it is in the log already.
+    """
+    notes = FaultNotes()
+    notes.take(parsed.faults)
+    if notes.has_fatal:
+        return parsed
+    said = Evidence("\n".join(map(source_text, given.messages)))
+    echoes = _Echoes(prompt, said)
+    hints = _checked_hints(parsed.hints, given, echoes, notes)
+    if parsed.nothing:
+        return replace(parsed, hints=hints, faults=notes.faults())
+    if echoes.are_most_of(reply):
+        notes.note("echo", reply)
+        notes.note("empty", "it repeats the prompt")
+        return Parsed(faults=notes.faults())
+    if _is_too_long(parsed, given, counter):
+        notes.note("too_large", f"over {_MOST_TIMES} times as long as what it is about")
+        return Parsed(faults=notes.faults())
+    kept, known = _checked_lines(parsed, given, prompt, echoes, said, notes)
+    if parsed.observations and not kept and not known:
+        notes.note("empty", "it says nothing new about these messages")
+    nothing = bool(known) and not kept
+    return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing, known=known)
+
+
+def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
+    lines = sum(counter.count(_words(draft)) for draft in parsed.observations)
+    span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
+    return lines > max(_MOST_TIMES * span, _LEAST_ROOM)
+
+
+def _checked_lines(
+    parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
+) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
+    """Return the lines that say something new, and those that the log has from the same day.
+
+    A cited statement without a word of its messages may be a paraphrase: it is kept beside founded lines, and marked later.
+    """
+    log = _Log(given.previous)
+    sources = _Sources(given, prompt)
+    days = [log.days_of(draft.text) for draft in parsed.observations]
+    is_said = [
+        bool(found) and _is_said_again(draft, sources.of(draft) or said)
+        for draft, found in zip(parsed.observations, days, strict=True)
+    ]
+    # A line with few content words counts as a copy only beside others.
+    is_telling = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
+    copies = any(tells and found and not again for tells, found, again in zip(is_telling, days, is_said, strict=True))
+    kept: list[int] = []
+    doubtful: list[int] = []
+    known: list[Draft] = []
+    for place, draft in enumerate(parsed.observations):
+        is_echo = echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED
+        if is_echo or echoes.is_shell(draft.text):
+            notes.note("echo", draft.text)
+        elif _is_unfounded(draft, said):
+            if draft.cites and not days[place]:
+                doubtful.append(place)
+            else:
+                notes.note("copied" if days[place] else "unfounded", draft.text)
+        elif not (found := days[place]) or not (copies or is_telling[place]):
+            kept.append(place)
+        elif not is_said[place]:
+            notes.note("copied", draft.text)
+        elif draft.said_at.date() in found or None in found:
+            known.append(draft)
+            notes.note("copied", draft.text)
+        else:
+            # The same statement on another day.
+            kept.append(place)
+    founded = sum(support(parsed.observations[place].text, said) > 0 for place in kept)
+    if len(doubtful) <= _MOST_DOUBTFUL * founded:
+        kept = sorted((*kept, *doubtful))
+    else:
+        for place in doubtful:
+            notes.note("unfounded", parsed.observations[place].text)
+    return _at(parsed.observations, kept), tuple(known)
+
+
+def _is_unfounded(draft: Draft, said: Evidence) -> bool:
+    """Return whether the messages do not support a line: an uncited line needs many common words, a statement one.
+
+    A line in another language than the messages is not compared.
+    """
+    if not draft.cites:
+        return support(draft.text, said) < _LEAST_SUPPORT
+    is_statement = draft.priority in {"high", "done"} and not draft.verbatim
+    return is_statement and not support(draft.text, said) and not _are_in_other_languages(draft.text, said.literal)
+
+
+def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
+    """Return whether the cited messages support a line, so that it is not only copied from the log."""
+    words, share = content_words(draft.text), support(draft.text, evidence)
+    # One common word may be chance, unless it is the whole message.
+    is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
+    return share >= _SUPPORTED and is_more and _log_line(draft.text, None).numbers <= evidence.words
+
+
+def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
+    """Return the drafts at these places; a draft whose parent is dropped moves under the nearest kept ancestor."""
+    new = {place: number for number, place in enumerate(places)}
+
+    def above(place: int | None) -> int | None:
+        while place is not None and place not in new:
+            place = drafts[place].parent
+        return None if place is None else new[place]
+
+    return tuple(replace(drafts[place], parent=above(drafts[place].parent)) for place in places)
+
+
+def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
+    """Return the hints without those that repeat the format instead of filling it."""
+    known = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
+    for name in ("current_task", "suggested_response", "title"):
+        text: str | None = getattr(hints, name)
+        if text and text not in known and echoes.has(text, _HINT_WORDS):
+            notes.note("echo", text)
+            hints = replace(hints, **{name: None})
+    return hints
+
+
+class _Echoes:
+    """Finds parts of a reply that repeat the instructions of the prompt."""
+
+    def __init__(self, prompt: Prompt, said: Evidence) -> None:
+        self._said = said
+        ours = f"{prompt.system}\n{_without(prompt.text, _GIVEN)}"
+        self._instructions = Evidence(ours)
+        self._ours = set(map(_row, ours.split("\n")))
+        self._shown = set(map(_row, "\n".join(_inside(prompt.text, _TRANSCRIPT)).split("\n")))
+
+    def has(self, text: str, least: int) -> bool:
+        """Return whether a text is part of the instructions and not of the messages."""
+        needle = squeezed(folded(text))
+        words = needle.strip(".").split(".")
+        return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
+
+    def is_shell(self, text: str) -> bool:
+        """Return whether a line is markup of the transcript or an unfilled placeholder, and not part of the messages."""
+        found = _SHELL.search(folded(text))
+        return bool(found) and not self._said.has(squeezed(folded(text)))
+
+    def are_most_of(self, reply: str) -> bool:
+        """Return whether most rows of a reply are rows of the instructions or of the transcript, word for word.
+
+        A line may quote a message; markup around messages belongs in no line.
+        """
+        if len(_HEADER.findall(reply)) > _FEW_WORDS:
+            return True
+        # Hints are checked separately.
+        plain = _FENCED.sub("", _without(reply, _HINTS)).split("\n")
+        rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
+        echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
+        return len(rows) > 1 and echoed > _MOST_ECHOED * len(rows)
+
+
+def _row(text: str) -> str:
+    """Return a row folded for comparison; empty if it is too short."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    return ".".join(words) if sum(not word.isdigit() for word in words) >= _LINE_WORDS else ""
+
+
+# ---------------------------------------------------------------- the log
+
+
+class _LogLine(NamedTuple):
+    words: frozenset[str]
+    numbers: frozenset[str]
+    day: date | None
+
+
+class _Log:
+    """The lines of the log that the model was shown."""
+
+    def __init__(self, text: str) -> None:
+        self._lines: list[_LogLine] = []
+        day: date | None = None
+        for row in text.split("\n"):
+            if heading := _DATE.match(row.strip()):
+                day = date.fromisoformat(heading[1])
+            elif (hit := _LOG_LINE.match(row)) and (line := _log_line(hit[1], day)).words:
+                self._lines.append(line)
+
+    def days_of(self, text: str) -> frozenset[date | None] | None:
+        """Return the days on which the log has the same or nearly the same line; None if it has none."""
+        mine = _log_line(text, None)
+        return frozenset(line.day for line in self._lines if _is_alike(mine, line)) or None
+
+
+def _log_line(text: str, day: date | None) -> _LogLine:
+    words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
+    return _LogLine(words, frozenset(word for word in words if any(map(str.isdigit, word))), day)
+
+
+def _is_alike(one: _LogLine, other: _LogLine) -> bool:
+    if one.numbers != other.numbers:
+        return False
+    return len(one.words & other.words) >= _ALIKE * len(one.words | other.words)
+
+
+# ---------------------------------------------------------------- what is covered
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """A shown message, its number, and its words."""
+
+    message: Message
+    number: int | None
+    evidence: Evidence
+
+
+class _Sources:
+    """The messages of a span by the numbers under which the model saw them."""
+
+    def __init__(self, given: ObserveInput, prompt: Prompt) -> None:
+        waiting: dict[tuple[str, int], list[int]] = {}
+        for shown in reversed(prompt.shown):
+            waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
+        self.all: list[_Said] = []
+        for message in given.messages:
+            if message.state == "live":
+                numbers = waiting.get((message.thread, message.seq))
+                self.all.append(_Said(message, numbers.pop() if numbers else None, Evidence(source_text(message))))
+        self._by_number = {said.number: said for said in self.all if said.number is not None}
+
+    def of(self, draft: Draft) -> Evidence | None:
+        """Return the cited messages of a line as one text; None if it cites nothing."""
+        cited = [source_text(self._by_number[n].message) for n in draft.cites if n in self._by_number]
+        return Evidence("\n".join(cited)) if cited else None
+
+
+def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
+    """Return the messages with a statement of a user that no line covers.
+
+    A line covers a message that it cites if they share a word or a number, or are in different languages. An uncited line
+    covers a message if it has half of its words.
+    """
+    stated = _stating(given, counter)
+    if not stated:
+        return ()
+    cited: dict[int, list[Draft]] = {}
+    lines = (*parsed.observations, *parsed.known)
+    loose = [draft for draft in lines if not draft.cites]
+    for draft in lines:
+        for number in draft.cites:
+            cited.setdefault(number, []).append(draft)
+    is_foreign = _are_in_other_languages("\n".join(map(_words, lines)), "\n".join(map(source_text, stated)))
+    return tuple(
+        said.message
+        for said in _Sources(given, prompt).all
+        if said.message in stated and not _is_covered(said, cited, loose, is_foreign=is_foreign)
+    )
+
+
+def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool) -> bool:
+    if any(is_foreign or _says_of(said, _words(draft)) for draft in cited.get(said.number or 0, ())):
+        return True
+    text = source_text(said.message)
+    return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+
+
+def _says_of(said: _Said, line: str) -> bool:
+    """Return whether a line shares a word or a number with a message."""
+    if _log_line(line, None).numbers & said.evidence.words:
+        return True
+    return support(line, said.evidence) > 0
+
+
+def _words(draft: Draft) -> str:
+    return f"{draft.text}\n{draft.verbatim or ''}"
+
+
+def _are_in_other_languages(lines: str, said: str) -> bool:
+    """Return whether exactly one of two texts is English, so that their words cannot be compared."""
+    return {is_english(Evidence(lines)), is_english(Evidence(said))} == {True, False}
+
+
+def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
+    """Return the user messages with statements, as the embedded observer finds them."""
+    live = [message for message in given.messages if message.state == "live"]
+    if not any(message.role == "user" for message in live):
+        return []
+    found = observe(replace(given, messages=tuple(live), wanted=()), counter).observations
+    numbers = {number for draft in found if draft.priority == "high" for number in draft.cites}
+    stating = (live[number - 1] for number in sorted(numbers))
+    return [message for message in stating if message.role == "user" and _says_something(message)]
+
+
+def _says_something(message: Message) -> bool:
+    text = source_text(message)
+    return len(content_words(text)) >= _FEW_WORDS or any(map(str.isdigit, text))
+
+
+def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
+    """Sort lines by time, each with the lines under it."""
+    trees: dict[int, list[int]] = {}
+    for place in range(len(drafts)):
+        root, above = place, drafts[place].parent
+        while above is not None:
+            root, above = above, drafts[above].parent
+        trees.setdefault(root, []).append(place)
+    ordered = sorted(trees, key=lambda root: drafts[root].said_at)
+    return _at(drafts, [place for root in ordered for place in trees[root]])

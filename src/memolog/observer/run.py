@@ -1,0 +1,558 @@
+"""Produce the result of a claimed run: read its rows, ask the observer, check the answer.
+
+Ids, sources, trust and grounding are set by code. The inputs of a run are fixed in its row.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import tzinfo
+from typing import TYPE_CHECKING, Final
+
+from memolog.core.clock import zone_of
+from memolog.core.config import Config
+from memolog.core.deadline import offload
+from memolog.core.exact_json import JsonValue
+from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
+from memolog.core.observation import Observation, Span
+from memolog.core.pairs import Place, part_at, results_of_calls
+from memolog.core.thread import Hints
+from memolog.errors import LeaseLost, ThreadNotFound
+from memolog.log.rows import GroupRow
+from memolog.log.runner import Problem, RunFault, RunOutcome
+from memolog.log.runs import Claim, Made, Work
+from memolog.observer.bisect import TRIES, observe_in_parts
+from memolog.observer.budget import Asking
+from memolog.observer.drafts import Parsed, ParsedReflection
+from memolog.observer.extractors import Extractors, latest
+from memolog.observer.judge import Judged, judge, judge_reflection
+from memolog.observer.llm import (
+    EmbeddedObserver,
+    Observed,
+    Observer,
+    Reflected,
+    embedded_statements,
+    readings_of,
+    stood_in,
+)
+from memolog.observer.model import BudgetSpent
+from memolog.observer.observations import draft_hints, observations_from, reflected_hints, reflections_from
+from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
+from memolog.observer.reflection import Guarded, archived, as_they_are, guarded
+from memolog.observer.reply import failure
+from memolog.observer.working_memory import document_for, proposal_of
+from memolog.text.redaction import Redactor, cleaned, redactor_for
+from memolog.text.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from memolog.store import Store
+
+_LONG_TOKENS: Final = 20_000
+_TOKENS_A_MESSAGE: Final = 100
+# A result that comes later than this many messages after its call is shown without it.
+_LOOKED_BACK: Final = 200
+_ANSWERED: Final = 6
+"""How many messages before a span are shown: its first messages may answer them."""
+# A second answer may exceed the target by a tenth of the log: it adds what the first one lost.
+_LOST_SHARE: Final = 10
+_KEPT: Final = frozenset({"high", "done"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ClaimedRun:
+    """One claimed run with everything that it needs."""
+
+    claim: Claim
+    work: Work
+    messages: tuple[Message, ...]
+    given: ObserveInput
+    known: Mapping[str, JsonValue]
+    """The values of the application before this span."""
+    lines: tuple[Observation, ...] = ()
+    """The lines of the log that the observer is shown."""
+
+
+class RunExecutor:
+    """Produces the outcomes of claimed runs, with a model or the embedded observer."""
+
+    def __init__(
+        self,
+        store: "Store",
+        observer: Observer,
+        reflector: Observer,
+        *,
+        counter: TokenCounter,
+        extractors: Extractors | None = None,
+    ) -> None:
+        self._store, self._observer, self._reflector, self._counter = store, observer, reflector, counter
+        self._embedded = EmbeddedObserver(counter)
+        self._extractors = extractors or Extractors()
+        # Resources whose budget is spent: reported once, not at every run.
+        self._over_budget: set[str] = set()
+
+    async def execute(
+        self, resource: str, thread: str, claims: Sequence[Claim], config: Config
+    ) -> tuple[RunOutcome, ...]:
+        """Return the outcome of each claimed run; `thread` is the one that they were started for."""
+        works = [(claim, await self._store.runs.work(resource, claim.run)) for claim in claims]
+        found = [(claim, work) for claim, work in works if work is not None]
+        if not found:
+            # The thread was deleted while the run was waiting: nothing is left to observe.
+            raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
+        ask = Asking(self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config)
+        try:
+            return await self._with_fallback(resource, found, config, ask)
+        except RunFault as fault:
+            raise fault.billed(ask.usage) from fault
+
+    async def _with_fallback(
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
+    ) -> tuple[RunOutcome, ...]:
+        observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
+        problems: tuple[Problem, ...] = ()
+        try:
+            outcomes = await self._outcomes(resource, found, config, observer, ask)
+            self._over_budget.discard(resource)
+        except BudgetSpent as spent:
+            if config.over_budget == "wait":
+                raise RunFault(str(spent)) from spent
+            if resource not in self._over_budget:
+                self._over_budget.add(resource)
+                problems = (Problem(what="asking the model", error=f"{spent} The embedded observer goes on."),)
+            outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+            outcomes = [replace(outcome, faults=(*outcome.faults, "over_budget")) for outcome in outcomes]
+        except RunFault as fault:
+            is_full = fault.cause == "incompressible" and observer is not self._embedded
+            if not is_full and not _is_stuck(found[0][1], fault):
+                raise
+            error = f"{str(fault).rstrip('.')}. The embedded reflector takes over."
+            problems = (Problem(what="condensing the log", error=error),)
+            try:
+                outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+            except RunFault as another:
+                raise (another if another.cause == "incompressible" else fault) from another
+            outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
+        # The first run carries the usage of the call.
+        first = outcomes[0]
+        made = replace(first.made, usage=ask.usage) if first.made else None
+        return (replace(first, made=made, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
+
+    async def _outcomes(
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, observer: Observer, ask: Asking
+    ) -> list[RunOutcome]:
+        if found[0][1].run.kind == "reflect":
+            return [await self._reflect(resource, *found[0], config, observer, ask)]
+        threads = [work.run.thread for _, work in found if work.run.thread is not None]
+        aliases = await self._aliases(resource, found[0][1].log_pk, threads)
+        tasks = [
+            await self._task(resource, claim, work, config, aliases.get(work.run.thread or "", f"c{number}"))
+            for number, (claim, work) in enumerate(found, start=1)
+        ]
+        spoken = [task for task in tasks if task.messages]
+        outcomes = await self._observe(spoken, config, observer, ask) if spoken else []
+        nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
+        return [*outcomes, *(self._outcome(task, nothing, config, observer) for task in tasks if not task.messages)]
+
+    # ------------------------------------------------------------ observing
+
+    async def _aliases(self, resource: str, log_pk: int, threads: Iterable[str]) -> dict[str, str]:
+        """Return the aliases of threads in a shared log; empty for the log of one thread."""
+        numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
+        return {thread: f"t{number}" for thread, number in numbers.items()}
+
+    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _ClaimedRun:
+        run = work.run
+        if run.thread is None or run.span is None:
+            raise RunFault("the run has no span")
+        redactor = redactor_for(config)
+        rows = await self._store.messages.span(resource, run.thread, run.span)
+        # Redact first: a secret is recognised by the name beside it only as long as both stand together.
+        messages = await cleaned([message for message in rows if message.state == "live"], redactor)
+        inputs = run.inputs
+        hints = (await self._store.threads.get(resource, run.thread)).hints
+        if inputs.get("hinted", hints.last_seq) != hints.last_seq:
+            hints = await self._store.logs.hints_of(resource, work.log_pk, work.thread_pk, int(inputs["hinted"]))
+        groups = await self._store.logs.groups_at(
+            resource, work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
+        )
+        shown = _log_end(groups, config.observation.previous_tokens)
+        lines = (
+            await self._store.logs.observations(resource, work.log_pk, [group.id for group in shown]) if shown else ()
+        )
+        known: dict[str, JsonValue] = {}
+        if self._extractors:
+            drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
+            known = {key: extract.value for key, extract in latest(drawn).items()}
+        given = ObserveInput(
+            messages=(
+                *await cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
+                *messages,
+            ),
+            before=await cleaned(await self._before(resource, run.thread, run.span), redactor),
+            previous="\n".join(filter(None, (group.text for group in shown))),
+            previous_tokens=config.observation.previous_tokens,
+            most_tokens=config.observation.prompt_tokens,
+            hints=hints,
+            mode=config.mode,
+            voice=config.voice,
+            custom=config.observation.instructions or "",
+            zone=_zone(messages),
+            alias=alias,
+            wanted=self._extractors.wanted(known),
+            attach_files=config.observation.attach_files,
+            document=await document_for(self._store, resource, run),
+            document_most=config.working_memory_characters,
+        )
+        return _ClaimedRun(claim=claim, work=work, messages=messages, given=given, known=known, lines=tuple(lines))
+
+    async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
+        """Return the messages right before a span, which the log may not cover yet."""
+        if span.first == 1:
+            return ()
+        rows = await self._store.messages.span(
+            resource, thread, Span(first=max(1, span.first - _ANSWERED), last=span.first - 1)
+        )
+        return tuple(rows)
+
+    async def _calls_before(
+        self, resource: str, thread: str, span: Span, messages: Sequence[Message]
+    ) -> tuple[Message, ...]:
+        """Return the calls of an earlier span that results of this one answer."""
+        missing = await offload(_unasked, messages, when=has_many_parts(messages))
+        if not missing or span.first == 1:
+            return ()
+        before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
+        rows = [row for row in await self._store.messages.span(resource, thread, before) if row.state == "live"]
+        found: dict[int, list[Part]] = {}
+        for call, (number, place) in results_of_calls([*rows, *messages]).items():
+            if (number - len(rows), place) in missing and call[0] < len(rows):
+                found.setdefault(call[0], []).append(part_at(rows, call))
+        return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
+
+    async def _observe(
+        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: Asking
+    ) -> list[RunOutcome]:
+        if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
+            return [await self._observe_divided(tasks[0], config, observer, ask)]
+        answers = await observer.observe([task.given for task in tasks], redactor_for(config), ask)
+        outcomes: list[RunOutcome] = []
+        for task, answer in zip(tasks, answers, strict=True):
+            others = tuple(message for other in tasks if other is not task for message in other.messages)
+            outcomes.append(await self._finished(task, answer, config, observer, others))
+        return outcomes
+
+    async def _finished(
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+    ) -> RunOutcome:
+        """Return the outcome of an answer; if all its lines are dropped, the embedded observer stands in."""
+        outcome = await self._checked(task, answer, config, observer, foreign)
+        if answer.parsed.observations and outcome.made and not outcome.made.observations:
+            messages = _messages_of(task, answer)
+            embedded = await stood_in(task.given, messages, self._counter)
+            answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
+            again = await self._checked(task, answer, config, observer, foreign)
+            outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
+        return await self._with_extracts(outcome, task, answer, config)
+
+    async def _checked(
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
+    ) -> RunOutcome:
+        is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
+        return await offload(self._outcome, task, answer, config, observer, foreign, when=is_long)
+
+    async def _observe_divided(self, task: _ClaimedRun, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
+        """Observe part by part what failed as a whole, so that it does not hold up the log forever."""
+        divided = await observe_in_parts(
+            observer,
+            task.given,
+            redactor_for(config),
+            ask,
+            attempt=task.work.run.attempt,
+            is_alive=_is_alive(task.work),
+            counter=self._counter,
+        )
+        outcome = await self._finished(task, divided.observed, config, observer)
+        if divided.missing or divided.embedded:
+            span = task.work.run.span
+            of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
+            error = (
+                f"{divided.missing} {of} could not be observed: {divided.error} "
+                "The log says where they are missing, and recall has them."
+            )
+            if divided.embedded:
+                error = f"The embedded observer observed {divided.embedded} {of}: {divided.error}"
+            noted = Problem(what="observing a part of the conversation", error=error)
+            outcome = replace(outcome, problems=(*outcome.problems, noted), faults=(*outcome.faults, "stood_in"))
+        return outcome
+
+    async def _with_extracts(
+        self, outcome: RunOutcome, task: _ClaimedRun, answer: Observed, config: Config
+    ) -> RunOutcome:
+        """Add the values of the application to an outcome; a failing extractor is only reported."""
+        if outcome.made is None or not self._extractors:
+            return outcome
+        messages = _messages_of(task, answer)
+        drawn = await self._extractors.drawn(messages, answer.said, task.known, redactor_for(config))
+        return replace(
+            outcome,
+            made=replace(outcome.made, extracts=tuple(drawn.values)),
+            problems=(*outcome.problems, *drawn.problems),
+            faults=(*outcome.faults, *("extract" for _ in drawn.problems)),
+        )
+
+    def _outcome(
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
+    ) -> RunOutcome:
+        run, parsed = task.work.run, answer.parsed
+        task = replace(task, messages=_messages_of(task, answer))
+        problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
+        made = None
+        faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
+        if problem is None:
+            made, found = self._made(task, answer, config, observer, foreign)
+            faults = (*faults, *found)
+            if parsed.observations and not made.observations and "foreign_line" in found:
+                made, problem = None, "empty: nothing in it is about this conversation"
+        return RunOutcome(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
+
+    def _made(
+        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
+    ) -> tuple[Made, tuple[str, ...]]:
+        """Return the result of an answer, checked against the messages, and its faults."""
+        parsed = answer.parsed
+        run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
+        drafted = self._drafted(answer, task.messages, task, group, redactor)
+        first = task.messages[0].seq if task.messages else 0
+        log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
+        judged = judge(
+            drafted,
+            task.messages,
+            log=log,
+            policy=config.grounding,
+            foreign=foreign,
+            lines=task.lines,
+            readings=lambda: readings_of(task.given, task.messages, self._counter),
+            extracted=[
+                line.id for line in drafted if EmbeddedObserver.name in {observer.name, line.metadata.get("observer")}
+            ],
+        )
+        judged = self._with_statements(judged, task, group, observer, redactor)
+        hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign, task.lines)
+        proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
+        made = Made(
+            group=group,
+            observations=judged.observations,
+            proposal=proposal,
+            hints=hints,
+            tokens=sum(observation.tokens for observation in judged.observations),
+            model=observer.name,
+            prompt_version=answer.prompt.version,
+            last_seq=answer.last_seq,
+        )
+        return made, (*judged.faults, *wrong, *refused)
+
+    def _drafted(
+        self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str, redactor: Redactor
+    ) -> tuple[Observation, ...]:
+        return observations_from(
+            answer.parsed,
+            messages,
+            answer.prompt,
+            group,
+            task.work.run,
+            self._store.new_id,
+            self._counter,
+            redactor,
+            task.given.mode,
+        )
+
+    def _with_statements(
+        self, judged: Judged, task: _ClaimedRun, group: str, observer: Observer, redactor: Redactor
+    ) -> Judged:
+        """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
+        places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
+        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
+        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
+        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
+        if not messages or observer is self._embedded:
+            return judged
+        found = embedded_statements(task.given, messages, self._counter)
+        drafted = self._drafted(found, messages, task, group, redactor)
+        more = judge(
+            drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
+        )
+        after = len(judged.observations)
+        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in _KEPT)
+        return replace(judged, observations=(*judged.observations, *added))
+
+    # ------------------------------------------------------------ reflecting
+
+    async def _reflect(
+        self, resource: str, claim: Claim, work: Work, config: Config, observer: Observer, ask: Asking
+    ) -> RunOutcome:
+        names = [str(name) for name in work.run.inputs.get("groups", ())]
+        lines = await self._store.logs.observations(resource, work.log_pk, names)
+        lines = tuple(line for line in lines if line.state == "active")
+        if not lines:
+            raise RunFault("nothing is left to condense", is_final=True)
+        size = sum(line.tokens for line in lines)
+        # The target applies to what may be dropped.
+        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in _KEPT))
+        threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
+        aliases = await self._aliases(resource, work.log_pk, threads)
+        hints = await self._hints_before(resource, work)
+        given = ReflectInput(
+            observations=lines,
+            target_tokens=target,
+            hints=hints.get(str(work.run.inputs.get("thread")), Hints()),
+            mode=config.mode,
+            voice=config.voice,
+            custom=config.reflection.instructions or "",
+            zone=_zone(lines),
+            aliases=aliases,
+            thread_hints={} if "thread" in work.run.inputs else hints,
+        )
+        try:
+            answer = await observer.reflect(given, ask, size=size, most=target + config.reflect_at // _LOST_SHARE)
+        except RunFault as fault:
+            if fault.cause != "incompressible" or observer is not self._embedded:
+                raise
+            # Nothing can be condensed further: lines that do not fit the log are archived.
+            answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
+        # Comparing many lines takes long.
+        group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
+        length = sum(observation.tokens for observation in kept.observations)
+        if not 0 < length < size:
+            raise RunFault(
+                "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
+            )
+        new_hints, wrong = _standings(given, answer.parsed, hints, redactor_for(config))
+        return RunOutcome(
+            claim=claim,
+            made=Made(
+                group=group,
+                observations=kept.observations,
+                hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
+                thread_hints=new_hints,
+                tokens=length,
+                model=observer.name,
+                prompt_version=answer.prompt.version,
+                omitted=kept.omitted,
+            ),
+            kind="reflect",
+            thread=None,
+            faults=(*faults, *wrong),
+        )
+
+    def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
+        """Return the id of the new group, its lines with all that must be kept, and the faults."""
+        parsed, lines = answer.parsed, given.observations
+        group, new_id = self._store.new_id(), self._store.new_id
+        if not parsed.lines:
+            kept = archived(as_they_are(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
+            return group, kept, ()
+        drafted = reflections_from(
+            parsed, lines, answer.prompt, group, new_id, self._counter, redactor_for(config), given.aliases
+        )
+        judged = judge_reflection(drafted, lines, policy=config.grounding)
+        kept = guarded(judged.observations, lines, new_id, group)
+        faults = (
+            *(fault.kind for fault in parsed.faults),
+            *judged.faults,
+            *(("carried_over",) if kept.carried else ()),
+            *(("lost",) if kept.omitted else ()),
+        )
+        return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
+
+    async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
+        """Return the hints of the threads of the log by thread, without those that newer ones replaced."""
+        inputs = work.run.inputs
+        pinned = {str(inputs["thread"]): inputs.get("hinted")} if "thread" in inputs else inputs.get("hinted", {})
+        found: dict[str, Hints] = {}
+        for thread, last_seq in pinned.items():
+            # A thread may have been deleted since.
+            with contextlib.suppress(ThreadNotFound):
+                hints = (await self._store.threads.get(resource, thread)).hints
+                found |= {thread: hints} if hints.last_seq == last_seq else {}
+        return found
+
+
+def _unasked(messages: Sequence[Message]) -> set[Place]:
+    """Return the places of results whose call is in none of these messages."""
+    answered = set(results_of_calls(messages).values())
+    return {
+        (number, place)
+        for number, message in enumerate(messages)
+        for place, part in enumerate(message.parts)
+        if isinstance(part, ToolResultPart) and (number, place) not in answered
+    }
+
+
+def _messages_of(task: _ClaimedRun, answer: Observed) -> tuple[Message, ...]:
+    """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
+    last = answer.last_seq
+    return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
+
+
+def _is_lowered(line: Observation) -> bool:
+    return line.metadata.get("lowered_from") in _KEPT and line.is_unverified
+
+
+def _cited(line: Observation) -> list[tuple[str, int]]:
+    return [(s.thread, seq) for s in line.sources for seq in range(s.span.first, s.span.last + 1)]
+
+
+def _is_alive(work: Work) -> bool:
+    """Return whether a run of this log has succeeded since this one began, so that the model works."""
+    began, succeeded = work.run.started_at, work.succeeded_at
+    return succeeded is not None and began is not None and succeeded >= began
+
+
+def _is_stuck(work: Work, fault: RunFault) -> bool:
+    """Return whether a reflection failed too often, although the model answers."""
+    is_tried = work.run.kind == "reflect" and work.run.attempt > TRIES and not fault.is_final
+    return is_tried and (fault.cause == "answer" or (fault.cause == "refused" and _is_alive(work)))
+
+
+def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
+    """Return what an observer was shown beside the messages of its span."""
+    hints = given.hints
+    calls = (parts_to_json(message.parts) for message in earlier)
+    return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
+
+
+def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
+    """Return the newest groups with so many tokens in total; the prompt cuts the first of them."""
+    shown: list[GroupRow] = []
+    for group in reversed(groups):
+        if tokens <= 0:
+            break
+        shown.append(group)
+        tokens -= group.tokens
+    return shown[::-1]
+
+
+def _standings(
+    given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
+) -> tuple[dict[str, Hints], tuple[str, ...]]:
+    """Return the changed hints of a reflection by thread, and the faults."""
+    changed: dict[str, Hints] = {}
+    faults: list[str] = []
+    for thread, old in hints.items():
+        said = parsed.threads.get(given.aliases.get(thread, ""))
+        if said is None and len(given.aliases) <= 1:
+            # The log has only one thread.
+            said = parsed
+        if said is None:
+            continue
+        lines = [line for line in given.observations if any(source.thread == thread for source in line.sources)]
+        new, wrong = reflected_hints(said, old, lines, redactor)
+        changed |= {thread: new} if new else {}
+        faults += wrong
+    return changed, tuple(faults)
+
+
+def _zone(values: Sequence[Message] | Sequence[Observation]) -> tzinfo:
+    """Return the zone of the newest message or line that has one; UTC if none has, or it is unknown here."""
+    return zone_of(next((value.zone for value in reversed(values) if value.zone), None))[0]

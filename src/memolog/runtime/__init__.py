@@ -1,1 +1,0 @@
-"""The imperative shell: the only place that reads a clock or draws a random number."""

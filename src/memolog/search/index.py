@@ -1,0 +1,433 @@
+"""Update the search index: analyse new and changed rows in batches and write each batch in one transaction.
+
+Triggers remove deleted rows from the index. A batch names the place that it starts from, so that two processes do not index
+the same rows twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, TypeAlias
+
+from memolog.core.exact_json import loads, unpack
+from memolog.core.message import LONGEST_SPEAKER, parts_from_json
+from memolog.core.reports import Forgotten
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.scope import check_ids, chunks
+from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_parts, text_of_task
+from memolog.search.bm25 import OBSERVATION, TASK, fits, key_of_message, key_of_other
+from memolog.text.words import folded, grams, normal, words_of
+
+q = load_queries("search/reindexing")
+
+
+def taking_index(resource: str) -> Script[int]:
+    """Lock the index of a resource until the transaction ends; returns its key.
+
+    Lock the index before threads and logs, to avoid deadlocks.
+    """
+    rows = yield q.take_scope(resource=resource)
+    return rows[0].pk
+
+
+def clearing_index(resource: str) -> Script[Forgotten]:
+    """Delete the index of a resource; returns how many documents and words it had."""
+    yield from taking_index(resource)
+    documents = yield q.delete_docs_of(resource=resource)
+    words = yield q.delete_words_of(resource=resource)
+    yield q.delete_grams_of(resource=resource)
+    yield q.delete_speakers_of(resource=resource)
+    yield q.delete_stats_of(resource=resource)
+    yield q.delete_lengths_of(resource=resource)
+    yield q.delete_scope(resource=resource)
+    yield q.forget_queue(resource=resource)
+    return Forgotten(resource=resource, index=len(documents) + len(words))
+
+
+def resetting_index(resource: str) -> Script[None]:
+    """Queue everything of a resource to be indexed again, so that no word of deleted texts remains."""
+    yield from clearing_index(resource)
+    yield q.index_threads_again(resource=resource)
+    yield q.wait_for_threads(resource=resource)
+    yield q.wait_for_observations(resource=resource)
+    yield q.wait_for_tasks(resource=resource)
+
+
+indexing_q = load_queries("search/search")
+
+Values: TypeAlias = dict[str, Any]
+
+# The rows of one batch: a writer never waits for more.
+_BATCH = 128
+_WORDS_A_QUERY = 512
+_TERMS_A_QUERY = 20_000
+# Longer texts take some milliseconds, so a worker thread analyses and writes them.
+_LONG = 20_000
+_FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Document:
+    """One row, analysed and ready to be written."""
+
+    values: Values
+    words: frozenset[str]
+    level: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Stretch:
+    """Messages of a thread that are not indexed yet."""
+
+    thread_pk: int
+    from_seq: int
+    up_to: int
+    documents: tuple[_Document, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changed:
+    """A row that changed since it was indexed; without a document if it is to be removed."""
+
+    kind: str
+    source_pk: int
+    version: int
+    first: int
+    last: int
+    document: _Document | None
+    source: tuple[object, ...] = ()
+    """The columns that it was analysed from, and the labels; empty for a message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Unread:
+    """The rows that wait to be indexed."""
+
+    threads: Sequence[tuple[int, int, int, Sequence[Row]]] = ()
+    """The key of a thread, its last indexed message, the last message of the rows, and the rows."""
+    messages: Sequence[Row] = ()
+    observations: Sequence[Row] = ()
+    tasks: Sequence[Row] = ()
+    labels: Sequence[Row] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.threads or self.messages or self.observations or self.tasks)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the rows have much text."""
+        rows = chain(*(rows for *_, rows in self.threads), self.messages, self.observations, self.tasks)
+        return sum(len(cell) for row in rows for cell in row if isinstance(cell, str)) > _LONG
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """The analysed rows of a batch."""
+
+    stretches: tuple[_Stretch, ...]
+    changed: tuple[_Changed, ...]
+
+
+class Indexing:
+    """Brings the index of a resource up to date."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        """Index waiting rows, in at most `most` batches; returns how many batches there were."""
+        check_ids(resource=resource)
+        batches = 0
+        while most is None or batches < most:
+            rows = await self._engine.read(lambda: _reading_waiting(resource))
+            if not rows:
+                break
+            is_long = rows.is_long
+            waiting = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
+            await self._engine.write(
+                lambda found=waiting: _writing(resource, found), name="search.index", brief=not is_long
+            )
+            batches += 1
+        return batches
+
+
+def reading_scope(resource: str) -> Script[int | None]:
+    """Return the key that a resource has in the index."""
+    rows = yield indexing_q.get_scope(resource=resource)
+    return rows[0].pk if rows else None
+
+
+# ---------------------------------------------------------------- what waits
+
+
+def _reading_waiting(resource: str) -> Script[_Unread]:
+    waiting = (yield indexing_q.any_behind(resource=resource))[0]
+    threads = (yield from _reading_threads(resource)) if waiting.behind else ()
+    if not waiting.queued:
+        return _Unread(threads=threads)
+    messages = yield indexing_q.messages_queued(resource=resource, limit=_BATCH)
+    observations = yield indexing_q.observations_queued(resource=resource, limit=_BATCH)
+    tasks = yield indexing_q.tasks_queued(resource=resource, limit=_BATCH)
+    labels = yield indexing_q.labels_of(tasks=[row.pk for row in tasks])
+    return _Unread(threads=threads, messages=messages, observations=observations, tasks=tasks, labels=labels)
+
+
+def _reading_threads(resource: str) -> Script[Sequence[tuple[int, int, int, Sequence[Row]]]]:
+    found: list[tuple[int, int, int, Sequence[Row]]] = []
+    left = _BATCH
+    for thread in (yield indexing_q.threads_behind(resource=resource, limit=_BATCH)):
+        indexed, last = thread.indexed_seq, thread.last_seq
+        rows: Sequence[Row] = ()
+        if indexed < last and left > 0:
+            rows = yield indexing_q.messages_behind(thread_pk=thread.pk, after=indexed, up_to=last, limit=left)
+        elif indexed < last:
+            break
+        # Numbers may be missing at the end, as in a clone of a part of a thread.
+        up_to = rows[-1].seq if len(rows) == left and rows else last
+        left -= len(rows)
+        found.append((thread.pk, indexed, up_to, rows))
+    return found
+
+
+def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
+    """Return rows as documents."""
+    stretches = tuple(
+        _Stretch(
+            thread_pk=thread_pk,
+            from_seq=indexed,
+            up_to=up_to,
+            documents=tuple(document for row in rows if (document := _message(row, redact))),
+        )
+        for thread_pk, indexed, up_to, rows in unread.threads
+    )
+    changed = (
+        *(_changed_message(row, redact) for row in unread.messages),
+        *(_changed_observation(row, redact) for row in unread.observations),
+        *(_changed_task(row, unread.labels, redact) for row in unread.tasks),
+    )
+    return _Waiting(stretches=stretches, changed=changed)
+
+
+def _message(row: Row, redact: Redact) -> _Document | None:
+    if row.state != "live" or row.own or not fits(row.thread_pk, row.seq):
+        return None
+    parts = parts_from_json(row.parts)
+    analysed = analyse(redact(text_of_parts(parts) if row.search is None else unpack(row.search) or ""))
+    if not analysed.terms:
+        return None
+    kind = kind_of(row.role, parts)
+    values: Values = {
+        "doc": key_of_message(row.thread_pk, row.seq, analysed.length, kind),
+        "thread_pk": row.thread_pk,
+        "source_pk": row.pk,
+        "source": "raw" if row.level == 0 else "compacted",
+        "kind": kind,
+        "at": row.created_at,
+        "speaker": _name(unpack(row.speaker) or ""),
+    }
+    return _document(values, analysed, row.level)
+
+
+def _name(speaker: str) -> str | None:
+    """Return a speaker's name as it is searched, without characters that an engine cannot store."""
+    return folded(normal("".join(filter(str.isprintable, speaker[:LONGEST_SPEAKER])))) or None
+
+
+def has_words(row: Row, redact: Redact) -> bool:
+    """Return whether a message, a row with the columns of `select_texts`, belongs into the index."""
+    return _message(row, redact) is not None
+
+
+def _document(values: Values, analysed: Analysed, level: int = 0) -> _Document:
+    values |= {"length": analysed.length, "traits": analysed.traits, "terms": analysed.terms}
+    return _Document(values=values, words=analysed.words, level=level)
+
+
+def _changed_message(row: Row, redact: Redact) -> _Changed:
+    # The key of a message begins with its place, whatever its length and kind were.
+    first = key_of_message(row.thread_pk, row.seq, 0, 0)
+    return _Changed(
+        kind="message",
+        source_pk=row.pk,
+        version=row.version,
+        first=first,
+        last=first + 255,
+        document=_message(row, redact),
+    )
+
+
+def _changed_other(
+    kind: int, pk: int, version: int, document: _Document | None, source: tuple[object, ...]
+) -> _Changed:
+    last = key_of_other(pk, 0, kind)
+    return _Changed(
+        kind="task" if kind == TASK else "observation",
+        source_pk=pk,
+        version=version,
+        first=last - 255,
+        last=last,
+        document=document,
+        source=source,
+    )
+
+
+def _other(kind: int, pk: int, at: int, source: str, thread_pk: int | None, text: str) -> _Document | None:
+    analysed = analyse(text)
+    if not analysed.terms:
+        return None
+    values: Values = {
+        "doc": key_of_other(pk, analysed.length, kind),
+        "thread_pk": thread_pk,
+        "source_pk": pk,
+        "source": source,
+        "kind": kind,
+        "at": at,
+        "speaker": None,
+    }
+    return _document(values, analysed)
+
+
+def _changed_observation(row: Row, redact: Redact) -> _Changed:
+    document = None
+    if row.state in _FOUND_OBSERVATIONS:
+        texts = (unpack(row.text) or "", unpack(row.verbatim) or "", *map(str, loads(row.files)))
+        source = "reflection" if row.kind == "reflection" else "observation"
+        document = _other(OBSERVATION, row.pk, row.at, source, row.thread_pk, redact("\n".join(filter(None, texts))))
+    return _changed_other(OBSERVATION, row.pk, row.version, document, tuple(row[:-1]))
+
+
+def _changed_task(row: Row, labels: Iterable[Row], redact: Redact) -> _Changed:
+    packed = _labels(labels, row.pk)
+    named = [unpack(label) or "" for label in packed]
+    text = text_of_task(unpack(row.title) or "", unpack(row.description) or "", unpack(row.summary), named)
+    document = _other(TASK, row.pk, row.created_at, "task", None, redact(text))
+    return _changed_other(TASK, row.pk, row.version, document, (*row[:-1], packed))
+
+
+def _labels(labels: Iterable[Row], pk: int) -> tuple[str, ...]:
+    return tuple(row.label for row in labels if row.task_pk == pk)
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _writing(resource: str, waiting: _Waiting) -> Script[None]:
+    scope_pk = yield from taking_index(resource)
+    documents: list[_Document] = []
+    for stretch in waiting.stretches:
+        claimed = yield indexing_q.claim_thread(
+            thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to
+        )
+        if claimed:
+            documents += stretch.documents
+            yield indexing_q.thread_is_indexed(thread_pk=stretch.thread_pk)
+    for changed in (yield from _claiming(resource, waiting.changed)):
+        yield indexing_q.remove_docs(first=changed.first, last=changed.last)
+        documents += [changed.document] if changed.document else []
+    documents = yield from _still_so(documents)
+    if documents:
+        for some in _in_parts(documents):
+            yield indexing_q.add_doc.many([_scoped(document.values, scope_pk) for document in some])
+        yield from _writing_words(scope_pk, documents)
+
+
+def _in_parts(documents: Sequence[_Document]) -> Iterator[Sequence[_Document]]:
+    """Yield documents in parts with few terms each, so that an engine can serve others between two steps."""
+    part: list[_Document] = []
+    terms = 0
+    for document in documents:
+        part.append(document)
+        terms += len(document.values["terms"])
+        if terms > _TERMS_A_QUERY:
+            yield part
+            part, terms = [], 0
+    if part:
+        yield part
+
+
+def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Changed]]:
+    """Remove rows from the queue; returns those that have not changed since they were analysed. The others are queued again.
+
+    The version of a queued row alone does not tell that it is unchanged: another process may have indexed the row, and a
+    later change then queues it under the same version.
+    """
+    taken: list[_Changed] = []
+    for one in changed:
+        rows = yield indexing_q.claim_queued(kind=one.kind, source_pk=one.source_pk, version=one.version)
+        taken += [one] if rows else []
+    now = yield from _reading_sources(taken)
+    same: list[_Changed] = []
+    for one in taken:
+        source = now.get((one.kind, one.source_pk))
+        if source is None or source == one.source:
+            same.append(one)
+        else:
+            yield indexing_q.wait_again(kind=one.kind, source_pk=one.source_pk, resource=resource)
+    return same
+
+
+def _reading_sources(taken: Iterable[_Changed]) -> Script[dict[tuple[str, int], tuple[object, ...]]]:
+    """Return the present columns of observations and tasks that are indexed."""
+    lines = [one.source_pk for one in taken if one.kind == "observation"]
+    plans = [one.source_pk for one in taken if one.kind == "task"]
+    found: dict[tuple[str, int], tuple[object, ...]] = {}
+    if lines:
+        rows = yield indexing_q.observations_now(pks=lines)
+        found |= {("observation", row.pk): tuple(row) for row in rows}
+    if plans:
+        rows = yield indexing_q.tasks_now(pks=plans)
+        labels = yield indexing_q.labels_of(tasks=plans)
+        found |= {("task", row.pk): (*row, _labels(labels, row.pk)) for row in rows}
+    return found
+
+
+def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
+    """Remove messages that were withdrawn or compacted since they were read; triggers have queued them again."""
+    said = [document for document in documents if document.values["doc"] > 0]
+    levels: dict[int, int] = {}
+    for some in chunks(said, _WORDS_A_QUERY):
+        rows = yield indexing_q.unchanged(messages=[document.values["source_pk"] for document in some])
+        levels |= {row.pk: row.level for row in rows}
+    return [
+        document
+        for document in documents
+        if document.values["doc"] < 0 or levels.get(document.values["source_pk"]) == document.level
+    ]
+
+
+def _scoped(values: Values, scope_pk: int) -> Values:
+    # No term contains a quote. PostgreSQL takes a quoted term literally, and FTS5 ignores the quotes.
+    mark = f"'{scope_pk:x}:"
+    return {**values, "scope_pk": scope_pk, "terms": " ".join([f"{mark}{term}'" for term in values["terms"]])}
+
+
+def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None]:
+    words = list(frozenset[str]().union(*(document.words for document in documents)))
+    new: list[str] = []
+    for chunk in chunks(words, _WORDS_A_QUERY):
+        known = {row.word for row in (yield indexing_q.known_words(scope_pk=scope_pk, words=chunk))}
+        new += [word for word in chunk if word not in known]
+    # In one order, to avoid deadlocks.
+    new.sort()
+    for chunk in chunks(new, _WORDS_A_QUERY):
+        yield indexing_q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])
+        yield indexing_q.add_gram.many(list(_gram_values(scope_pk, chunk)))
+    names = sorted({name for document in documents for name in _names(document.values)})
+    if names:
+        yield indexing_q.add_speaker.many([{"scope_pk": scope_pk, "name": name} for name in names])
+
+
+def _gram_values(scope_pk: int, words: Iterable[str]) -> Iterator[Values]:
+    for word in words:
+        for gram in sorted(grams(word)):
+            yield {"scope_pk": scope_pk, "gram": gram, "word": word}
+
+
+def _names(values: Values) -> Iterator[str]:
+    speaker: str | None = values["speaker"]
+    if speaker and words_of(speaker):
+        yield speaker

@@ -1,0 +1,351 @@
+"""Fill pages of recalled messages within a number of tokens, exactly or one line each.
+
+A part that is too large for a page is shown in pieces; put together, the pieces are its text.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
+
+from memolog.core.exact_json import content_text
+from memolog.core.message import (
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.search.values import Detail, PartType, Recalled, RecalledPiece
+from memolog.text.cutting import cut, cut_end, cut_middle, cut_tokens, is_boundary
+from memolog.text.dates import clock
+from memolog.text.escape import element, escape, one_line
+from memolog.text.lookalikes import label, quoted_label
+from memolog.text.tokens import TokenCounter
+
+LEAST_TOKENS: Final = 200
+"""The smallest page that always has room for a message's head and some of its text."""
+
+_LINE_CHARACTERS: Final = 240
+_RESULT_CHARACTERS: Final = 120
+_NAME_CHARACTERS: Final = 60
+# Few characters are worth less than a tenth of a token, so that no more of a long text need be looked at.
+_CHARACTERS_A_TOKEN: Final = 10
+# What joins one message to the next, and what rounding may add.
+_SLACK: Final = 6
+_LEAST_ROOM: Final = 24
+_TOMBSTONES: Final = {"withdrawn": "[withdrawn]", "forgotten": "[forgotten]"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which parts are shown: of some types, of one tool, or one alone."""
+
+    types: frozenset[PartType] = frozenset()
+    tool: str | None = None
+    part: int | None = None
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether nothing is left out."""
+        return not self.types and self.tool is None and self.part is None
+
+    def takes(self, index: int, part: Part, tool: str | None) -> bool:
+        """Return whether a part is shown."""
+        return (
+            (not self.types or part.type in self.types)
+            and (self.tool is None or tool == self.tool)
+            and (self.part is None or index == self.part)
+        )
+
+
+@dataclass(slots=True, kw_only=True)
+class PageDraft:
+    """A page that is being filled, from its first message on or, going back, from its last."""
+
+    counter: TokenCounter
+    tokens: int
+    detail: Detail
+    wanted: Wanted
+    labels: Mapping[str, str] = field(default_factory=dict[str, str])
+    tools: dict[str, str] = field(default_factory=dict[str, str])
+    """The names of the tools that calls with these ids named."""
+    items: list[Recalled] = field(default_factory=list[Recalled])
+    _texts: list[str] = field(default_factory=list[str])
+    _used: int = 0
+
+    def learn(self, messages: Iterable[Message]) -> None:
+        """Learn which call names which tool: results need not say."""
+        for message in messages:
+            self.tools |= {part.id: part.name for part in message.parts if isinstance(part, ToolCallPart)}
+
+    def add(self, message: Message, start: tuple[int, int]) -> tuple[int, int] | None:
+        """Add a message from a part and a character on; returns where it stopped if the page is full, else None."""
+        shown = self._shown(message)
+        if shown is not None:
+            return None if self._put(shown) else start
+        pieces: list[RecalledPiece] = []
+        for index, part in self._parts(message):
+            if index < start[0]:
+                continue
+            whole = self._whole(index, part)
+            offset = min(start[1], whole.length) if index == start[0] else 0
+            piece = self._piece(message, pieces, whole, offset)
+            end = offset if piece is None else piece.start + len(piece.text)
+            pieces += [] if piece is None else [piece]
+            if piece is None or end < whole.length:
+                self._finish(message, pieces)
+                return index, end
+        self._finish(message, pieces)
+        return None
+
+    def add_before(self, message: Message, end: tuple[int, int] | None) -> tuple[int, int] | None:
+        """Add what of a message lies before a part and a character; returns where it begins if the page is full."""
+        all_of_it = (max(1, len(message.parts)), 0)
+        shown = self._shown(message)
+        if shown is not None:
+            return None if self._put(shown, first=True) else all_of_it
+        pieces: list[RecalledPiece] = []
+        begins = end or all_of_it
+        for index, part in reversed(self._parts(message)):
+            if end is not None and (index, 0) >= end:
+                continue
+            whole = self._whole(index, part)
+            until = min(end[1], whole.length) if end is not None and index == end[0] else whole.length
+            piece = self._piece_before(message, pieces, whole, until)
+            if piece is not None:
+                pieces.insert(0, piece)
+                begins = index, piece.start
+            if piece is None or piece.start > 0:
+                self._finish(message, pieces, first=True)
+                return begins
+        self._finish(message, pieces, first=True)
+        return None
+
+    @property
+    def text(self) -> str:
+        """Return the page as a model is shown it."""
+        return "\n".join(self._texts)
+
+    # ------------------------------------------------------------ messages
+
+    def _shown(self, message: Message) -> Recalled | None:
+        """Return a message that is shown at once or not at all; None if it is shown by its pieces."""
+        if message.state != "live" or not (message.parts or message.pruned):
+            return _head(message)
+        if message.pruned:
+            text = message.injection or message.search or ""
+            piece = RecalledPiece(part=0, type="text", text=cut(text, _LINE_CHARACTERS), start=0, length=len(text))
+            return replace(_head(message), pieces=(piece,), pruned=True)
+        if self.detail == "full":
+            return None
+        return replace(_head(message), pieces=tuple(self._line(i, part) for i, part in self._parts(message)))
+
+    def _parts(self, message: Message) -> Sequence[tuple[int, Part]]:
+        parts = enumerate(message.parts)
+        return [(index, part) for index, part in parts if self.wanted.takes(index, part, self._tool(part))]
+
+    def _put(self, item: Recalled, *, first: bool = False) -> bool:
+        """Put a message on the page, if there is room; one alone is always put."""
+        is_empty = not item.pieces and item.state == "live"
+        if is_empty and not self.wanted.is_all:
+            return True
+        text = self._render(item)
+        size = self._count(text) + _SLACK
+        if self.items and self._used + size > self.tokens:
+            return False
+        self._used += size
+        self.items.insert(0 if first else len(self.items), item)
+        self._texts.insert(0 if first else len(self._texts), text)
+        return True
+
+    def _finish(self, message: Message, pieces: Sequence[RecalledPiece], *, first: bool = False) -> None:
+        """Put what was chosen of a message on the page."""
+        if pieces:
+            # They were measured one by one, with more for what is around them than it comes to.
+            item = replace(_head(message), pieces=tuple(pieces))
+            self.items.insert(0 if first else len(self.items), item)
+            self._texts.insert(0 if first else len(self._texts), self._render(item))
+
+    # ------------------------------------------------------------ pieces
+
+    def _tool(self, part: Part) -> str | None:
+        match part:
+            case ToolCallPart():
+                return part.name
+            case ToolResultPart():
+                return part.name or self.tools.get(part.call_id)
+            case _:
+                return None
+
+    def _whole(self, index: int, part: Part) -> RecalledPiece:
+        text = part_text(part)
+        result = part if isinstance(part, ToolResultPart) else None
+        call = part.id if isinstance(part, ToolCallPart) else result.call_id if result else None
+        return RecalledPiece(
+            part=index,
+            type=part.type,
+            text=text,
+            start=0,
+            length=len(text),
+            tool=self._tool(part),
+            call=call,
+            is_error=bool(result and result.is_error),
+            files=tuple(map(part_text, result.files)) if result else (),
+        )
+
+    def _line(self, index: int, part: Part) -> RecalledPiece:
+        """Return a part in at most a line or two."""
+        whole = self._whole(index, part)
+        most = _RESULT_CHARACTERS if whole.type in {"tool_result", "reasoning"} else _LINE_CHARACTERS
+        # The ends are enough; a long text need not be folded as a whole.
+        ends = cut_middle(whole.text, 8 * most, " … ")
+        return replace(whole, text=cut_middle(" ".join(ends.split()), most, " … "))
+
+    def _head_size(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
+        """Return what a message costs beside its pieces; the first piece pays for it."""
+        return 0 if pieces else self._count(self._render(_head(message))) + _SLACK
+
+    def _room(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
+        """Return how many tokens a further piece may have, with what says which piece it is."""
+        room = self.tokens - self._used - self._head_size(message, pieces) - _SLACK
+        # A page with nothing on it shows at least something, so that going on always ends.
+        return max(room, _LEAST_ROOM) if not self.items and not pieces else room
+
+    def _spend(self, message: Message, pieces: Sequence[RecalledPiece], piece: RecalledPiece) -> RecalledPiece:
+        self._used += self._head_size(message, pieces) + self._count(_body(piece)) + _SLACK
+        return piece
+
+    def _piece(
+        self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, offset: int
+    ) -> RecalledPiece | None:
+        return self._fitting(message, pieces, whole, lambda most: (offset, self._end(whole.text, offset, most)))
+
+    def _piece_before(
+        self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, until: int
+    ) -> RecalledPiece | None:
+        before = whole.text[:until]
+
+        def stretch(most: int) -> tuple[int, int]:
+            return until - len(cut_end(before, min(until, _CHARACTERS_A_TOKEN * most))), until
+
+        return self._fitting(message, pieces, whole, stretch)
+
+    def _fitting(
+        self,
+        message: Message,
+        pieces: Sequence[RecalledPiece],
+        whole: RecalledPiece,
+        stretch: Callable[[int], tuple[int, int]],
+    ) -> RecalledPiece | None:
+        """Return the largest piece that fits the page; `stretch` returns start and end of one of about so many tokens."""
+        room = self._room(message, pieces)
+        # A stretch of a few tokens is of no use: the next page begins with more of it.
+        if room < _LEAST_ROOM:
+            return None
+        most = room
+        while True:
+            start, end = stretch(most)
+            piece = replace(whole, text=whole.text[start:end], start=start)
+            size = self._count(_body(piece))
+            if size <= room:
+                return self._spend(message, pieces, piece)
+            if most <= 1:
+                # Not even a character fits: on a page with nothing else it is shown all the same.
+                return None if self.items or pieces else self._spend(message, pieces, piece)
+            most = min(most - 1, max(1, most * room // size))
+
+    def _end(self, text: str, offset: int, most: int) -> int:
+        """Return how far a stretch of so many tokens reaches; it ends between two characters as a reader sees them."""
+        stretch = text[offset : offset + _CHARACTERS_A_TOKEN * most]
+        taken = cut_tokens(stretch, most, self.counter) or cut(stretch, 1) or stretch[:1]
+        end = offset + len(taken)
+        while end - 1 > offset and not is_boundary(text, end):
+            end -= 1
+        return end if is_boundary(text, end) else offset + len(taken)
+
+    # ------------------------------------------------------------ text
+
+    def _count(self, text: str) -> int:
+        return self.counter.count(text)
+
+    def _render(self, item: Recalled) -> str:
+        when = clock(item.at, item.zone)
+        speaker = label(item.speaker or "", _NAME_CHARACTERS)
+        who = f'{item.role} "{escape(speaker)}"' if speaker else item.role
+        thread = self.labels.get(item.thread)
+        if item.state != "live":
+            return f"{_place(item, thread)} ({when}) {who}: {_TOMBSTONES[item.state]}"
+        if self.detail == "low" or item.pruned:
+            told = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
+            note = "[raw text removed] " if item.pruned else ""
+            return f"{_place(item, thread)} ({when}) {who}: {note}{told}"
+        body = "\n".join(map(_body, item.pieces))
+        return element("message", body, thread=thread, seq=str(item.seq), at=when, role=item.role, speaker=speaker)
+
+
+def part_text(part: Part) -> str:
+    """Return the text of a part: what was said, asked of a tool or answered by it; of a file, what it is."""
+    match part:
+        case TextPart() | ReasoningPart():
+            return part.text
+        case ToolCallPart():
+            return content_text(part.arguments)
+        case ToolResultPart():
+            return content_text(part.content)
+        case FilePart():
+            size = f"{len(part.data):,} bytes" if part.data is not None else None
+            return ", ".join(filter(None, (part.name, part.media_type, size, part.url)))
+        case UnknownPart():
+            return content_text(part.data)
+        case _:
+            assert_never(part)
+
+
+def _head(message: Message) -> Recalled:
+    return Recalled(
+        thread=message.thread,
+        seq=message.seq,
+        id=message.id,
+        role=message.role,
+        at=message.created_at,
+        state=message.state,
+        zone=message.zone,
+        speaker=message.speaker,
+    )
+
+
+def _place(item: Recalled, thread: str | None) -> str:
+    return f"{thread} #{item.seq}" if thread else f"#{item.seq}"
+
+
+def _named(piece: RecalledPiece) -> str:
+    tool = escape(quoted_label(piece.tool or "", _NAME_CHARACTERS, is_tool=True))
+    match piece.type:
+        case "text":
+            return ""
+        case "tool_call":
+            return f"call {tool}"
+        case "tool_result":
+            return f"{'error' if piece.is_error else 'result'} {tool}".strip()
+        case "reasoning" | "file" | "unknown":
+            return piece.type
+        case _:
+            assert_never(piece.type)
+
+
+def _in_line(piece: RecalledPiece) -> str:
+    name, text = _named(piece), one_line(piece.text)
+    return f"[{name}] {text}".strip() if name else text
+
+
+def _body(piece: RecalledPiece) -> str:
+    """Return a piece between brackets that say what it is, unless it is a whole text."""
+    name = _named(piece)
+    if not piece.is_whole:
+        end = piece.start + len(piece.text)
+        name = f"{name or 'text'}, characters {piece.start:,} to {end:,} of {piece.length:,}"
+    files = "".join(f"\n[file] {one_line(cut(name, _LINE_CHARACTERS))}" for name in piece.files[:10])
+    return (f"[{name}]\n" if name else "") + escape(piece.text) + (files if piece.start == 0 else "")

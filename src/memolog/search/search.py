@@ -1,0 +1,362 @@
+"""Search a resource: bring the index up to date, query it, check phrases, and return one page."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from itertools import islice
+from typing import TYPE_CHECKING, Literal
+from zlib import crc32
+
+from memolog.core.clock import from_micros
+from memolog.core.config import Config
+from memolog.core.deadline import offload
+from memolog.core.exact_json import loads, unpack
+from memolog.core.message import Message
+from memolog.core.observation import UNVERIFIED, is_doubtful
+from memolog.db.queries import Row, weight_of
+from memolog.db.rows import message_from_row
+from memolog.db.scope import check_id, check_limit, page_key
+from memolog.errors import InputError, StoreError, ThreadNotFound
+from memolog.search.analysis import Redact, text_of_parts, text_of_task
+from memolog.search.bm25 import is_task as is_of_task
+from memolog.search.query import Query, parse
+from memolog.search.ranking import Fact, Ranked, Scored, best_of_threads
+from memolog.search.snippets import Marker, stand_in
+from memolog.search.statements import Statement, changes, statement_in
+from memolog.search.store import Found
+from memolog.search.values import SOURCES, SearchAnswer, SearchResult, Source
+from memolog.text.redaction import for_the_index
+
+if TYPE_CHECKING:
+    from memolog.store import Store
+
+_log = logging.getLogger("memolog")
+
+# The most hits that are read to check phrases: about a second of reading.
+_MOST_CHECKED = 4_096
+_MOST_READ = 512
+_LONG_CHARACTERS = 20_000
+_READ_AT_ONCE = 64
+# How often the index is brought up to date while other processes keep writing.
+_MOST_TRIES = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The arguments of a search beside the query."""
+
+    thread: str | None = None
+    limit: int = 10
+    context: int = 0
+    sources: Collection[Source] | None = None
+    by: Literal["message", "thread"] = "message"
+    explain: bool = False
+    cursor: str | None = None
+    beside: bool = True
+    """Whether neighbours of a hit that hold no word of the query are results too."""
+
+
+async def search_memory(
+    store: "Store", config: Config, text: str, resource: str, wanted: Wanted, now: datetime
+) -> SearchAnswer:
+    """Return one page of what a query finds."""
+    start = _checked(text, resource, wanted)
+    # A query that can find nothing still brings the index up to date.
+    query = _narrowed(parse(text, now), wanted) or Query()
+    found = await _found(store, config, resource, query, explain=wanted.explain)
+    rows: dict[int, Row] = {}
+    ranked = await _newest_first(store, resource, found, rows)
+    scored: Sequence[Scored] = ranked
+    unread: tuple[str, ...] = ()
+    relaxed = found.relaxed
+    if query.named:
+        scored, missed = await _favouring(store, config, resource, ranked, query)
+        relaxed = (*relaxed, *missed)
+    if query.phrases or query.without_phrases:
+        scored, unread = await _with_phrases(store, config, resource, scored, query)
+    if wanted.by == "thread":
+        scored = best_of_threads(scored, found.scored.threads)
+    marker = Marker(found.terms, (*query.phrases, *query.named))
+    results, reached = await _page(store, resource, scored, start, marker, wanted, rows)
+    return SearchAnswer(
+        results=tuple(results),
+        total=len(scored),
+        next=f"{reached}.{_mark(text, resource, wanted)}" if reached < len(scored) else None,
+        terms=tuple(found.terms),
+        rarity=found.terms,
+        left_out=(*found.left_out, *unread),
+        relaxed=relaxed if scored else (),
+        behind=found.behind,
+    )
+
+
+async def _found(store: "Store", config: Config, resource: str, query: Query, *, explain: bool) -> Found:
+    """Return what the index finds, after bringing it up to date if the search says that it is behind."""
+    tries = 0 if config.read_only else _MOST_TRIES
+    for _ in range(tries):
+        found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
+        if found is not None:
+            return found
+        try:
+            await index_more(store, config, resource)
+        except StoreError as error:
+            # Search what is indexed; the answer says that there is more.
+            _log.info("the index cannot be brought up to date: %s", error)
+            break
+    return await store.searching.search(resource, query, explain=explain)
+
+
+async def index_more(store: "Store", config: Config, resource: str, *, most: int | None = None) -> int:
+    """Index what is new in a resource; returns how many batches that took."""
+    return await store.indexing.catch_up(resource, for_the_index(config), most=most)
+
+
+def _checked(text: object, resource: str, wanted: Wanted) -> int:
+    """Check the arguments; any text is a valid query. Returns where the page starts."""
+    check_id("resource", resource)
+    check_limit(wanted.limit)
+    if not isinstance(text, str):
+        raise InputError(f"`query` must be a string, got {type(text).__name__}.", then="Pass the text to search for.")
+    if wanted.thread is not None:
+        check_id("thread", wanted.thread)
+    if wanted.context < 0:
+        raise InputError(f"`context` must be 0 or more, got {wanted.context}.", then="Pass context=0 or more.")
+    if wanted.by not in ("message", "thread"):
+        raise InputError(f"`by` must be 'message' or 'thread', got {wanted.by!r}.", then='Pass by="thread".')
+    unknown = sorted(set(wanted.sources or ()) - set(SOURCES))
+    if unknown:
+        raise InputError(f"`sources` has the unknown source {unknown[0]!r}.", then=f"Use any of {', '.join(SOURCES)}.")
+    mark = _mark(text, resource, wanted)
+    start, of = page_key(wanted.cursor, (0, mark))
+    if start < 0:
+        raise InputError(f"`cursor` must be the `next` of an answer, got {wanted.cursor!r}.", then="Pass it unchanged.")
+    if of != mark:
+        then = "Pass the query, the resource, `thread`, `sources` and `by` of the answer that the cursor comes from."
+        raise InputError(f"The cursor {wanted.cursor!r} belongs to another search.", then=then)
+    return start
+
+
+def _mark(text: str, resource: str, wanted: Wanted) -> int:
+    """Return a checksum of the search that a cursor belongs to."""
+    asked = (text, resource, wanted.thread, sorted(wanted.sources or ()), wanted.by)
+    return crc32(repr(asked).encode("utf-8", "surrogatepass"))
+
+
+def _narrowed(query: Query, wanted: Wanted) -> Query | None:
+    """Return the query narrowed to the arguments; None if they exclude each other."""
+    if wanted.thread is not None:
+        if query.threads and wanted.thread not in query.threads:
+            return None
+        query = replace(query, threads=frozenset({wanted.thread}))
+    if wanted.sources is not None:
+        sources = frozenset(wanted.sources) & (query.sources or frozenset(SOURCES))
+        if not sources:
+            return None
+        query = replace(query, sources=sources)
+    return query
+
+
+# ---------------------------------------------------------------- facts that changed
+
+
+async def _newest_first(store: "Store", resource: str, found: Found, rows: dict[int, Row]) -> Ranked:
+    """Put the newest of several statements of one fact first; adds the rows that were read to `rows`."""
+    ranked = found.scored
+    if not ranked.facts:
+        return ranked
+    rows |= await store.searching.rows(resource, [key for fact in ranked.facts for key in fact.keys])
+    told = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
+    return ranked.rearranged(_of_one_fact(fact, told, found.terms) for fact in ranked.facts)
+
+
+def _of_one_fact(fact: Fact, told: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
+    """Return the best statement and those that say something else of the same, the newest first."""
+    best = told.get(fact.best)
+    if best is None:
+        return []
+    place = fact.keys.index(fact.best)
+    newer = [key for key in fact.keys[:place] if (other := told.get(key)) and changes(best, other, rarity)]
+    older = [key for key in fact.keys[place + 1 :] if (other := told.get(key)) and changes(other, best, rarity)]
+    return [*newer, fact.best, *older]
+
+
+# ---------------------------------------------------------------- phrases
+
+
+async def _favouring(
+    store: "Store", config: Config, resource: str, scored: Ranked, query: Query
+) -> tuple[Ranked, tuple[str, ...]]:
+    """Raise those of the best hits that hold what a question quotes; return also what none of them holds."""
+    redact = for_the_index(config)
+    keys = [one.key for one in scored[:_READ_AT_ONCE]]
+    rows = await store.searching.rows(resource, keys)
+    texts = {key: _searched(key, row) for key, row in rows.items()}
+    missed = [name for name in query.named if not any(_holds(text, (name,), redact) for text in texts.values())]
+    holding = {key for key, text in texts.items() if _holds(text, query.named, redact)}
+    return scored.favouring(holding), tuple(f'"{name.strip()}"' for name in missed)
+
+
+async def _with_phrases(
+    store: "Store", config: Config, resource: str, scored: Sequence[Scored], query: Query
+) -> tuple[list[Scored], tuple[str, ...]]:
+    """Return the hits where phrases stand, or do not, as they should; and the phrases, if not every hit could be read."""
+    redact = for_the_index(config)
+    kept: list[Scored] = []
+    looked_at = list(islice(scored, _MOST_CHECKED))
+    for start in range(0, len(looked_at), _MOST_READ):
+        some = looked_at[start : start + _MOST_READ]
+        rows = await store.searching.rows(resource, [one.key for one in some])
+        is_long = weight_of(list(rows.values())) > _LONG_CHARACTERS
+        kept += await offload(_fitting, some, rows, query, redact, when=is_long)
+    if len(looked_at) == len(scored):
+        return kept, ()
+    wanted = (f'"{phrase.strip()}"' for phrase in query.phrases)
+    return kept, (*wanted, *(f'-"{phrase.strip()}"' for phrase in query.without_phrases))
+
+
+def _fitting(some: Sequence[Scored], rows: Mapping[int, Row], query: Query, redact: Redact) -> list[Scored]:
+    texts = {key: _searched(key, row) for key, row in rows.items()}
+    return [one for one in some if one.key in texts and _fits(texts[one.key], query, redact)]
+
+
+def _fits(text: str, query: Query, redact: Redact) -> bool:
+    if query.phrases and not _holds(text, query.phrases, redact):
+        return False
+    return not any(_holds(text, (not_it,), redact) for not_it in query.without_phrases)
+
+
+def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
+    """Return whether all of some phrases stand in a text as the index knows it.
+
+    A search for a guessed secret must not confirm the guess.
+    """
+    if not stand_in(text, phrases):
+        return False
+    known = redact(text)
+    return known == text or stand_in(known, phrases)
+
+
+# ---------------------------------------------------------------- results
+
+
+async def _page(
+    store: "Store",
+    resource: str,
+    scored: Sequence[Scored],
+    start: int,
+    marker: Marker,
+    wanted: Wanted,
+    known: Mapping[int, Row],
+) -> tuple[list[SearchResult], int]:
+    """Return the results of a page, and the number of the first hit after it; `known` are rows that were read already."""
+    results: list[SearchResult] = []
+    at = start
+    while at < len(scored) and len(results) < wanted.limit:
+        some = scored[at : at + min(_MOST_READ, wanted.limit - len(results))]
+        keys = [one.key for one in some if wanted.beside or not one.is_beside]
+        rows = {key: known[key] for key in keys if key in known}
+        rows |= await store.searching.rows(resource, [key for key in keys if key not in known])
+        for one in some:
+            at += 1
+            # A hit that is not visible yet has no row and is skipped.
+            if one.key in rows:
+                results.append(_result(one, rows[one.key], len(results) + start + 1, marker))
+    if wanted.context:
+        results = [await _with_neighbours(store, resource, result, wanted.context) for result in results]
+    return results, at
+
+
+def _searched(key: int, row: Row) -> str:
+    """Return the text that the words of a hit were found in."""
+    if key > 0:
+        return _texts_of(message_from_row(row))[1]
+    return _other_text(key, row)
+
+
+def _texts_of(message: Message) -> tuple[str, str]:
+    """Return the text of a message, and the one that the words were found in."""
+    text = text_of_parts(message.parts)
+    return (text or message.search or ""), (text if message.search is None else message.search)
+
+
+def _other_text(key: int, row: Row) -> str:
+    if is_of_task(key):
+        return text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
+    return "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
+
+
+def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
+    score = round(one.score, 6)
+    if one.key > 0:
+        return _of_message(one, message_from_row(row), rank, score, marker)
+    text = _other_text(one.key, row)
+    is_task = is_of_task(one.key)
+    snippet, exact = marker.both(text)
+    doubt = "" if is_task or not is_doubtful(grounded=bool(row[9]), metadata=loads(row[10])) else f"{UNVERIFIED} "
+    return SearchResult(
+        id=row[0],
+        source="task" if is_task else row[1],
+        rank=rank,
+        score=score,
+        content=f"{doubt}{text}",
+        snippet=f"{doubt}{snippet}",
+        exact=f"{doubt}{exact}" if exact else exact,
+        at=from_micros(row[2]),
+        zone=None if is_task else row[7],
+        state=row[3],
+        thread=None if is_task else row[6],
+        task=row[0] if is_task else None,
+        handle=row[1] if is_task else row[8],
+        parts=one.parts,
+    )
+
+
+def _of_message(one: Scored, message: Message, rank: int, score: float, marker: Marker) -> SearchResult:
+    content, searched = _texts_of(message)
+    snippet, exact = marker.both(searched)
+    return SearchResult(
+        id=message.id,
+        source="compacted" if message.level else "raw",
+        rank=rank,
+        score=score,
+        content=content,
+        snippet=snippet,
+        # The words of a compacted message were found in its summary; `exact` is from the original.
+        exact=exact if content == searched else marker.exact(content),
+        at=message.created_at,
+        zone=message.zone,
+        thread=message.thread,
+        seq=message.seq,
+        role=message.role,
+        speaker=message.speaker,
+        task=message.task,
+        message=message,
+        parts=one.parts,
+    )
+
+
+async def _with_neighbours(store: "Store", resource: str, result: SearchResult, count: int) -> SearchResult:
+    if result.thread is None or result.seq is None:
+        return result
+    try:
+        before = await _nearest(store, resource, result.thread, count, before=result.seq)
+        after = await _nearest(store, resource, result.thread, count, after=result.seq)
+    except ThreadNotFound:
+        # The thread was deleted since the hit was found.
+        return result
+    return replace(result, before=before, after=after)
+
+
+async def _nearest(store: "Store", resource: str, thread: str, count: int, **start: int) -> tuple[Message, ...]:
+    """Return so many live messages before or after a number."""
+    found: list[Message] = []
+    ((side, at),) = start.items()
+    size = count
+    while True:
+        page = await store.messages.page(resource, thread, limit=size, **{side: at})
+        live = [message for message in page.items if message.state == "live"]
+        found = [*live, *found] if side == "before" else [*found, *live]
+        if len(found) >= count or page.next is None:
+            return tuple(found[-count:] if side == "before" else found[:count])
+        at, size = int(page.next), max(count, min(2 * size, _READ_AT_ONCE))

@@ -1,0 +1,580 @@
+"""Search the index: read the terms of a query, rarest first, filter the hits, and rank them with `search/`."""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, overload
+
+from memolog.core.clock import to_micros
+from memolog.core.message import ROLES
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.scope import FIRST, LAST, check_ids, chunks
+from memolog.search.bm25 import OBSERVATION, PLACE, TASK, Draft, Posting, Stats, is_task, thread_of
+from memolog.search.index import reading_scope
+from memolog.search.query import Query, Wish
+from memolog.search.ranking import Detail, Ranked, drafted, rank
+from memolog.search.values import SOURCES
+from memolog.text.words import grams, is_unspaced, plain_of, terms_of_word, whole_of, words_of
+
+q = load_queries("search/search")
+
+Bounds: TypeAlias = tuple[int, int]
+"""The first and the last key to look at."""
+_Lists: TypeAlias = Mapping[str, str]
+"""The keys of the documents by term, as JSON."""
+
+# Limits of rows for one term and for all: about ten milliseconds of reading on a small machine.
+_MOST_A_TERM = 6_000
+_MOST_ROWS = 12_000
+# The limit if filters remove most rows, or if there is only one word: then a short list would miss hits.
+_MOST_FURTHER = 200_000
+# Looking up a term takes 25 microseconds; scoring one takes longer.
+_MOST_LOOKED_UP = 1_024
+_MOST_SCORED = 512
+_TERMS_A_QUERY = 16
+_MOST_EXPANDED = 200
+# Excluded words have a higher limit, since no hit may contain one.
+_MOST_UNWANTED = 2_000
+# How many words that do not occur are searched inside other words.
+_MOST_INSIDE = 8
+_SHORTEST_INSIDE = 3
+# If nothing is found: how many words are searched by similarity, and by how many similar words each.
+_MOST_LOOSELY = 16
+_MOST_ALIKE = 8
+_ALIKE = 0.5
+_SHORTEST_PART = 4
+# A whole path or identifier weighs more than all its parts together: it has up to a dozen of them, and they occur everywhere.
+_WHOLE: Final = 3.0
+_PART: Final = 0.25
+
+
+class _Listed(NamedTuple):
+    """A term that occurs, and the keys of its documents as JSON."""
+
+    term: str
+    weight: float
+    keys: str
+    occurs: int
+    is_cut: bool
+    """There are more keys, all older."""
+
+
+class Terms:
+    """Looks up the words of one query in one scope, between two keys."""
+
+    def __init__(self, scope_pk: int, bounds: Bounds, *, is_narrow: bool = False) -> None:
+        """Set the scope and bounds; `is_narrow` if filters will remove most hits."""
+        self._scope_pk, self._bounds, self._is_narrow = scope_pk, bounds, is_narrow
+        self._insides = _MOST_INSIDE
+        self._cut: list[str] = []
+        self.relaxed: list[str] = []
+        """The words that do not occur, for which similar words were found."""
+
+    def reading(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
+        """Return the documents of the terms, rarest first, within the budget, and the terms left out."""
+        # The most significant term of every word comes first.
+        plain = [_weighed(wish) for wish in wishes if wish.prefix is wish.inside is None]
+        terms = list(dict.fromkeys(term for term in chain(*zip_longest(*plain)) if term is not None))
+        self._cut += terms[_MOST_LOOKED_UP:]
+        lists = yield from self._lists(terms[:_MOST_LOOKED_UP])
+        found: dict[str, _Listed] = {}
+        for wish in wishes:
+            for listed in (yield from self._wished(wish, lists)):
+                known = found.get(listed.term)
+                if known is None or known.weight < listed.weight:
+                    found[listed.term] = listed
+        return (yield from self._chosen(found, is_one=len(wishes) == 1))
+
+    def reading_loosely(self, wishes: Sequence[Wish]) -> Script[tuple[list[Posting], tuple[str, ...]]]:
+        """Return the same for words similar to those of the query, except for words with a wildcard."""
+        found: dict[str, _Listed] = {}
+        plain = [wish for wish in wishes if wish.prefix is wish.inside is None]
+        for wish in plain[:_MOST_LOOSELY]:
+            alike = yield from self._alike(wish)
+            if alike:
+                self.relaxed.append(wish.word)
+            found |= {listed.term: listed for listed in alike if listed.term not in found}
+        return (yield from self._chosen(found, is_one=False))
+
+    def _alike(self, wish: Wish) -> Script[list[_Listed]]:
+        """Return the terms of words that share most trigrams with a word, or are a part of it."""
+        if is_unspaced(wish.word):
+            characters = dict.fromkeys((term for term in wish.terms if len(term) == 1), _PART)
+            return _listed((yield from self._lists(characters)), characters)
+        piece = plain_of(wish.word)
+        wanted = sorted(grams(piece))
+        if not wanted:
+            return []
+        # The number of trigrams of the shortest word that may be a part.
+        least = min(_SHORTEST_PART - 2, len(wanted))
+        rows = yield q.words_sharing_grams(scope_pk=self._scope_pk, grams=wanted, count=least, limit=_MOST_EXPANDED)
+        alike = {row.word: _likeness(piece, len(wanted), row.word, row.shared) for row in rows}
+        words = sorted((word for word in alike if alike[word] >= _ALIKE), key=lambda word: (-alike[word], word))
+        return (yield from self._expanded(words[:_MOST_ALIKE], _PART, wish.word))
+
+    def _chosen(self, found: Mapping[str, _Listed], *, is_one: bool) -> Script[tuple[list[Posting], tuple[str, ...]]]:
+        """Return the postings of the terms within the budget, and the terms left out."""
+        if self._is_narrow or is_one:
+            chosen = yield from self._read_further(found.values())
+        else:
+            chosen = _affordable(found.values(), _MOST_ROWS)
+        # Reading lists is most of the work, so lists of too common terms are not read.
+        postings = yield from self._read_out(chosen)
+        too_common = found.keys() - {posting.term for posting in postings}
+        self._cut += [listed.term for listed in chosen if listed.is_cut]
+        return postings, (*sorted(too_common), *dict.fromkeys(self._cut))
+
+    def _wished(self, wish: Wish, lists: _Lists) -> Script[list[_Listed]]:
+        """Return the terms of one word that occur; a word that does not occur is searched inside other words."""
+        if wish.prefix is not None and is_unspaced(wish.prefix):
+            return (yield from self._anywhere(wish))
+        if wish.prefix is not None:
+            rows = yield q.words_with_prefix(
+                scope_pk=self._scope_pk,
+                first=wish.prefix,
+                last=f"{wish.prefix}\U0010ffff",
+                limit=_MOST_EXPANDED + 1,
+            )
+            return (yield from self._expanded([row.word for row in rows], 1.0, f"{wish.prefix}*"))
+        if wish.inside is not None:
+            return (yield from self._asked_inside(wish, wish.inside))
+        terms = _listed(lists, _weighed(wish))
+        if not terms and self._insides and len(wish.word) >= _SHORTEST_INSIDE:
+            self._insides -= 1
+            terms = yield from self._inside(wish.word.lower())
+            if terms:
+                self.relaxed.append(wish.word)
+        elif not any(term.term.startswith("=") for term in terms):
+            # The whole identifier does not occur, so its parts count as words.
+            terms = [term._replace(weight=1.0) for term in terms]
+        return terms
+
+    def _asked_inside(self, wish: Wish, piece: str) -> Script[list[_Listed]]:
+        if is_unspaced(piece):
+            return (yield from self._anywhere(wish))
+        if len(piece) < _SHORTEST_INSIDE:
+            self._cut.append(f"*{piece}*")
+            return []
+        return (yield from self._inside(piece))
+
+    def _anywhere(self, wish: Wish) -> Script[list[_Listed]]:
+        """Return the terms of a text without spaces: its characters and pairs of characters."""
+        weighed = _weighed(wish)
+        return _listed((yield from self._lists(weighed)), weighed)
+
+    def _inside(self, piece: str) -> Script[list[_Listed]]:
+        """Return the terms of words that contain a piece."""
+        wanted, most = sorted(grams(piece)), 2 * _MOST_EXPANDED
+        rows = yield q.words_with_grams(scope_pk=self._scope_pk, grams=wanted, count=len(wanted), limit=most)
+        # A word may have the same trigrams in another order.
+        words = [row.word for row in rows if piece in row.word]
+        if len(rows) == most:
+            self._cut.append(f"*{piece}*")
+        return (yield from self._expanded(words, _PART, f"*{piece}*"))
+
+    def _expanded(self, words: Sequence[str], weight: float, asked: str) -> Script[list[_Listed]]:
+        """Return the terms of words that replace a word of the query."""
+        if len(words) > _MOST_EXPANDED:
+            self._cut.append(asked)
+        terms = dict.fromkeys((term for word in words[:_MOST_EXPANDED] for term in _first(word)), weight)
+        return _listed((yield from self._lists(terms)), terms)
+
+    def _lists(self, terms: Iterable[str], most: int | None = None) -> Script[_Lists]:
+        """Return the lists of terms that occur. Each has up to one key more than allowed, to detect that it was cut."""
+        most = _MOST_A_TERM if most is None else most
+        wanted = {_quoted(self._scope_pk, term): term for term in terms}
+        lists: dict[str, str] = {}
+        for some in chunks(list(wanted), _TERMS_A_QUERY):
+            rows = yield q.hits(terms=some, first=self._bounds[0], last=self._bounds[1], most=most + 1)
+            lists |= {wanted[row.term]: row.keys for row in rows if row.keys and row.keys != "[]"}
+        return lists
+
+    def _read_further(self, found: Collection[_Listed]) -> Script[list[_Listed]]:
+        """Return the rarest terms, with longer lists for those that were cut."""
+        chosen = _affordable([listed for listed in found if not listed.is_cut], _MOST_FURTHER)
+        left = _MOST_FURTHER - sum(listed.occurs for listed in chosen)
+        cut = sorted(listed for listed in found if listed.is_cut)[: left // _MOST_A_TERM]
+        longer = yield from self._longer(cut, left)
+        # Rows that shorter lists did not need are available to the others.
+        whole = [listed for listed in longer if not listed.is_cut]
+        if 0 < len(whole) < len(longer):
+            left -= sum(listed.occurs for listed in whole)
+            longer = [*whole, *(yield from self._longer([one for one in longer if one.is_cut], left))]
+        return sorted((*chosen, *longer), key=_rarest_first)
+
+    def _longer(self, cut: Sequence[_Listed], left: int) -> Script[list[_Listed]]:
+        """Read lists again, with an equal share of the budget each."""
+        share = left // max(1, len(cut))
+        lists = yield from self._lists([listed.term for listed in cut], share)
+        return _listed(lists, {listed.term: listed.weight for listed in cut}, share)
+
+    def _read_out(self, chosen: Sequence[_Listed]) -> Script[list[Posting]]:
+        """Return the documents of terms, and those in which a term occurs often."""
+        most = max((_MOST_A_TERM, *(listed.occurs for listed in chosen)))
+        lists = yield from self._lists([f"{listed.term}{mark}" for listed in chosen for mark in ("^", "^^")], most)
+        found: list[Posting] = []
+        for term, weight, listed, *_ in chosen:
+            keys, often, very_often = keys_in(listed), keys_in(lists.get(f"{term}^")), keys_in(lists.get(f"{term}^^"))
+            # A list that was cut begins later than these.
+            often, very_often = (some[bisect_left(some, keys[0]) :] for some in (often, very_often))
+            found.append(Posting(term=term, weight=weight, keys=keys, often=often, very_often=very_often))
+        return found
+
+
+def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[int], list[str]]]:
+    """Return the keys of documents with an excluded word, and the wildcards that match too many words."""
+    unwanted, cut = set[int](), list[str]()
+    for wish in wishes:
+        if is_unspaced(wish.word):
+            # A word of a script without spaces is found by all its pairs, any other by its first term.
+            unwanted |= yield from _holding_all(scope_pk, list(_weighed(wish)))
+        elif wish.prefix is wish.inside is None:
+            unwanted |= yield from _holding_all(scope_pk, wish.terms[:1])
+        else:
+            words, is_cut = yield from _words_like(scope_pk, wish)
+            if is_cut:
+                cut.append(f"-{wish.prefix}*" if wish.inside is None else f"-*{wish.inside}*")
+            terms = list(dict.fromkeys(term for word in words for term in _first(word)))
+            for some in chunks(terms, _TERMS_A_QUERY):
+                unwanted.update(*(yield from _holding(scope_pk, some)))
+    return unwanted, cut
+
+
+def _words_like(scope_pk: int, wish: Wish) -> Script[tuple[list[str], bool]]:
+    """Return the words that begin with a wish or contain it, and whether there may be more."""
+    most = _MOST_UNWANTED + 1
+    if wish.inside is None:
+        first = wish.prefix or ""
+        rows = yield q.words_with_prefix(scope_pk=scope_pk, first=first, last=f"{first}\U0010ffff", limit=most)
+    elif len(wish.inside) < _SHORTEST_INSIDE:
+        return [], True
+    else:
+        wanted = sorted(grams(wish.inside))
+        rows = yield q.words_with_grams(scope_pk=scope_pk, grams=wanted, count=len(wanted), limit=most)
+    # A word may have the same trigrams in another order.
+    return [row.word for row in rows if wish.inside is None or wish.inside in row.word], len(rows) == most
+
+
+def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
+    """Return the keys of documents with all of some terms."""
+    holding: set[int] | None = None
+    for some in chunks(terms, _TERMS_A_QUERY):
+        for keys in (yield from _holding(scope_pk, some)):
+            holding = set(keys) if holding is None else holding.intersection(keys)
+        if not holding:
+            break
+    return holding or set()
+
+
+def _holding(scope_pk: int, terms: Sequence[str]) -> Script[list[list[int]]]:
+    """Return the keys of the documents of each of a few terms."""
+    some = [_quoted(scope_pk, term) for term in terms]
+    return [keys_in(row.keys) for row in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
+
+
+def keys_in(listed: str | None) -> list[int]:
+    """Return the keys of a JSON list in ascending order."""
+    keys: list[int] = json.loads(listed) if listed else []
+    keys.sort()
+    return keys
+
+
+def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
+    """Return the rarest terms within a number of rows."""
+    chosen: list[_Listed] = []
+    for listed in sorted(found, key=_rarest_first):
+        is_too_common = listed.occurs > left or (chosen and listed.is_cut)
+        if is_too_common or len(chosen) == _MOST_SCORED:
+            break
+        chosen.append(listed)
+        left -= listed.occurs
+    return chosen
+
+
+def _likeness(piece: str, size: int, word: str, shared: int) -> float:
+    """Return the similarity of a word: 1 if it is a part of the piece, else the share of common trigrams."""
+    if len(word) >= _SHORTEST_PART and word in piece:
+        return 1.0
+    return 2 * shared / (size + max(1, len(word) - 2))
+
+
+def _rarest_first(listed: _Listed) -> tuple[int, str]:
+    return listed.occurs, listed.term
+
+
+def _first(word: str) -> tuple[str, ...]:
+    """Return the terms that a word may be indexed as; a folded word may have been an identifier."""
+    return (*terms_of_word(word)[:1], whole_of(word))
+
+
+def _weighed(wish: Wish) -> dict[str, float]:
+    """Return terms with weights: an identifier whole, its parts with less weight, and a text without spaces by its pairs."""
+    terms = wish.terms
+    wholes = [term for term in terms if term.startswith("=")]
+    if wholes:
+        last = [term for term in wholes[1:] if wholes[0].endswith(f"/{term[1:]}")][-1:]
+        parts = [term for term in terms if not term.startswith("=")]
+        return {wholes[0]: _WHOLE} | dict.fromkeys(last, 1.0) | dict.fromkeys(parts, _PART)
+    pairs = [term for term in terms if len(term) > 1]
+    return dict.fromkeys(pairs if len(terms) > 1 and pairs else terms, 1.0)
+
+
+def _listed(lists: _Lists, weighed: Mapping[str, float], most: int | None = None) -> list[_Listed]:
+    most = _MOST_A_TERM if most is None else most
+    found: list[_Listed] = []
+    for term, weight in weighed.items():
+        if term in lists:
+            occurs = lists[term].count(",") + 1
+            found.append(_Listed(term, weight, lists[term], occurs, occurs > most))
+    return found
+
+
+def _quoted(scope_pk: int, term: str) -> str:
+    return f'"{scope_pk:x}:{term}"'
+
+
+Values: TypeAlias = dict[str, Any]
+
+_ROWS_A_QUERY = 512
+_MOST_SPEAKERS = 1_000
+_THREAD_SHIFT = 33
+_SAID: Final = frozenset({"raw", "compacted"})
+_TASKS: Final = frozenset({"task"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The hits of a query, best first."""
+
+    scored: Ranked = field(default_factory=Ranked)
+    terms: dict[str, float] = field(default_factory=dict[str, float])
+    """The terms, rarest first, and how rare each is."""
+    left_out: tuple[str, ...] = ()
+    relaxed: tuple[str, ...] = ()
+    """The words that do not occur, for which similar words were found instead."""
+    behind: int = 0
+    """How many threads have messages that are not indexed yet."""
+
+
+class Searching:
+    """Searches the index, one resource at a time."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    @overload
+    async def search(self, resource: str, query: Query, *, explain: bool = False) -> Found: ...
+    @overload
+    async def search(
+        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: Literal[True]
+    ) -> Found | None: ...
+    async def search(
+        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
+    ) -> Found | None:
+        """Return every hit of a query, the best first; with `only_if_whole` None if something waits to be indexed."""
+        check_ids(resource=resource)
+
+        def script() -> Script[Found | None]:
+            # Read in the same snapshot, so that no later change is missed.
+            waiting = yield q.any_behind(resource=resource)
+            if not any(waiting[0]):
+                return (yield from _searching(resource, query, explain=explain))
+            if only_if_whole:
+                return None
+            rows = yield q.count_behind(resource=resource)
+            found = yield from _searching(resource, query, explain=explain)
+            return replace(found, behind=rows[0].threads)
+
+        return await self._engine.read(script)
+
+    async def rows(self, resource: str, keys: Sequence[int]) -> dict[int, Row]:
+        """Return the rows behind keys of the index: of messages, of observations, of tasks."""
+        check_ids(resource=resource)
+        return await self._engine.read(lambda: _reading_rows(resource, keys))
+
+
+def _searching(resource: str, query: Query, *, explain: bool) -> Script[Found]:
+    scope_pk = yield from reading_scope(resource)
+    if scope_pk is None or not query.wishes:
+        return Found()
+    bounds = yield from _bounds(resource, query)
+    if bounds is None:
+        return Found()
+    rows = yield q.stats(scope_pk=scope_pk)
+    # If messages are excluded, the rarity of a word is that among the other documents.
+    rows = [row for row in rows if bounds[1] > 0 or row.kind in (OBSERVATION, TASK)]
+    stats = Stats(documents={row.kind: row.documents for row in rows}, lengths={row.kind: row.length for row in rows})
+    speakers = yield from _named_speakers(scope_pk, query)
+    terms = Terms(scope_pk, bounds, is_narrow=_is_narrow(query))
+    unwanted, too_many = yield from reading_unwanted(scope_pk, query.without)
+    wishes = _without_names(query, speakers)
+    for reading in (terms.reading, terms.reading_loosely):
+        postings, left_out = yield from reading(wishes)
+        if query.sources == _TASKS and stats.documents.get(OBSERVATION):
+            postings = [_of_tasks(posting) for posting in postings]
+        allowed = None
+        if _filters(query):
+            hits = set[int]().union(*(posting.keys for posting in postings))
+            allowed = yield from _passing(resource, scope_pk, query, hits, unwanted)
+        found = drafted(postings, stats, query, allowed)
+        # Similar words are used only if nothing else is found.
+        if found.own:
+            break
+    details = yield from _details(found)
+    if allowed is not None:
+        around = details.keys() - allowed
+        passing = yield from _passing(resource, scope_pk, query, around, unwanted)
+        details = {key: detail for key, detail in details.items() if key in allowed or key in passing}
+    threads = yield from _thread_lengths(found)
+    scored = rank(found, query, details, threads, speakers, explain=explain)
+    return Found(
+        scored=scored,
+        terms=found.idf,
+        left_out=(*left_out, *too_many, *query.unread),
+        relaxed=tuple(dict.fromkeys(terms.relaxed)) if found.own else (),
+    )
+
+
+# ---------------------------------------------------------------- terms
+
+
+def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
+    """Return the speakers that the query names, by their whole name or by a word of it."""
+    rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
+    return frozenset(row.name for row in rows if not query.spoken.isdisjoint(words_of(row.name)))
+
+
+def _without_names(query: Query, speakers: frozenset[str]) -> tuple[Wish, ...]:
+    """Remove the names of speakers from the words: messages by a speaker rarely contain the name."""
+    names = {term for speaker in speakers for word in words_of(speaker) for term in terms_of_word(word)}
+    others = tuple(wish for wish in query.wishes if wish.prefix or wish.inside or wish.terms[0] not in names)
+    return others or query.wishes
+
+
+def _of_tasks(posting: Posting) -> Posting:
+    once, often, very_often = (
+        [key for key in keys if is_task(key)] for keys in (posting.keys, posting.often, posting.very_often)
+    )
+    return replace(posting, keys=once, often=often, very_often=very_often)
+
+
+# ---------------------------------------------------------------- filters
+
+
+def _bounds(resource: str, query: Query) -> Script[tuple[int, int] | None]:
+    """Return the first and last key to search, for one thread if only one is wanted; None if there is no such thread."""
+    last = -1 if query.sources and not query.sources & _SAID else LAST
+    if not query.threads:
+        return FIRST, last
+    rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads))
+    if not rows:
+        return None
+    if len(rows) > 1 or last < 0:
+        return FIRST, last
+    # Observations have no place in the sequence of a thread, so the filter selects them, not the bounds.
+    last = ((rows[0].pk + 1) << _THREAD_SHIFT) - 1
+    return (FIRST if _wants_others(query) else rows[0].pk << _THREAD_SHIFT), last
+
+
+def _wants_others(query: Query) -> bool:
+    return not query.roles and (not query.sources or bool(query.sources - _SAID))
+
+
+def _filters(query: Query) -> bool:
+    # The key of a document tells whether it is a task.
+    sources = query.sources if query.sources != _TASKS else None
+    wanted = (query.roles, query.threads, query.tasks, sources)
+    excluded = (query.without, query.without_roles, query.without_threads)
+    return any(wanted) or any(excluded) or query.after is not None or query.before is not None
+
+
+def _is_narrow(query: Query) -> bool:
+    """Return whether filters other than the bounds may remove many hits."""
+    phrases = query.phrases or query.without_phrases
+    # Messages and single threads have their own ranges of keys: such filters remove little.
+    is_place = (not query.sources or query.sources >= _SAID) and (
+        not query.threads or (len(query.threads) == 1 and not _wants_others(query))
+    )
+    others = replace(query, sources=frozenset(), threads=frozenset())
+    return bool(phrases) or not is_place or _filters(others)
+
+
+def _passing(
+    resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
+) -> Script[frozenset[int]]:
+    """Return the keys among these that pass the filters."""
+    named: dict[str, int] = {}
+    if query.threads or query.without_threads:
+        rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads | query.without_threads))
+        named = {row.id: row.pk for row in rows}
+    values: Values = {
+        "scope_pk": scope_pk,
+        "after": FIRST if query.after is None else to_micros(query.after),
+        "before": LAST if query.before is None else to_micros(query.before),
+        "sources": sorted(query.sources or SOURCES),
+        "any_role": int(not query.roles),
+        "roles": sorted(query.roles or ROLES),
+        "any_thread": int(not query.threads),
+        "thread_pks": [named[thread] for thread in query.threads if thread in named],
+        # NOT IN needs a non-empty list without NULL, so there is always a value that does not occur.
+        "not_roles": sorted(query.without_roles) or ["-"],
+        "not_threads": [-1, *(named[thread] for thread in query.without_threads if thread in named)],
+        "any_task": int(not query.tasks),
+        "tasks": sorted(query.tasks),
+    }
+    passing: set[int] = set()
+    left = _in_threads(keys - unwanted, values)
+    if not _filters(replace(query, without=(), threads=frozenset(), without_threads=frozenset())):
+        passing = {key for key in left if key > 0}
+    for chunk in chunks(sorted(left - passing), _ROWS_A_QUERY):
+        passing |= {row.doc for row in (yield q.allowed(docs=chunk, **values))}
+    return frozenset(passing)
+
+
+def _in_threads(keys: AbstractSet[int], values: Values) -> AbstractSet[int]:
+    """Remove messages of other threads by their keys, which is much cheaper than a query."""
+    wanted, unwanted = frozenset(values["thread_pks"]), frozenset(values["not_threads"])
+    if not values["any_thread"]:
+        keys = {key for key in keys if key < 0 or thread_of(key) in wanted}
+    return {key for key in keys if key < 0 or thread_of(key) not in unwanted} if len(unwanted) > 1 else keys
+
+
+# ---------------------------------------------------------------- a closer look
+
+
+def _details(drafted: Draft) -> Script[dict[int, Detail]]:
+    places = [*(key // PLACE for key in drafted.closely), *drafted.places]
+    if not places:
+        return {}
+    rows = yield q.details(places=places)
+    details = {row.doc: Detail(row.at, row.traits, row.speaker) for row in rows}
+    lines = [doc for doc in details if doc < 0]
+    if len(lines) > 1:
+        rows = yield q.threads_of_lines(docs=lines)
+        details |= {row.doc: details[row.doc]._replace(thread=row.thread_pk) for row in rows}
+    return details
+
+
+def _thread_lengths(drafted: Draft) -> Script[dict[int, tuple[int, int]]]:
+    if not drafted.thread_terms:
+        return {}
+    rows = yield q.thread_lengths(threads=sorted(drafted.thread_terms))
+    return {row.thread_pk: (row.user_length, row.other_length) for row in rows}
+
+
+def _reading_rows(resource: str, keys: Sequence[int]) -> Script[dict[int, Row]]:
+    found: dict[int, Row] = {}
+    said = [key for key in keys if key > 0]
+    others = [key for key in keys if key < 0]
+    if said:
+        found |= {row.doc: row for row in (yield q.found_messages(docs=said, resource=resource))}
+    if others:
+        found |= {row.doc: row[1:] for row in (yield q.found_observations(docs=others, resource=resource))}
+        found |= {row.doc: row[1:] for row in (yield q.found_tasks(docs=others, resource=resource))}
+    return found

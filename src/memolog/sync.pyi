@@ -1,0 +1,655 @@
+"""The types of the synchronous face. Made by `make docs`; do not edit."""
+
+# ruff: noqa: A002, PYI021 - the names are those of the asynchronous face; the docstrings are what an editor shows
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, Final, Literal, Self
+
+from memolog.admin.export import Target
+from memolog.admin.import_export import Progress
+from memolog.context.context import Context
+from memolog.core.clock import Clock
+from memolog.core.config import Config
+from memolog.core.document import Document, DocumentVersion
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import Message, NewMessage
+from memolog.core.observation import Extract, Generation, Observation, Priority, Span
+from memolog.core.portal import Portal
+from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
+from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
+from memolog.core.thread import ThreadInfo
+from memolog.db.scope import Page
+from memolog.events import Event
+from memolog.log.rows import GroupRow
+from memolog.log.status import Status
+from memolog.memory import Form, Memory
+from memolog.messages.provider_messages import Given
+from memolog.observer.extractors import Extractor
+from memolog.observer.model_choice import ModelSpec
+from memolog.search.recall_store import Reference
+from memolog.search.values import Detail, PartType, RecallPage, SearchAnswer, Source
+from memolog.tasks.calls import Unchanged
+from memolog.tasks.task import (
+    Claimed,
+    Closed,
+    CloseReason,
+    Decayed,
+    DraftSummary,
+    Explained,
+    LikelyDuplicate,
+    LinkedMessage,
+    LinkKind,
+    MessageLinkKind,
+    ReadyTasks,
+    Task,
+    TaskAbout,
+    TaskChange,
+    TaskCounts,
+    TaskHit,
+    TaskStatus,
+    TaskType,
+    TaskView,
+)
+from memolog.text.tokens import TokenCounter
+from memolog.turn import Turn
+from memolog.working_memory.document import SectionMode
+
+__all__ = [
+    "TWINS",
+    "SyncMemory",
+    "SyncResource",
+    "SyncTasks",
+    "SyncThread",
+    "SyncTools",
+    "SyncTurn",
+    "SyncWorkingMemory",
+]
+TWINS: Final[dict[type, type]]
+
+class SyncWorkingMemory:
+    """A working memory without `await`."""
+
+    _portal: Portal
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def resource(self) -> str: ...
+    @property
+    def thread(self) -> str | None: ...
+    def read(self) -> Document | None:
+        """Return the document with its present version; None if nobody has written one."""
+    def value(self) -> JsonObject:
+        """Return the object that a JSON working memory holds."""
+    def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
+        """Return the versions, newest first; pass the last number as `before` for older ones."""
+    def diff(self, old: int, new: int | None = None) -> str:
+        """Return what changed from one version to another, or to the present one, as `diff -u` shows it."""
+    def start(
+        self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
+    ) -> Document:
+        """Begin with a template (`coding`, `personal`), or with JSON under a schema. What is there already stays."""
+    def replace(
+        self, content: str | JsonObject, *, who: str, version: int | None = None, schema: JsonObject | None = None
+    ) -> Document:
+        """Write the whole of it anew: Markdown, or an object where it is JSON; `schema` sets the rules from now on.
+
+        `version` is the one that was read: what others wrote since is kept where it is in other sections or fields, and a
+        conflict where it is in the same ones. Without it the last writer wins.
+        """
+    def merge(self, patch: JsonObject, *, who: str, version: int | None = None) -> Document:
+        """Change fields of a JSON working memory: null removes one, objects merge, everything else takes its place."""
+    def edit_section(
+        self,
+        heading: str,
+        text: str | None = None,
+        *,
+        who: str,
+        mode: SectionMode = "replace",
+        version: int | None = None,
+    ) -> Document:
+        """Replace what stands under a Markdown heading, append to it, or remove the section.
+
+        A section reaches to the next heading of its rank. One that is not there yet is made, at the end.
+        """
+    def restore(self, version: int, *, who: str) -> Document:
+        """Bring the text of an old version back, as a new version."""
+
+class SyncTasks:
+    """The tasks of one resource, without `await`."""
+
+    _portal: Portal
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    def create(
+        self,
+        title: str,
+        *,
+        description: str = "",
+        priority: int = 2,
+        type: TaskType = "task",
+        assignee: str | None = None,
+        labels: Sequence[str] = (),
+        defer_until: datetime | None = None,
+        due: datetime | None = None,
+        metadata: JsonObject | None = None,
+        parent: str | None = None,
+        blocked_by: Sequence[str] = (),
+        blocks: Sequence[str] = (),
+        related: Sequence[str] = (),
+        discovered_from: str | None = None,
+        created_from: Sequence[str] = (),
+        id: str | None = None,
+    ) -> Task:
+        """Create a task, with its labels and its links to other tasks; `created_from` names the messages it came from."""
+    def edit(
+        self,
+        task: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        priority: int | None = None,
+        type: TaskType | None = None,
+        assignee: str | Unchanged | None = ...,
+        metadata: JsonObject | None = None,
+        defer_until: datetime | Unchanged | None = ...,
+        due: datetime | Unchanged | None = ...,
+        version: int | None = None,
+    ) -> Task:
+        """Change what is given. With the `version` that was read, a change by somebody else since is a conflict."""
+    def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Task:
+        """Add and remove labels."""
+    def defer(self, task: str, until: datetime | None) -> Task:
+        """Keep a task out of what is ready until a moment; None brings it back."""
+    def due(self, task: str, when: datetime | None) -> Task:
+        """Say when a task is due; None takes it back."""
+    def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
+        """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
+
+        Returns the target. Raises TaskCycle, with the circle, where the two would wait for each other.
+        """
+    def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
+        """Take a link away; returns the target."""
+    def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
+        """Claim a task for this session, for so many seconds, and make it the active task of a thread.
+
+        Exactly one of any number of callers wins. Raises TaskBlocked or TaskHeld, which say what to do instead.
+        """
+    def claim_next(
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        thread: str | None = None,
+        lease: float | None = None,
+    ) -> Claimed | None:
+        """Claim the most pressing task that is ready; None if there is none."""
+    def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
+        """Prolong this session's claim. Saving messages in the thread of an active task does it too."""
+    def release(self, task: str, *, force: bool = False) -> Task:
+        """Give a task back unfinished; `force` takes it from another session."""
+    def close(
+        self,
+        task: str,
+        reason: CloseReason = "completed",
+        *,
+        summary: str,
+        claim_next: bool = False,
+        force: bool = False,
+    ) -> Closed:
+        """Close a task, saying why and what came of it; tells what that unblocked, and may claim the next."""
+    def reopen(self, task: str, *, why: str | None = None) -> Task:
+        """Open a closed task again."""
+    def attach(
+        self,
+        task: str,
+        messages: Sequence[str] | Span,
+        kind: MessageLinkKind = "reference",
+        *,
+        thread: str | None = None,
+    ) -> int:
+        """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
+    def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
+        """Take messages away from a task, however they came to it."""
+    def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
+        """Draft the summary that closing asks for, with citations; the model writes it, if there is one."""
+    def decay(self, *, limit: int = 500) -> Decayed:
+        """Let closed tasks whose time has come shrink: to their summary after 30 days, to an archive after 90."""
+    def restore(self, task: str) -> Task:
+        """Make a decayed task whole again, byte for byte."""
+    def get(self, task: str) -> Task:
+        """Return a task; raises NotFound."""
+    def find(self, name: str) -> tuple[Task, ...]:
+        """Return the tasks that somebody may mean: by id, by handle, or else by exactly this title."""
+    def show(self, task: str) -> TaskView:
+        """Return a task with what blocks it, what it blocks, and all other links."""
+    def list(
+        self,
+        *,
+        status: TaskStatus | Sequence[TaskStatus] = (),
+        types: Sequence[TaskType] = (),
+        labels: Sequence[str] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        session: str | None = None,
+        parent: str | None = None,
+        blocked: bool | None = None,
+        due_before: datetime | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Task]:
+        """Return tasks, newest first; what is not given does not matter. Pass `next` as `after` for more."""
+    def ready(
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        parent: str | None = None,
+        limit: int = 10,
+        after: str | None = None,
+    ) -> ReadyTasks:
+        """Return what can be claimed now, by priority, then age, with why, and how many are ready and blocked in all."""
+    def counts(self) -> TaskCounts:
+        """Return how many tasks are ready, blocked, deferred and in progress."""
+    def explain(self, task: str) -> Explained:
+        """Return why a task is or is not ready."""
+    def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
+        """Return tasks that nobody touched for so many days and nobody works on, the longest untouched first."""
+    def duplicates(
+        self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
+    ) -> tuple[LikelyDuplicate, ...]:
+        """Return tasks that likely mean the same: all pairs, or those of a task, or of a title before it is created."""
+    def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
+        """Return who changed what and when, oldest first."""
+    def search(
+        self, query: str, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 10, related: bool = False
+    ) -> tuple[TaskHit, ...]:
+        """Return the tasks that fit some words best; `related` adds what was said and learned about each."""
+    def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
+        """Return what was said about a task, oldest first."""
+    def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
+        """Return what was learned from a task's messages."""
+    def about(self, task: str, *, limit: int = 50, after: str | None = None) -> TaskAbout:
+        """Return everything about a task: what was said, what was learned, and what it cost."""
+
+class SyncTools:
+    """The three tools for a model, without `await`."""
+
+    _portal: Portal
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the tools."""
+    @property
+    def guidance(self) -> str:
+        """Return how to use the tools, for the system prompt."""
+    def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
+        """Return the definitions to give to a model, in one of the forms."""
+    def call(self, name: str, arguments: object = None) -> dict[str, Any]:
+        """Return the answer to a call, as a value whatever happens."""
+
+class SyncTurn:
+    """A turn without `await`. Use it as `with thread.turn() as turn`."""
+
+    _portal: Portal
+    @property
+    def _turn(self) -> Turn: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def resource(self) -> str: ...
+    @property
+    def thread(self) -> str: ...
+    @property
+    def step(self) -> int: ...
+    @property
+    def id(self) -> str:
+        """Return what names the turn in the store; empty until it begins. Who goes on with an earlier turn sets it before."""
+    def prepare(
+        self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
+    ) -> Context:
+        """Save what is new and return what the model should see now.
+
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
+        it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this request
+        only, neither stored nor observed.
+        """
+    def record(
+        self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
+    ) -> None:
+        """Save what the model answered, and learn from what its provider reported.
+
+        An answer is a text, an `AssistantMessage`, a dict, or the message or whole response of OpenAI or Anthropic; a whole
+        response brings its usage along.
+
+        `beside` is how many tokens the request had beside the context (instructions, tools), as the memory's counter counts
+        them; None if that cannot be told, so that nothing is learned about counting.
+        """
+    def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
+        """Withdraw what this turn saved, as if it had not been said, and end the turn.
+
+        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them. `keep_answered` keeps
+        the turn up to its last recorded answer: for what a provider refused, which is what came after. Where it fails it
+        raises and can be repeated; if it is not, it is done before anything else of the thread is saved.
+        """
+
+class SyncThread:
+    """One conversation of a resource, without `await`."""
+
+    _portal: Portal
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    @property
+    def resource(self) -> str: ...
+    def turn(
+        self, *, model: str | None = None, zone: str | None = None, settings: Mapping[str, Any] | None = None
+    ) -> SyncTurn:
+        """Begin a turn: `async with thread.turn() as turn`.
+
+        `model` is the one that answers, `zone` is where the user is (`"Europe/Berlin"`), `settings` apply to this turn only.
+        """
+    def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
+        """Return what the model would see now, with these messages added; saves nothing and starts nothing."""
+    def seen(self, number: int) -> Context:
+        """Build again what the model saw: the context of that number in the thread, counted from 1."""
+    def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
+        """Return stored messages, oldest first: those after a sequence number, or the last ones before it."""
+    def info(self) -> ThreadInfo:
+        """Return the stored thread: title, metadata, settings of its own, last message; raises ThreadNotFound."""
+    def update(
+        self,
+        *,
+        title: str | Unchanged | None = ...,
+        metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
+    ) -> ThreadInfo:
+        """Change the title or the metadata; what is not given stays. Raises ThreadNotFound.
+
+        `metadata` replaces what is stored; a function gets what is stored and returns what replaces it, in one transaction.
+        """
+    def override(self, settings: Mapping[str, Any]) -> ThreadInfo:
+        """Store settings that differ from the configuration in all turns of this thread; they replace earlier ones."""
+    def clone(self, new_thread: str | None = None) -> ThreadInfo:
+        """Copy the thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
+    def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
+        """Forget the thread, or one message of it, with what was made of it. It cannot be undone; `dry_run` only reports."""
+    def status(self) -> Status:
+        """Return token counts, backlog, health and cost."""
+    def log(self, *, generation: int | None = None) -> tuple[Observation, ...]:
+        """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`."""
+    def export_markdown(self) -> str:
+        """Return the log as Markdown for people: the observations by date, with what they come from."""
+    def buffer(self) -> None:
+        """Observe in the background what is not observed yet, however little it is."""
+    def observe(self) -> Status:
+        """Observe everything that was said by now and move it into the log. Waits for the model without a time limit.
+
+        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
+        says what failed.
+        """
+    def activate(self) -> Status:
+        """Move every buffered group into the log."""
+    def reflect(self) -> Status:
+        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
+    def finalize(self, *, compact: bool = False) -> Status:
+        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+    def history(self) -> tuple[Generation, ...]:
+        """Return the generations of the log, oldest first."""
+    def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
+        """Return the log as it was at a moment."""
+    def restore(self, generation: int) -> Generation:
+        """Bring an old generation of the log back, with all that was activated since."""
+    def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
+        """Return the values that extractors drew from the thread, the newest of each; or all versions of one, oldest first."""
+    def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
+        """Return the runs of the observer and the reflector over this thread's log, the newest first."""
+    def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
+        """Return what a run sent to the model and what came back; empty unless `keep_prompts` was set."""
+    def compact(self, *, keep: int = 0) -> Compacted:
+        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns what it made.
+
+        The newest `keep` messages stay as they are. With a log, only what the log covers by then is compacted, so that nothing
+        is out of sight. Raw texts stay, recall shows them, and `restore_compaction` brings all of it back.
+        """
+    def compactions(self) -> tuple[Compaction, ...]:
+        """Return what was compacted, in the order of the messages, also what was restored."""
+    def restore_compaction(self, compaction: str) -> Compaction:
+        """Bring the messages of a compaction back as they were, byte for byte."""
+    def prune(self) -> Pruned:
+        """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
+
+        Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
+        keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
+        """
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | Source | None = None,
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Search this thread alone; the arguments are those of `Resource.search`."""
+    def recall(
+        self,
+        reference: Reference,
+        *,
+        detail: Detail = "low",
+        types: Collection[PartType] | PartType = (),
+        tool: str | None = None,
+        part: int | None = None,
+        tokens: int = 2000,
+        cursor: str | None = None,
+    ) -> RecallPage:
+        """Return a page of the messages behind a reference of this thread; the arguments are those of `Resource.recall`."""
+    def tasks(self, *, session: str | None = None, who: str | None = None) -> SyncTasks:
+        """Return the tasks of the resource; a claimed one becomes the active task of this thread."""
+    def working_memory(self) -> SyncWorkingMemory:
+        """Return the working memory of this thread."""
+    def tools(self, *, session: str | None = None) -> SyncTools:
+        """Return the three tools for a model that works in this thread."""
+
+class SyncResource:
+    """The memory of one user, project or team, without `await`."""
+
+    _portal: Portal
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def id(self) -> str: ...
+    def thread(self, id: str) -> SyncThread:
+        """Return one conversation of this resource; reads and writes nothing."""
+    def threads(self, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
+        """Return the threads with the newest activity first; pass `next` as `after` for more."""
+    def sweep(self) -> int:
+        """Observe in the background what threads left behind that were not opened again.
+
+        Returns in how many of them something was begun or is under way: none, once all of it is observed.
+        """
+    def merge(self) -> tuple[str, ...]:
+        """After a change to resource scope: move what the threads' own logs hold into the shared log.
+
+        Returns the threads that were merged; a `Degraded` event names each that could not be, and why: what the shared log has
+        observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
+        """
+    def search(
+        self,
+        query: str,
+        *,
+        thread: str | None = None,
+        limit: int = 10,
+        context: int = 0,
+        sources: Collection[Source] | Source | None = None,
+        by: Literal["message", "thread"] = "message",
+        explain: bool = False,
+        cursor: str | None = None,
+    ) -> SearchAnswer:
+        """Find what was said, observed or planned: any text is a query, the best result comes first.
+
+        `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
+        the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
+        """
+    def recall(
+        self,
+        reference: Reference,
+        *,
+        thread: str | None = None,
+        detail: Detail = "low",
+        types: Collection[PartType] | PartType = (),
+        tool: str | None = None,
+        part: int | None = None,
+        tokens: int = 2000,
+        cursor: str | None = None,
+    ) -> RecallPage:
+        """Return a page of the messages behind a reference, in their exact words.
+
+        A reference is what the log or a search shows: a group ("g3"), an observation, a message, or a span ("12-30", also with
+        its thread: "t1 12-30"); numbers need a thread. A message's page goes on through its thread. `detail="low"` shows a line
+        or two a message, "full" all of it; `types`, `tool` and `part` choose among the parts. A page has at most so many
+        `tokens`; `cursor` takes its `next` or `previous`.
+        """
+    def tasks(self, *, session: str | None = None, who: str | None = None, thread: str | None = None) -> SyncTasks:
+        """Return the tasks of this resource, as a session sees them.
+
+        `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
+        active task of `thread`: what is said there is linked to it.
+        """
+    def working_memory(self, *, thread: str | None = None) -> SyncWorkingMemory:
+        """Return the working memory of this resource, or of one of its threads, to read and change it."""
+    def tools(self, *, thread: str | None = None, session: str | None = None) -> SyncTools:
+        """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
+
+        What is claimed is claimed for the session, and becomes the active task of the thread.
+        """
+    def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
+        """Correct a line of the log; returns the new line. The old one is kept as retracted, its sources stay."""
+    def retract(self, observation: str) -> Observation:
+        """Take an observation out of the log and of search, until it is reinstated."""
+    def reinstate(self, observation: str) -> Observation:
+        """Bring a retracted observation back."""
+    def forget(
+        self,
+        *,
+        thread: str | None = None,
+        message: str | None = None,
+        observation: str | None = None,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget a message, an observation, a thread or, if nothing else is named, the whole resource. It cannot be undone.
+
+        What was made of it goes too: observations, through every reflection, hints, kept prompts, its words in the index. A
+        run in flight cannot bring it back. `thread` narrows `message` down, or is forgotten itself. `dry_run` only reports.
+        """
+    def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
+        """Forget what has become older than the settings under `retention` allow; without any, nothing."""
+    def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
+        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+    def doctor(self, *, repair: bool = False) -> Report:
+        """Check the rows of this resource; see `Memory.doctor`."""
+    def usage(self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None) -> UsageTotal:
+        """Return the tokens and dollars that were spent, in all or for one thread or task."""
+
+class SyncMemory:
+    """Memory without `await`; close it, or use it as `with SyncMemory(…) as memory`."""
+
+    _portal: Portal
+    def __init__(
+        self,
+        address: str | os.PathLike[str] = "memolog.db",
+        *,
+        model: ModelSpec | None = None,
+        config: Config | None = None,
+        clock: Clock | None = None,
+        counter: TokenCounter | None = None,
+        instructions: str | None = None,
+        extractors: Sequence[Extractor] = (),
+        chance: Callable[[int], int] = ...,
+    ) -> None:
+        """Name the database, and the model that observes; everything has a default.
+
+        A model is `"provider:model"`, an address, an object with `complete` or a function. Without one the embedded observer
+        runs the whole pipeline, on this machine and for nothing.
+        """
+    @property
+    def _memory(self) -> Memory: ...
+    def open(self) -> None:
+        """Open the database, if that has not been done."""
+    def close(self) -> None:
+        """Let background work finish, then let go of the database and the thread."""
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def clock(self) -> Clock: ...
+    @property
+    def counter(self) -> TokenCounter: ...
+    @property
+    def model(self) -> ModelSpec | None: ...
+    @property
+    def address(self) -> str:
+        """Return where the database is; it may be changed until the database is open."""
+    def settled(self) -> None:
+        """Wait until no background work of this process is in flight, and none follows.
+
+        What could not be saved is tried once more; a database that is away is not waited for.
+        """
+    def resource(self, id: str) -> SyncResource:
+        """Return the memory of one user, project or team; reads and writes nothing."""
+    def thread(self, id: str, *, resource: str) -> SyncThread:
+        """Return one conversation of a resource; reads and writes nothing."""
+    def resources(self) -> tuple[str, ...]:
+        """Return the ids of all resources that have something stored."""
+    def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Call a function with every event from now on; returns the function that ends it."""
+    def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
+        """Write everything, or all of one resource, as JSON lines to a path or an open text file.
+
+        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
+        file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
+        """
+    def import_from(
+        self,
+        source: str | os.PathLike[str],
+        *,
+        resource: str | None = None,
+        format: str | None = None,
+        dry_run: bool = False,
+        progress: Progress | None = None,
+        revive: bool = False,
+    ) -> ImportReport:
+        """Import an export of ours, or what another system has kept; importing the same again changes nothing.
+
+        The format is detected, or named by `format`. `resource` is whose it becomes: needed where the source does not say.
+        `dry_run` reports what would happen. An import that was interrupted goes on where it stopped when it is repeated. What was
+        forgotten here stays forgotten, unless `revive` asks for it: then it comes back, and counts as never forgotten.
+        """
+    def backup(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> int:
+        """Copy the database into a new file while others write to it; returns its size in bytes.
+
+        `overwrite` lets it take the place of an older one, once it is whole. For SQLite: a PostgreSQL server has its own tools
+        for that, or export it.
+        """
+    def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
+        """Check on the real rows that everything is as it must be: of one resource, or of the whole database.
+
+        `repair` puts right what can be without losing anything that was said, after a copy of a SQLite file, and builds the
+        search index anew. What is not safe is only explained.
+        """

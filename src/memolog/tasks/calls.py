@@ -1,0 +1,527 @@
+"""Task memory's face: the tasks of one resource, as one session sees them.
+
+Knows whose tasks they are, which session claims them and who is named in their history. Rules and rows are elsewhere.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from memolog.core.config import Config
+from memolog.core.exact_json import JsonObject, nothing
+from memolog.core.observation import Observation, Span
+from memolog.db.scope import Page, check_id, check_limit
+from memolog.errors import Conflict, InputError, MemologError, StoreReadOnly, TaskMoveRefused, TaskNotFound
+from memolog.observer.model import Model, ModelRequest, complete_in_time
+from memolog.search.search import Wanted, search_memory
+from memolog.tasks.rows import TaskFilter
+from memolog.tasks.summary import draft, summary_prompt, written
+from memolog.tasks.task import (
+    Claimed,
+    Closed,
+    CloseReason,
+    Decayed,
+    DraftSummary,
+    Explained,
+    LikelyDuplicate,
+    LinkedMessage,
+    LinkKind,
+    MessageLinkKind,
+    NewTask,
+    ReadyTasks,
+    Task,
+    TaskAbout,
+    TaskChange,
+    TaskCounts,
+    TaskHit,
+    TaskStatus,
+    TaskType,
+    TaskView,
+)
+from memolog.text.redaction import Redactor, redactor_for
+
+if TYPE_CHECKING:
+    from memolog.components import Kit
+    from memolog.store import Store
+
+_MESSAGES = 5
+_OBSERVATIONS = 10
+# Hits of another status are passed over, page after page, but not for ever.
+_MOST_PAGES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """Which tasks are looked for, and how they are shown."""
+
+    text: str
+    statuses: tuple[TaskStatus, ...] = ()
+    limit: int = 10
+    related: bool = False
+
+
+async def search_tasks(
+    store: "Store", config: Config, resource: str, asked: TaskQuery, now: datetime
+) -> tuple[TaskHit, ...]:
+    """Return the tasks that fit some words best."""
+    size = check_limit(asked.limit) if not asked.statuses else 3 * check_limit(asked.limit)
+    hits: list[TaskHit] = []
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        wanted = Wanted(limit=size, sources=("task",), cursor=cursor)
+        answer = await search_memory(store, config, asked.text, resource, wanted, now)
+        found = await store.task_views.some(resource, [result.id for result in answer.results])
+        hits.extend(
+            TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
+            for result in answer.results
+            if result.id in found and (not asked.statuses or found[result.id].status in asked.statuses)
+        )
+        cursor = answer.next
+        if cursor is None or len(hits) >= asked.limit:
+            break
+    shown = hits[: asked.limit]
+    return tuple([await _with_related(store, resource, hit) for hit in shown] if asked.related else shown)
+
+
+async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:
+    page = await store.task_messages.messages(resource, hit.task.id, limit=_MESSAGES)
+    observations = await store.task_messages.observations(resource, hit.task.id, limit=_OBSERVATIONS)
+    return replace(hit, messages=page.items, observations=observations)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scoped:
+    """Whose tasks, for which session, and how they are held."""
+
+    resource: str
+    session: str | None = None
+    who: str | None = None
+    thread: str | None = None
+    config: Config = field(default_factory=Config)
+
+
+class TaskReading:
+    """The tasks of one resource, to be read. A task is named by its id or its handle everywhere."""
+
+    def __init__(self, open_kit: "Callable[[], Awaitable[Kit]]", scoped: Scoped) -> None:
+        self._open_kit, self._scoped = open_kit, scoped
+        self.resource = check_id("resource", scoped.resource)
+        self._session = scoped.session or scoped.thread
+
+    async def _store(self, *, to_write: bool = False) -> "Store":
+        if to_write and self._scoped.config.read_only:
+            raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
+        kit = await self._open_kit()
+        if self._session is None:
+            # Nobody else can have it: a claim of these tasks is the claim of this very object.
+            self._session = kit.store.new_id()
+        return kit.store
+
+    @property
+    def _name(self) -> str:
+        """Who is named in the history."""
+        return self._scoped.who or self._session or "unknown"
+
+    @property
+    def _holder(self) -> str:
+        return self._session or "unknown"
+
+    # ------------------------------------------------------------ reading
+
+    async def get(self, task: str) -> Task:
+        """Return a task; raises NotFound."""
+        return await (await self._store()).task_views.get(self.resource, task)
+
+    async def find(self, name: str) -> tuple[Task, ...]:
+        """Return the tasks that somebody may mean: by id, by handle, or else by exactly this title."""
+        store = await self._store()
+        try:
+            return (await store.task_views.get(self.resource, name),)
+        except (TaskNotFound, InputError):
+            return await store.task_views.named(self.resource, name)
+
+    async def show(self, task: str) -> TaskView:
+        """Return a task with what blocks it, what it blocks, and all other links."""
+        return await (await self._store()).task_views.show(self.resource, task)
+
+    async def list(
+        self,
+        *,
+        status: TaskStatus | Sequence[TaskStatus] = (),
+        types: Sequence[TaskType] = (),
+        labels: Sequence[str] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        session: str | None = None,
+        parent: str | None = None,
+        blocked: bool | None = None,
+        due_before: datetime | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Task]:
+        """Return tasks, newest first; what is not given does not matter. Pass `next` as `after` for more."""
+        store = await self._store()
+        chosen = TaskFilter(
+            statuses=names_in(status),
+            types=tuple(types),
+            labels=names_in(labels),
+            most_priority=max_priority,
+            assignee=assignee,
+            parent=parent,
+        )
+        return await store.task_views.list(
+            self.resource, chosen, session=session, blocked=blocked, due_before=due_before, limit=limit, after=after
+        )
+
+    async def ready(
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        parent: str | None = None,
+        limit: int = 10,
+        after: str | None = None,
+    ) -> ReadyTasks:
+        """Return what can be claimed now, by priority, then age, with why, and how many are ready and blocked in all."""
+        store = await self._store()
+        chosen = TaskFilter(
+            types=tuple(types), labels=names_in(labels), most_priority=max_priority, assignee=assignee, parent=parent
+        )
+        return await store.task_ready.ready(self.resource, chosen, limit=limit, after=after)
+
+    async def counts(self) -> TaskCounts:
+        """Return how many tasks are ready, blocked, deferred and in progress."""
+        return await (await self._store()).task_ready.counts(self.resource)
+
+    async def explain(self, task: str) -> Explained:
+        """Return why a task is or is not ready."""
+        return await (await self._store()).task_ready.explain(self.resource, task)
+
+    async def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
+        """Return tasks that nobody touched for so many days and nobody works on, the longest untouched first."""
+        return await (await self._store()).task_views.stale(self.resource, days=days, limit=limit, after=after)
+
+    async def duplicates(
+        self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
+    ) -> tuple[LikelyDuplicate, ...]:
+        """Return tasks that likely mean the same: all pairs, or those of a task, or of a title before it is created."""
+        store = await self._store()
+        return await store.task_views.duplicates(self.resource, task, title=title, least=least, limit=limit)
+
+    async def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
+        """Return who changed what and when, oldest first."""
+        return await (await self._store()).tasks.history(self.resource, task, limit=limit, after=after)
+
+    async def search(
+        self,
+        query: str,
+        *,
+        status: TaskStatus | Sequence[TaskStatus] = (),
+        limit: int = 10,
+        related: bool = False,
+    ) -> tuple[TaskHit, ...]:
+        """Return the tasks that fit some words best; `related` adds what was said and learned about each."""
+        store = await self._store()
+        asked = TaskQuery(text=query, statuses=names_in(status), limit=limit, related=related)
+        now = (await self._open_kit()).clock.now()
+        return await search_tasks(store, self._scoped.config, self.resource, asked, now)
+
+    async def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
+        """Return what was said about a task, oldest first."""
+        return await (await self._store()).task_messages.messages(self.resource, task, limit=limit, after=after)
+
+    async def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
+        """Return what was learned from a task's messages."""
+        return await (await self._store()).task_messages.observations(self.resource, task, limit=limit)
+
+    async def about(self, task: str, *, limit: int = 50, after: str | None = None) -> TaskAbout:
+        """Return everything about a task: what was said, what was learned, and what it cost."""
+        store = await self._store()
+        found = await store.task_views.get(self.resource, task)
+        page = await store.task_messages.messages(self.resource, found.id, limit=limit, after=after)
+        return TaskAbout(
+            task=found,
+            messages=page.items,
+            observations=await store.task_messages.observations(self.resource, found.id),
+            cost=await store.ledger.total(self.resource, task=found.id),
+            total_messages=await store.task_messages.count(self.resource, found.id),
+            next=page.next,
+        )
+
+
+def names_in(given: Any) -> tuple[Any, ...]:
+    """Return one name or several as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)
+
+
+_log = logging.getLogger("memolog")
+
+_MOST_LINES = 100
+_MOST_TOKENS = 2_000
+
+
+async def drafted_summary(
+    kit: "Kit", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
+) -> DraftSummary:
+    """Return a summary of what came of a task, with citations."""
+    observations = await kit.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
+    if kit.writer is None or not observations:
+        return draft(task, observations, most=most)
+    system, text = summary_prompt(task, observations)
+    request = ModelRequest(
+        purpose="reflect",
+        system=system,
+        text=redactor.redact(text),
+        max_tokens=_MOST_TOKENS,
+        timeout=kit.config.model_timeout,
+    )
+    answer = await _ask(kit, kit.writer, resource, task, request, to_write=to_write)
+    return written(answer, observations, kit.writer.name) or draft(task, observations, most=most)
+
+
+async def _ask(kit: "Kit", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool) -> str:
+    try:
+        reply = await complete_in_time(model, request)
+    except Exception as error:  # noqa: BLE001 - a model may raise anything, and the embedded draft is there
+        _log.warning("the model did not write a summary of %s: %s", task.handle, error)
+        return ""
+    if reply.usage is not None and to_write:
+        try:
+            await kit.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
+        except MemologError as error:
+            _log.warning("what the summary of %s cost could not be entered: %s", task.handle, error)
+    return reply.text
+
+
+_TRIED_A_PAGE: Final = 20
+
+
+class Unchanged:
+    """Stands for an argument that was not given, where None means something."""
+
+
+UNCHANGED: Final = Unchanged()
+
+
+class Tasks(TaskReading):
+    """The tasks of one resource. A task is named by its id or its handle (`T-12`, `t12`, `#12`) everywhere."""
+
+    # ------------------------------------------------------------ making and changing
+
+    async def create(
+        self,
+        title: str,
+        *,
+        description: str = "",
+        priority: int = 2,
+        type: TaskType = "task",  # noqa: A002 - the word that everybody uses for it
+        assignee: str | None = None,
+        labels: Sequence[str] = (),
+        defer_until: datetime | None = None,
+        due: datetime | None = None,
+        metadata: JsonObject | None = None,
+        parent: str | None = None,
+        blocked_by: Sequence[str] = (),
+        blocks: Sequence[str] = (),
+        related: Sequence[str] = (),
+        discovered_from: str | None = None,
+        created_from: Sequence[str] = (),
+        id: str | None = None,  # noqa: A002 - as in every other value of ours
+    ) -> Task:
+        """Create a task, with its labels and its links to other tasks; `created_from` names the messages it came from."""
+        store = await self._store(to_write=True)
+        new = NewTask(
+            title=title,
+            description=description,
+            priority=priority,
+            type=type,
+            assignee=assignee,
+            labels=frozenset(names_in(labels)),
+            defer_until=defer_until,
+            due=due,
+            metadata=nothing() if metadata is None else metadata,
+            id=id,
+            parent=parent,
+            blocked_by=names_in(blocked_by),
+            blocks=names_in(blocks),
+            related=names_in(related),
+            discovered_from=discovered_from,
+        )
+        return await store.tasks.create(self.resource, new, who=self._name, created_from=names_in(created_from))
+
+    async def edit(
+        self,
+        task: str,
+        *,
+        title: str | None = None,
+        description: str | None = None,
+        priority: int | None = None,
+        type: TaskType | None = None,  # noqa: A002
+        assignee: str | Unchanged | None = UNCHANGED,
+        metadata: JsonObject | None = None,
+        defer_until: datetime | Unchanged | None = UNCHANGED,
+        due: datetime | Unchanged | None = UNCHANGED,
+        version: int | None = None,
+    ) -> Task:
+        """Change what is given. With the `version` that was read, a change by somebody else since is a conflict."""
+        store = await self._store(to_write=True)
+        given = {"title": title, "description": description, "priority": priority, "type": type, "metadata": metadata}
+        changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
+        may_be_none = {"assignee": assignee, "defer_until": defer_until, "due": due}
+        changes |= {name: value for name, value in may_be_none.items() if not isinstance(value, Unchanged)}
+        return await store.tasks.edit(self.resource, task, changes, who=self._name, version=version)
+
+    async def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Task:
+        """Add and remove labels."""
+        store = await self._store(to_write=True)
+        return await store.tasks.label(self.resource, task, add=names_in(add), remove=names_in(remove), who=self._name)
+
+    async def defer(self, task: str, until: datetime | None) -> Task:
+        """Keep a task out of what is ready until a moment; None brings it back."""
+        return await self.edit(task, defer_until=until)
+
+    async def due(self, task: str, when: datetime | None) -> Task:
+        """Say when a task is due; None takes it back."""
+        return await self.edit(task, due=when)
+
+    async def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
+        """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
+
+        Returns the target. Raises TaskCycle, with the circle, where the two would wait for each other.
+        """
+        store = await self._store(to_write=True)
+        return await store.task_links.link(self.resource, source, target, kind, who=self._name)
+
+    async def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
+        """Take a link away; returns the target."""
+        store = await self._store(to_write=True)
+        return await store.task_links.unlink(self.resource, source, target, kind, who=self._name)
+
+    # ------------------------------------------------------------ working
+
+    async def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
+        """Claim a task for this session, for so many seconds, and make it the active task of a thread.
+
+        Exactly one of any number of callers wins. Raises TaskBlocked or TaskHeld, which say what to do instead.
+        """
+        store = await self._store(to_write=True)
+        return await store.task_claims.claim(
+            self.resource,
+            task,
+            self._holder,
+            lasts=self._lasts(lease),
+            who=self._name,
+            thread=thread or self._scoped.thread,
+        )
+
+    async def claim_next(
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        thread: str | None = None,
+        lease: float | None = None,
+    ) -> Claimed | None:
+        """Claim the most pressing task that is ready; None if there is none."""
+        store = await self._store(to_write=True)
+        chosen = TaskFilter(labels=names_in(labels), types=tuple(types), most_priority=max_priority, assignee=assignee)
+        tried: set[str] = set()
+        while True:
+            page = await store.task_ready.ready(self.resource, chosen, limit=_TRIED_A_PAGE)
+            fresh = [item.task for item in page.items if item.task.id not in tried]
+            if not fresh:
+                return None
+            for task in fresh:
+                tried.add(task.id)
+                try:
+                    return await self.claim(task.id, thread=thread, lease=lease)
+                except (Conflict, TaskMoveRefused, TaskNotFound):
+                    # Somebody was quicker with this one; the next may still be had.
+                    continue
+
+    async def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
+        """Prolong this session's claim. Saving messages in the thread of an active task does it too."""
+        store = await self._store(to_write=True)
+        return await store.task_claims.heartbeat(self.resource, task, self._holder, lasts=self._lasts(lease))
+
+    async def release(self, task: str, *, force: bool = False) -> Task:
+        """Give a task back unfinished; `force` takes it from another session."""
+        store = await self._store(to_write=True)
+        return await store.task_claims.release(self.resource, task, self._holder, who=self._name, force=force)
+
+    async def close(
+        self,
+        task: str,
+        reason: CloseReason = "completed",
+        *,
+        summary: str,
+        claim_next: bool = False,
+        force: bool = False,
+    ) -> Closed:
+        """Close a task, saying why and what came of it; tells what that unblocked, and may claim the next."""
+        store = await self._store(to_write=True)
+        closed = await store.task_claims.close(
+            self.resource, task, reason, summary, session=self._holder, who=self._name, force=force
+        )
+        if not claim_next:
+            return closed
+        following = await self.claim_next()
+        return Closed(task=closed.task, unblocked=closed.unblocked, open_children=closed.open_children, next=following)
+
+    async def reopen(self, task: str, *, why: str | None = None) -> Task:
+        """Open a closed task again."""
+        store = await self._store(to_write=True)
+        return await store.task_claims.reopen(self.resource, task, who=self._name, why=why)
+
+    def _lasts(self, lease: float | None) -> timedelta:
+        seconds = self._scoped.config.task_lease if lease is None else lease
+        try:
+            return timedelta(seconds=seconds)
+        except (OverflowError, ValueError, TypeError):
+            raise InputError(f"A claim cannot last {seconds!r} s.", then="Pass a positive number of seconds.") from None
+
+    # ------------------------------------------------------------ what was said and learned
+
+    async def attach(
+        self,
+        task: str,
+        messages: Sequence[str] | Span,
+        kind: MessageLinkKind = "reference",
+        *,
+        thread: str | None = None,
+    ) -> int:
+        """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
+        store = await self._store(to_write=True)
+        where = thread or (self._scoped.thread if isinstance(messages, Span) else None)
+        return await store.task_messages.attach(self.resource, task, messages, kind, who=self._name, thread=where)
+
+    async def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
+        """Take messages away from a task, however they came to it."""
+        store = await self._store(to_write=True)
+        where = thread or (self._scoped.thread if isinstance(messages, Span) else None)
+        return await store.task_messages.detach(self.resource, task, messages, who=self._name, thread=where)
+
+    async def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
+        """Draft the summary that closing asks for, with citations; the model writes it, if there is one."""
+        kit = await self._open_kit()
+        found = await self.get(task)
+        config = self._scoped.config
+        return await drafted_summary(
+            kit, self.resource, found, most=most, to_write=not config.read_only, redactor=redactor_for(config)
+        )
+
+    # ------------------------------------------------------------ decay
+
+    async def decay(self, *, limit: int = 500) -> Decayed:
+        """Let closed tasks whose time has come shrink: to their summary after 30 days, to an archive after 90."""
+        return await (await self._store(to_write=True)).task_decay.decay(self.resource, limit=limit)
+
+    async def restore(self, task: str) -> Task:
+        """Make a decayed task whole again, byte for byte."""
+        return await (await self._store(to_write=True)).task_decay.restore(self.resource, task)

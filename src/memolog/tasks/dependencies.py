@@ -1,0 +1,307 @@
+"""Link tasks without cycles, and keep `tasks.blocked` equal to its definition (`memolog.tasks.rules`) at every commit.
+
+Only tasks that a change can affect are looked at: those below the changed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from operator import attrgetter
+
+from memolog.core.clock import Clock, to_micros
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.scope import FIRST, check_ids, check_limit, chunks, page_key, page_of
+from memolog.errors import InputError, TaskCycle
+from memolog.tasks.rows import (
+    Found,
+    TaskFilter,
+    change_step,
+    finding,
+    parent_of,
+    reading_task,
+    ref_from_row,
+    tasks_of_rows,
+)
+from memolog.tasks.rules import ORDERING, CycleSearch, EdgeTask, EdgeTasks, not_ready_because, why_ready
+from memolog.tasks.task import LINK_KINDS, Explained, LinkKind, ReadyTask, ReadyTasks, Task, TaskCounts, TaskRef
+
+q = load_queries("tasks/task_links")
+tasks = load_queries("tasks/tasks")
+
+_KEYS_A_QUERY = 512
+
+
+class TaskLinks:
+    """Links between the tasks of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
+        """Link two tasks; linking them again changes nothing. Raises TaskCycle if they would wait for each other.
+
+        `source` blocks, is the parent of, is related to, or gave rise to `target`. Returns the target.
+        """
+        _check(resource, source, target, kind, who)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            yield from taking_book(resource)
+            one = yield from finding(resource, source)
+            other = yield from finding(resource, target)
+            if (yield from linking(one, other, kind, who, now)) and kind in ORDERING:
+                yield from settling([other.pk])
+            return (yield from reading_task(other.pk))
+
+        return await self._engine.write(script, name="task_links.link")
+
+    async def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
+        """Remove a link; returns the target. Nothing changes if there is no such link."""
+        _check(resource, source, target, kind, who)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            yield from taking_book(resource)
+            one = yield from finding(resource, source)
+            other = yield from finding(resource, target)
+            first, second = _ordered(one, other, kind)
+            if (yield q.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
+                yield from _tell(one, other, kind, who, now, "unlinked")
+                if kind in ORDERING:
+                    yield from settling([other.pk])
+            return (yield from reading_task(other.pk))
+
+        return await self._engine.write(script, name="task_links.unlink")
+
+
+def _check(resource: str, source: str, target: str, kind: str, who: str) -> None:
+    check_ids(resource=resource, task=source, who=who)
+    check_ids(task=target)
+    if kind not in LINK_KINDS:
+        raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(LINK_KINDS)}.")
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def taking_book(resource: str) -> Script[None]:
+    """Lock the blocking links of a resource's tasks until the transaction ends."""
+    yield tasks.take_book(resource=resource, count=0)
+
+
+def linking(source: Found, target: Found, kind: LinkKind, who: str, now: int) -> Script[bool]:
+    """Link two tasks, refusing cycles; returns whether the link is new. The caller has taken the book, and settles."""
+    if source.pk == target.pk:
+        raise InputError(
+            f"{source.handle} cannot be linked to itself.", then="Name two tasks, by their ids or their handles."
+        )
+    if kind in ORDERING:
+        yield from refusing_cycle(source, target, kind)
+    first, second = _ordered(source, target, kind)
+    if not (yield q.insert_link(source_pk=first.pk, target_pk=second.pk, kind=kind, now=now)):
+        return False
+    yield from _tell(source, target, kind, who, now, "linked")
+    return True
+
+
+def _ordered(source: Found, target: Found, kind: LinkKind) -> tuple[Found, Found]:
+    # "related" has no direction, so it is stored once.
+    return (target, source) if kind == "related" and target.pk < source.pk else (source, target)
+
+
+def _tell(source: Found, target: Found, kind: LinkKind, who: str, now: int, what: str) -> Script[None]:
+    yield change_step(source.pk, now, who, what, kind=kind, target=target.handle)
+    yield change_step(target.pk, now, who, what, kind=kind, source=source.handle)
+
+
+def refusing_cycle(source: Found, target: Found, kind: LinkKind) -> Script[None]:
+    """Raise TaskCycle if the target of a link already comes before the source."""
+    search = CycleSearch(source.pk, target.pk)
+    while not search.is_over:
+        direction, ends = search.next()
+        found: list[tuple[int, int]] = []
+        for pks in chunks(ends, _KEYS_A_QUERY):
+            rows = yield (q.after_these(pks=pks) if direction == "forward" else q.before_these(pks=pks))
+            found.extend((row.source_pk, row.target_pk) for row in rows)
+        search.feed(direction, found)
+    if search.path is not None:
+        rows = yield q.handles(pks=search.path)
+        handles = {row.pk: row.handle for row in rows}
+        path = (source.handle, *(handles[pk] for pk in search.path))
+        raise TaskCycle(source.handle, target.handle, kind, path)
+
+
+def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
+    """Update the blocked column of these tasks and of all that it affects; returns what changed."""
+    changed: dict[int, bool] = {}
+    todo = list(dict.fromkeys(pks))
+    while todo:
+        touched: list[int] = []
+        for chunk in chunks(todo, _KEYS_A_QUERY):
+            for row in (yield q.settle(pks=chunk)):
+                changed[row.pk] = bool(row.blocked)
+                touched.append(row.pk)
+        # Only children inherit the state: a blocker counts by its status, even if it is blocked itself.
+        felt: dict[int, None] = {}
+        for chunk in chunks(touched, _KEYS_A_QUERY):
+            felt.update({row.target_pk: None for row in (yield q.children_of(pks=chunk))})
+        todo = list(felt)
+    return changed
+
+
+def settling_after_status(task_pk: int) -> Script[dict[int, bool]]:
+    """Settle a task that was closed or opened, what it blocks, and its children."""
+    waiting = yield q.waiting_for(task_pk=task_pk)
+    return (yield from settling([task_pk, *(row.target_pk for row in waiting)]))
+
+
+def reading_refs(pks: Sequence[int]) -> Script[tuple[TaskRef, ...]]:
+    """Return short forms of tasks, the most urgent first."""
+    refs: list[TaskRef] = []
+    for chunk in chunks(pks, _KEYS_A_QUERY):
+        refs.extend(ref_from_row(row) for row in (yield q.refs(pks=chunk)))
+    return tuple(refs)
+
+
+task_ready_q = load_queries("tasks/tasks")
+links = load_queries("tasks/task_links")
+
+_AT_EDGE = 24
+_ORDER = ("priority", "created_at", "pk")
+_SOON = timedelta(days=2)
+
+
+class TaskReady:
+    """Reads ready tasks, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def ready(
+        self, resource: str, chosen: TaskFilter | None = None, *, limit: int = 10, after: str | None = None
+    ) -> ReadyTasks:
+        """Return what can be claimed now, by priority, then age, with why, and the counts of all."""
+        check_ids(resource=resource)
+        check_limit(limit)
+        wanted = chosen or TaskFilter()
+        moment = self._clock.now()
+        now = to_micros(moment)
+        key = page_key(after, (FIRST, FIRST, FIRST))
+
+        def script() -> Script[ReadyTasks]:
+            rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
+            shown, more = page_of(rows, limit, *_ORDER)
+            waiting = yield from _unblocks(shown)
+            found = yield from tasks_of_rows(shown)
+            counts = yield from _counts(resource, now)
+            return ReadyTasks(
+                items=tuple(
+                    ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row.pk, 0)))
+                    for row, task in zip(shown, found, strict=True)
+                ),
+                counts=counts,
+                next=more,
+            )
+
+        return await self._engine.read(script)
+
+    async def counts(self, resource: str) -> TaskCounts:
+        """Return how many tasks are ready, blocked, deferred and in progress."""
+        check_ids(resource=resource)
+        now = to_micros(self._clock.now())
+        return await self._engine.read(lambda: _counts(resource, now))
+
+    async def explain(self, resource: str, task: str) -> Explained:
+        """Return why a task is or is not ready."""
+        check_ids(resource=resource, task=task)
+        now = self._clock.now()
+
+        def script() -> Script[Explained]:
+            found = yield from finding(resource, task)
+            shown = yield from reading_task(found.pk)
+            own = [ref_from_row(row) for row in (yield links.open_blockers(pks=[found.pk]))]
+            parents = yield links.blocked_parents(pks=[found.pk])
+            by_parent: list[tuple[TaskRef, Sequence[TaskRef]]] = []
+            for row in parents:
+                above = yield from reading_roots(row.pk)
+                by_parent.append((ref_from_row(row), above))
+            reasons = not_ready_because(shown, now, own, by_parent)
+            roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
+            if reasons:
+                return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
+            waiting = yield task_ready_q.unblocks(pks=[found.pk])
+            why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
+            return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
+
+        return await self._engine.read(script)
+
+    async def edge(self, resource: str, thread: str, *, now: datetime) -> EdgeTasks:
+        """Return the tasks that a context may show: the active one of the thread, the most urgent ready ones, and those due."""
+        check_ids(resource=resource, thread=thread)
+        at = to_micros(now)
+
+        def script() -> Script[EdgeTasks]:
+            active = yield task_ready_q.active_of_thread(resource=resource, thread=thread, now=at)
+            ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
+            due = yield task_ready_q.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
+            rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
+            waiting = yield from _unblocks(rows)
+            found = yield from tasks_of_rows(rows)
+            counts = yield from _counts(resource, at)
+            active_pks = {row.pk for row in active}
+            shown = (
+                EdgeTask(task=task, is_active=row.pk in active_pks, unblocks=waiting.get(row.pk, 0))
+                for row, task in zip(rows, found, strict=True)
+            )
+            return EdgeTasks(tasks=tuple(shown), counts=counts)
+
+        return await self._engine.read(script)
+
+
+# ---------------------------------------------------------------- pieces of scripts
+
+
+def _ready_rows(resource: str, wanted: TaskFilter, now: int, key: Sequence[int], limit: int) -> Script[Sequence[Row]]:
+    priority, at, pk = key
+    where = {"resource": resource, "now": now, "priority": priority, "at": at, "pk": pk, "limit": limit}
+    parent = yield from parent_of(resource, wanted)
+    values = {**where, **wanted.values(parent)}
+    opened = yield task_ready_q.ready_open(**values)
+    ended = yield task_ready_q.ready_ended(**values)
+    if not ended:
+        return opened
+    return sorted((*opened, *ended), key=attrgetter(*_ORDER))[:limit]
+
+
+def _unblocks(rows: Sequence[Row]) -> Script[dict[int, int]]:
+    if not rows:
+        return {}
+    return {row.source_pk: row.tasks for row in (yield task_ready_q.unblocks(pks=[row.pk for row in rows]))}
+
+
+def _counts(resource: str, now: int) -> Script[TaskCounts]:
+    groups = {(row.status, bool(row.blocked)): row.tasks for row in (yield task_ready_q.counts(resource=resource))}
+    deferred = (yield task_ready_q.count_deferred(resource=resource, now=now))[0].tasks
+    in_progress = sum(groups.get(("in_progress", blocked), 0) for blocked in (False, True))
+    ended = (yield task_ready_q.count_ended(resource=resource, now=now))[0].tasks if in_progress else 0
+    return TaskCounts(
+        ready=groups.get(("open", False), 0) - deferred + ended,
+        blocked=sum(groups.get((status, True), 0) for status in ("open", "in_progress")),
+        deferred=deferred,
+        in_progress=in_progress,
+    )
+
+
+def reading_roots(task_pk: int) -> Script[tuple[TaskRef, ...]]:
+    """Return the open tasks that ultimately block a task: its blockers, or those of its blocked parents."""
+    roots: dict[int, TaskRef] = {}
+    level, seen = [task_pk], {task_pk}
+    while level:
+        rows = yield links.open_blockers(pks=level)
+        roots.update({row.pk: ref_from_row(row) for row in rows})
+        parents = yield links.blocked_parents(pks=level)
+        level = [pk for pk in dict.fromkeys(row.pk for row in parents) if pk not in seen]
+        seen.update(level)
+    return tuple(roots.values())

@@ -1,0 +1,282 @@
+"""Define when a task is blocked, and search for cycles of links.
+
+The store keeps the result in a column; tests compare it with the definition:
+
+1. A closed task is not blocked.
+2. A task is blocked if one of its blockers is not closed.
+3. A task is blocked if one of its parents is.
+4. Blocking and parent links together have no cycle, so the three rules have one answer.
+"""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from itertools import combinations
+from typing import Final, Literal, TypeAlias
+
+from memolog.tasks.task import Task, TaskCounts, TaskRef
+
+ORDERING: Final = ("blocks", "parent-child")
+"""The links that say what must come first."""
+
+Direction: TypeAlias = Literal["forward", "backward"]
+
+
+class CycleSearch:
+    """Looks for a way from `target` to `source`: a link from `source` to `target` would close the circle.
+
+    It goes from both ends, on the side with fewer open ends: a task that nothing comes after, or nothing before, is decided at
+    once, however large the rest of the graph is. Ask `next`, look up those links, hand them to `feed`, until `is_over`.
+    """
+
+    def __init__(self, source: int, target: int) -> None:
+        self._seen: dict[Direction, dict[int, int | None]] = {"forward": {target: None}, "backward": {source: None}}
+        self._ends: dict[Direction, list[int]] = {"forward": [target], "backward": [source]}
+        self._meeting: int | None = source if source == target else None
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the answer is known."""
+        return self._meeting is not None or not all(self._ends.values())
+
+    def next(self) -> tuple[Direction, Sequence[int]]:
+        """Return which links to look up: those out of (forward) or into (backward) these tasks."""
+        forward, backward = self._ends["forward"], self._ends["backward"]
+        return ("forward", forward) if len(forward) <= len(backward) else ("backward", backward)
+
+    def feed(self, direction: Direction, found: Iterable[tuple[int, int]]) -> None:
+        """Take the links that were found, as source and target."""
+        seen = self._seen[direction]
+        other = self._seen["backward" if direction == "forward" else "forward"]
+        ends: list[int] = []
+        for source, target in found:
+            near, far = (source, target) if direction == "forward" else (target, source)
+            if far in seen:
+                continue
+            seen[far] = near
+            ends.append(far)
+            if far in other:
+                self._meeting = far
+                return
+        self._ends[direction] = ends
+
+    @property
+    def path(self) -> tuple[int, ...] | None:
+        """Return the way from `target` to `source`, both included; None if there is none."""
+        if self._meeting is None:
+            return None
+        before = self._back(self._seen["forward"], self._meeting)[::-1]
+        return (*before, *self._back(self._seen["backward"], self._meeting)[1:])
+
+    @staticmethod
+    def _back(seen: Mapping[int, int | None], start: int) -> list[int]:
+        way = [start]
+        while (step := seen[way[-1]]) is not None:
+            way.append(step)
+        return way
+
+
+_WORD = re.compile(r"[^\W_]+", re.UNICODE)
+_HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_EMPTY = frozenset(
+    (
+        *("a", "an", "and", "as", "at", "be", "by", "for", "from", "in", "into", "is", "it", "its", "of", "on", "or"),
+        *("that", "the", "this", "to", "up", "we", "with"),
+    )
+)
+_SHORTEST_STEM = 3
+# Words that many tasks share bring only pairs that rarer words decide; they are weighed, not looked up.
+_MOST_SHARING = 200
+
+
+def words_in(text: str) -> frozenset[str]:
+    """Return the words of a text, in the form in which they are compared."""
+    pieces = (piece for word in _WORD.findall(_HUMP.sub(" ", text)) for piece in (word.casefold(),))
+    return frozenset(stem for piece in pieces if piece not in _EMPTY for stem in (_stem(piece),))
+
+
+def _stem(word: str) -> str:
+    """Return a word without the endings that change nothing here; what is compared is never shown."""
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
+            return word[: -len(ending)]
+    return word
+
+
+def like_pairs(texts: Sequence[str], *, least: float, of: int | None = None) -> list[tuple[int, int, float]]:
+    """Return the pairs of texts, by index, that are at least that much alike, the likest first.
+
+    With `of`, only the pairs of that text are looked at.
+    """
+    bags = [words_in(text) for text in texts]
+    holders: dict[str, list[int]] = {}
+    for index, bag in enumerate(bags):
+        for word in bag:
+            holders.setdefault(word, []).append(index)
+    weights = {word: math.log1p(len(texts) / len(where)) for word, where in holders.items()}
+    found: list[tuple[int, int, float]] = []
+    for one, other in _candidates(bags, holders, of):
+        likeness = _likeness(bags[one], bags[other], weights)
+        if likeness >= least:
+            found.append((one, other, likeness))
+    return sorted(found, key=lambda pair: (-pair[2], pair[0], pair[1]))
+
+
+def _candidates(
+    bags: Sequence[frozenset[str]], holders: Mapping[str, Sequence[int]], of: int | None
+) -> Iterable[tuple[int, int]]:
+    pairs: Counter[tuple[int, int]] = Counter()
+    looked = holders if of is None else {word: holders[word] for word in bags[of]}
+    for where in looked.values():
+        if of is not None:
+            pairs.update((min(of, index), max(of, index)) for index in where if index != of)
+        elif len(where) <= _MOST_SHARING:
+            pairs.update(combinations(where, 2))
+    return sorted(pairs)
+
+
+def _likeness(one: frozenset[str], other: frozenset[str], weights: Mapping[str, float]) -> float:
+    """Return the share of the words' weight that both have."""
+    shared = sum(weights[word] for word in one & other)
+    union = sum(weights[word] for word in one | other)
+    return shared / union if union else 0.0
+
+
+_MOST_NAMED = 5
+
+
+def is_held(task: Task, now: datetime) -> bool:
+    """Return whether a session works on a task and its claim has not ended."""
+    return task.status == "in_progress" and task.held_until is not None and task.held_until > now
+
+
+def named(refs: Sequence[TaskRef]) -> str:
+    """Return tasks by handle and title, a few of them."""
+    shown = [f'{ref.handle} "{ref.title[:80]}"' for ref in refs[:_MOST_NAMED]]
+    rest = [f"{len(refs) - _MOST_NAMED} more"] if len(refs) > _MOST_NAMED else []
+    return " and ".join([", ".join(shown), *rest])
+
+
+def why_ready(task: Task, now: datetime, unblocks: int = 0) -> str:
+    """Return in one line why a task can be claimed, and what speaks for it."""
+    words = [f"P{task.priority}"]
+    if task.status == "in_progress":
+        words.append(f"the claim of {task.session or 'its last holder'} has ended")
+    else:
+        words.append("nothing blocks it")
+    if task.due is not None:
+        words.append(f"{'overdue since' if task.due <= now else 'due'} {_day(task.due)}")
+    if unblocks:
+        words.append(f"unblocks {unblocks}")
+    words.append(f"waiting {_age(task.created_at, now)}")
+    return ", ".join(words)
+
+
+def not_ready_because(
+    task: Task, now: datetime, blockers: Sequence[TaskRef], by_parent: Sequence[tuple[TaskRef, Sequence[TaskRef]]]
+) -> tuple[str, ...]:
+    """Return every reason why a task is not ready; none if it is.
+
+    `blockers` are its own open ones, `by_parent` its blocked parents, each with the open tasks at the root of it.
+    """
+    reasons: list[str] = []
+    if task.status == "closed":
+        when = f" on {_day(task.closed_at)}" if task.closed_at else ""
+        return (f"It was closed as {task.close_reason}{when}.",)
+    if is_held(task, now) and task.held_until is not None:
+        reasons.append(f"{task.session} works on it and holds it until {_moment(task.held_until)}.")
+    if blockers:
+        reasons.append(f"It waits for {named(blockers)}.")
+    for parent, roots in by_parent:
+        waits = f", which waits for {named(roots)}" if roots else ""
+        reasons.append(f"Its parent {named([parent])} is blocked{waits}.")
+    if task.defer_until is not None and task.defer_until > now:
+        reasons.append(f"It is deferred until {_moment(task.defer_until)}.")
+    return tuple(reasons)
+
+
+def _day(moment: datetime) -> str:
+    return moment.date().isoformat()
+
+
+def _moment(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"
+
+
+def _age(since: datetime, now: datetime) -> str:
+    days = max(0, (now - since).days)
+    return "since today" if days == 0 else f"{days} day{'s' if days > 1 else ''}"
+
+
+_SOON = timedelta(days=2)
+_LONGEST_TITLE = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeTask:
+    """A task that may be shown; `unblocks` is how many others wait for it."""
+
+    task: Task
+    is_active: bool = False
+    unblocks: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EdgeTasks:
+    """The tasks that may be shown, and how many there are in all."""
+
+    tasks: tuple[EdgeTask, ...] = ()
+    counts: TaskCounts = field(default_factory=TaskCounts)
+
+
+def worth(shown: EdgeTask, now: datetime) -> tuple[int, int, int, int, datetime]:
+    """Return the key that sorts what matters most first; among equals the oldest."""
+    task = shown.task
+    urgency = 2
+    if task.due is not None:
+        urgency = 0 if task.due <= now else 1 if task.due - now <= _SOON else 2
+    pressing = task.priority - (1 if urgency == 1 else 2 if urgency == 0 else 0)
+    return (0 if shown.is_active else 1, pressing, urgency, -shown.unblocks, task.created_at)
+
+
+def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[[str], int]) -> tuple[str, ...]:
+    """Return a line for each task that fits the budget, the most valuable first, and one that counts the rest."""
+    if budget <= 0 or not (given.tasks or given.counts.blocked or given.counts.ready):
+        return ()
+    lines: list[str] = []
+    left = budget - count(_rest(given.counts, given.counts.ready))
+    ready = 0
+    for shown in sorted(given.tasks, key=lambda one: worth(one, now)):
+        line = _line(shown, now)
+        cost = count(line)
+        # A long title does not push out the shorter ones after it.
+        if cost > left:
+            continue
+        left -= cost
+        lines.append(line)
+        ready += not shown.is_active
+    rest = _rest(given.counts, max(0, given.counts.ready - ready))
+    return (*lines, rest) if rest and (lines or count(rest) <= budget) else tuple(lines)
+
+
+def _line(shown: EdgeTask, now: datetime) -> str:
+    task = shown.task
+    facts = [f"P{task.priority}"]
+    if task.type != "task":
+        facts.append(task.type)
+    if task.due is not None:
+        facts.append(f"{'overdue since' if task.due <= now else 'due'} {task.due.date().isoformat()}")
+    if shown.unblocks:
+        facts.append(f"unblocks {shown.unblocks}")
+    title = task.title if len(task.title) <= _LONGEST_TITLE else f"{task.title[:_LONGEST_TITLE]}…"
+    return f"{'active' if shown.is_active else 'ready'} {task.handle} ({', '.join(facts)}): {title}"
+
+
+def _rest(counts: TaskCounts, more: int) -> str:
+    words = [f"{more} more ready"] if more else []
+    if counts.blocked:
+        words.append(f"{counts.blocked} blocked")
+    return ", ".join(words)

@@ -1,0 +1,440 @@
+"""Create, edit and label tasks, and read the history of their changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, cast
+
+from memolog.core.clock import Clock, to_micros
+from memolog.core.exact_json import JsonObject, JsonValue, encode, object_text, pack
+from memolog.core.observation import Observation, Span
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.rows import message_from_row
+from memolog.db.scope import (
+    FIRST,
+    CleanValue,
+    Page,
+    check_id,
+    check_ids,
+    check_limit,
+    check_optional_ids,
+    chunks,
+    page_key,
+    page_of,
+)
+from memolog.errors import InputError, MessageNotFound, TaskChanged, TaskMoveRefused
+from memolog.log.rows import observation_from_row, sources_by_line
+from memolog.tasks.dependencies import linking, settling
+from memolog.tasks.rows import LOWEST_PRIORITY, Found, change_from_row, change_step, finding, reading_task
+from memolog.tasks.rules import ORDERING
+from memolog.tasks.task import (
+    MESSAGE_LINK_KINDS,
+    TASK_TYPES,
+    LinkedMessage,
+    LinkKind,
+    MessageLinkKind,
+    NewTask,
+    Task,
+    TaskChange,
+)
+
+q = load_queries("tasks/task_messages")
+
+_IDS_A_QUERY = 256
+
+
+class TaskMessages:
+    """The messages of the tasks of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def attach(
+        self,
+        resource: str,
+        task: str,
+        messages: Sequence[str] | Span,
+        kind: MessageLinkKind,
+        *,
+        who: str,
+        thread: str | None = None,
+    ) -> int:
+        """Link messages to a task, by their ids or as a span of a thread; returns how many links are new.
+
+        All of them or none: an id that is not there raises MessageNotFound.
+        """
+        check_ids(resource=resource, task=task, who=who)
+        check_optional_ids(thread=thread)
+        if kind not in MESSAGE_LINK_KINDS:
+            raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(MESSAGE_LINK_KINDS)}.")
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[int]:
+            found = yield from finding(resource, task)
+            count = yield from attaching(resource, found, messages, kind, thread=thread)
+            if count:
+                yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
+            return count
+
+        return await self._engine.write(script, name="task_messages.attach")
+
+    async def detach(
+        self, resource: str, task: str, messages: Sequence[str] | Span, *, who: str, thread: str | None = None
+    ) -> int:
+        """Unlink messages from a task, whether linked by hand or not; returns how many were linked."""
+        check_ids(resource=resource, task=task, who=who)
+        check_optional_ids(thread=thread)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[int]:
+            found = yield from finding(resource, task)
+            gone = 0
+            for row in (yield from _meant(resource, thread, messages)):
+                where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
+                by_hand = yield q.detach(**where)
+                by_itself = yield q.unlink_own(**where)
+                gone += bool(by_hand or by_itself)
+            if gone:
+                yield change_step(found.pk, now, who, "detached", messages=gone)
+            return gone
+
+        return await self._engine.write(script, name="task_messages.detach")
+
+    async def messages(
+        self, resource: str, task: str, *, limit: int = 50, after: str | None = None
+    ) -> Page[LinkedMessage]:
+        """Return the messages of a task, oldest first."""
+        check_ids(resource=resource, task=task)
+        check_limit(limit)
+        at, pk = page_key(after, (FIRST, FIRST))
+
+        def script() -> Script[Page[LinkedMessage]]:
+            found = yield from finding(resource, task)
+            rows = yield q.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
+            shown, more = page_of(rows, limit, "created_at", "pk")
+            return Page(items=tuple(map(_linked, shown)), next=more)
+
+        return await self._engine.read(script)
+
+    async def count(self, resource: str, task: str) -> int:
+        """Return how many messages are linked to a task."""
+        check_ids(resource=resource, task=task)
+
+        def script() -> Script[int]:
+            found = yield from finding(resource, task)
+            return (yield q.count_linked(task_pk=found.pk))[0].messages
+
+        return await self._engine.read(script)
+
+    async def observations(self, resource: str, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
+        """Return the lines of the log that cite a message of a task, oldest first."""
+        check_ids(resource=resource, task=task)
+        check_limit(limit)
+
+        def script() -> Script[tuple[Observation, ...]]:
+            found = yield from finding(resource, task)
+            rows = yield q.observations(task_pk=found.pk, limit=limit)
+            sources = sources_by_line((yield q.sources(pks=[row.pk for row in rows])) if rows else ())
+            return tuple(observation_from_row(row, sources.get(row.id, ())) for row in rows)
+
+        return await self._engine.read(script, brief=False)
+
+
+def attaching(
+    resource: str, found: Found, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
+) -> Script[int]:
+    """Link messages to a task, as part of a larger script; returns how many links are new."""
+    pks = [row.pk for row in (yield from _meant(resource, thread, messages))]
+    new = 0
+    for chunk in chunks(pks, _IDS_A_QUERY):
+        new += len((yield q.attach(task_pk=found.pk, kind=kind, pks=chunk)))
+    return new
+
+
+def _linked(row: Row) -> LinkedMessage:
+    return LinkedMessage(message=message_from_row(row), kind=row.kind)
+
+
+def _meant(resource: str, thread: str | None, messages: Sequence[str] | Span) -> Script[Sequence[Row]]:
+    """Return the rows of some messages; raises MessageNotFound for a missing one."""
+    if isinstance(messages, Span):
+        if thread is None:
+            raise InputError("A span of messages needs a thread.", then="Pass thread=…, or name messages by their ids.")
+        rows = yield q.by_span(resource=resource, thread=thread, first=messages.first, last=messages.last)
+        if not rows:
+            raise MessageNotFound(f"{messages.first}-{messages.last} of {thread}")
+        return rows
+    ids = [check_id("message", message) for message in ([messages] if isinstance(messages, str) else messages)]
+    if not ids:
+        raise InputError("`messages` must not be empty.", then="Pass at least one message id.")
+    found: list[Row] = []
+    for chunk in chunks(ids, _IDS_A_QUERY):
+        found.extend((yield q.by_ids(resource=resource, thread=thread, ids=chunk)))
+    missing = set(ids) - {row.id for row in found}
+    if missing:
+        raise MessageNotFound(min(missing))
+    return found
+
+
+tasks_q = load_queries("tasks/tasks")
+
+EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
+"""The fields that `edit` can change."""
+
+_TEXTS: Final = ("title", "description", "assignee", "metadata")
+_LONGEST_TITLE = 500
+_LONGEST_TEXT = 1_000_000
+
+
+class Tasks:
+    """The tasks of every resource, one resource at a time."""
+
+    def __init__(
+        self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None = None
+    ) -> None:
+        self._engine, self._clock, self._new_id, self._clean = engine, clock, new_id, clean
+
+    async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
+        """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
+        check_ids(resource=resource, who=who)
+        task_id = self._new_id() if new.id is None else check_id("task", new.id)
+        values = {**_columns(self._cleaned(_fields(new))), "resource": resource, "id": task_id}
+        labels = sorted(map(check_label, self._clean_labels(new.labels)))
+        links = _links_of(new)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            number = (yield tasks_q.take_book(resource=resource, count=1))[0].last_handle
+            handle = f"T-{number}"
+            rows = yield tasks_q.insert_task(**values, handle=handle, now=now)
+            if not rows:
+                raise InputError(
+                    f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
+                )
+            pk = rows[0].pk
+            if labels:
+                yield tasks_q.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
+            yield change_step(pk, now, who, "created")
+            made = Found(
+                pk=pk,
+                id=task_id,
+                handle=handle,
+                status="open",
+                is_blocked=False,
+                level=0,
+                version=1,
+                session=None,
+            )
+            yield from _linking_new(resource, made, links, who, now)
+            if created_from:
+                yield from attaching(resource, made, created_from, "created-from")
+            return (yield from reading_task(pk))
+
+        return await self._engine.write(script, name="tasks.create")
+
+    async def edit(
+        self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
+    ) -> Task:
+        """Change fields of a task; with `version`, raises TaskChanged if the task has changed since that version."""
+        check_ids(resource=resource, task=task, who=who)
+        unknown = sorted(set(changes) - set(EDITABLE))
+        if unknown:
+            raise InputError(
+                f"These fields of a task cannot be edited: {', '.join(unknown)}.",
+                why="Claim, release, close and reopen change the status, and links have their own calls.",
+                then=f"Edit {', '.join(EDITABLE)}.",
+            )
+        _columns(changes)
+        changes = self._cleaned(changes)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            yield tasks_q.lock_task(task_pk=found.pk)
+            old = yield from reading_task(found.pk)
+            if version is not None and version != old.version:
+                raise TaskChanged(found.handle, version, old.version)
+            if old.level > 0:
+                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
+            before = {name: getattr(old, name) for name in EDITABLE}
+            after = {**before, **changes}
+            told = {name: [_told(before[name]), _told(after[name])] for name in changes if before[name] != after[name]}
+            if not told:
+                return old
+            yield tasks_q.update_task(task_pk=found.pk, now=now, **_columns(after))
+            yield change_step(found.pk, now, who, "edited", fields=told)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="tasks.edit")
+
+    async def label(
+        self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
+    ) -> Task:
+        """Add and remove labels."""
+        check_ids(resource=resource, task=task, who=who)
+        adding, removing = sorted(set(map(check_label, self._clean_labels(add)))), sorted(set(map(check_label, remove)))
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            yield tasks_q.lock_task(task_pk=found.pk)
+            old = yield from reading_task(found.pk)
+            new = [label for label in adding if label not in old.labels]
+            gone = [label for label in removing if label in old.labels and label not in adding]
+            if not new and not gone:
+                return old
+            for label in new:
+                yield tasks_q.insert_label(task_pk=found.pk, label=label)
+            for label in gone:
+                yield tasks_q.delete_label(task_pk=found.pk, label=label)
+            yield tasks_q.touch(task_pk=found.pk, now=now)
+            yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="tasks.label")
+
+    def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        """Remove secrets from the fields of a task, if redaction is on."""
+        if self._clean is None:
+            return fields
+        texts = {name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}
+        return {**fields, **texts}
+
+    def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
+        """Return the labels that contain no secret."""
+        return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
+
+    async def history(
+        self, resource: str, task: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[TaskChange]:
+        """Return who changed what and when, oldest first."""
+        check_ids(resource=resource, task=task)
+        check_limit(limit)
+        (start,) = page_key(after, (FIRST,))
+
+        def script() -> Script[Page[TaskChange]]:
+            found = yield from finding(resource, task)
+            rows = yield tasks_q.changes(task_pk=found.pk, after=start, limit=limit + 1)
+            shown, more = page_of(rows, limit, "pk")
+            return Page(items=tuple(map(change_from_row, shown)), next=more)
+
+        return await self._engine.read(script)
+
+
+def _linking_new(
+    resource: str, made: Found, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
+) -> Script[None]:
+    """Link a new task. A cycle is only possible if it both blocks and is blocked."""
+    felt: list[int] = []
+    for name, kind, is_source in links:
+        other = yield from finding(resource, name)
+        source, target = (made, other) if is_source else (other, made)
+        if (yield from linking(source, target, kind, who, now)) and kind in ORDERING:
+            felt.append(target.pk)
+    if felt:
+        yield from settling(felt)
+
+
+def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
+    """Return the links of a new task: the other task, how, and whether the new one is the source."""
+    links: list[tuple[str, LinkKind, bool]] = []
+    if new.parent is not None:
+        links.append((new.parent, "parent-child", False))
+    links.extend((name, "blocks", False) for name in new.blocked_by)
+    links.extend((name, "blocks", True) for name in new.blocks)
+    links.extend((name, "related", True) for name in new.related)
+    if new.discovered_from is not None:
+        links.append((new.discovered_from, "discovered-from", False))
+    for name, _, _ in links:
+        check_ids(task=name)
+    return links
+
+
+# ---------------------------------------------------------------- values
+
+
+def _fields(new: NewTask) -> dict[str, object]:
+    return {name: getattr(new, name) for name in EDITABLE}
+
+
+def _told(value: object) -> Any:
+    """Return a value for the history, a long text shortened."""
+    if isinstance(value, str) and len(value) > _LONGEST_TITLE:
+        return f"{value[:_LONGEST_TITLE]}…"
+    return encode(value)
+
+
+def check_label(label: str) -> str:
+    """Return a label; raises InputError for an invalid one."""
+    return check_id("label", label)
+
+
+def _columns(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the column values of some fields; raises InputError for invalid ones."""
+    return {name: _CHECKS[name](name, value) for name, value in fields.items()}
+
+
+def _text(name: str, value: object) -> str | None:
+    if not isinstance(value, str):
+        raise InputError(f"`{name}` must be a text, got {type(value).__name__}.", then="Pass its text.")
+    if len(value) > _LONGEST_TEXT:
+        raise InputError(
+            f"`{name}` must have at most {_LONGEST_TEXT:,} characters, got {len(value):,}.",
+            then="Save the long text as a message and attach that.",
+        )
+    return pack(value)
+
+
+def _title(name: str, value: object) -> str | None:
+    text = _text(name, value)
+    plain = cast("str", value)
+    if not plain.strip() or len(plain) > _LONGEST_TITLE:
+        raise InputError(
+            f"`title` must have 1 to {_LONGEST_TITLE} characters, got {len(plain.strip())}.",
+            then="Describe the task in one line; put the rest into the description.",
+        )
+    return text
+
+
+def _priority(_: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LOWEST_PRIORITY:
+        raise InputError(f"`priority` must be 0 (now) to 4 (some day), got {value!r}.", then="Pass a whole number.")
+    return value
+
+
+def _type(_: str, value: object) -> str:
+    if value not in TASK_TYPES:
+        raise InputError(f"Unknown type of task: {value!r}.", then=f"Use one of {', '.join(TASK_TYPES)}.")
+    return cast("str", value)
+
+
+def _name(name: str, value: object) -> str | None:
+    return None if value is None else check_id(name, value)
+
+
+def _moment(name: str, value: object) -> int | None:
+    if value is None:
+        return None
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise InputError(
+            f"`{name}` must be a datetime with a time zone, got {value!r}.", then="Pass an aware datetime."
+        )
+    return to_micros(value)
+
+
+def _metadata(_: str, value: object) -> str:
+    return object_text("The metadata", cast("JsonObject", value))
+
+
+_CHECKS: Final[dict[str, Callable[[str, object], object]]] = {
+    "title": _title,
+    "description": _text,
+    "priority": _priority,
+    "type": _type,
+    "assignee": _name,
+    "defer_until": _moment,
+    "due": _moment,
+    "metadata": _metadata,
+}

@@ -1,0 +1,247 @@
+"""Tasks, their links, and the results of calls about tasks. `blocked` is computed by the store and never set by hand."""
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Final, Literal, TypeAlias
+
+from memolog.core.exact_json import JsonObject, nothing
+from memolog.core.message import Message
+from memolog.core.observation import Observation
+from memolog.core.run import UsageTotal
+
+TaskStatus: TypeAlias = Literal["open", "in_progress", "closed"]
+TaskType: TypeAlias = Literal["bug", "feature", "task", "epic", "chore"]
+CloseReason: TypeAlias = Literal["completed", "wontfix", "duplicate"]
+LinkKind: TypeAlias = Literal["blocks", "parent-child", "related", "discovered-from"]
+MessageLinkKind: TypeAlias = Literal["output", "reference", "created-from"]
+
+STATUSES: Final[tuple[TaskStatus, ...]] = ("open", "in_progress", "closed")
+TASK_TYPES: Final[tuple[TaskType, ...]] = ("bug", "feature", "task", "epic", "chore")
+CLOSE_REASONS: Final[tuple[CloseReason, ...]] = ("completed", "wontfix", "duplicate")
+LINK_KINDS: Final[tuple[LinkKind, ...]] = ("blocks", "parent-child", "related", "discovered-from")
+MESSAGE_LINK_KINDS: Final[tuple[MessageLinkKind, ...]] = ("output", "reference", "created-from")
+
+_HANDLE = re.compile(r"#?(?:T-?)?(\d{1,15})", re.IGNORECASE)
+
+
+def handle_in(name: str) -> str:
+    """Return the handle that a person means by `T-12`, `t12`, `#12` or `12`; any other text is returned as it is."""
+    found = _HANDLE.fullmatch(name.strip())
+    return f"T-{int(found[1])}" if found else name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """One thing to be done."""
+
+    id: str
+    handle: str
+    resource: str
+    title: str
+    created_at: datetime
+    updated_at: datetime
+    description: str = ""
+    status: TaskStatus = "open"
+    priority: int = 2
+    type: TaskType = "task"
+    assignee: str | None = None
+    session: str | None = None
+    held_until: datetime | None = None
+    """When the claim of `session` ends unless it is renewed; after that, any session may claim the task."""
+    labels: frozenset[str] = frozenset()
+    defer_until: datetime | None = None
+    due: datetime | None = None
+    close_reason: CloseReason | None = None
+    summary: str | None = None
+    closed_at: datetime | None = None
+    blocked: bool = False
+    level: int = 0
+    """How far it has decayed: 0 whole, 1 summary, 2 archived."""
+    version: int = 1
+    """Rises with every change; `edit` may name the one it read."""
+    metadata: JsonObject = field(default_factory=nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewTask:
+    """A task that is to be created. Other tasks are named by id or handle."""
+
+    title: str
+    description: str = ""
+    priority: int = 2
+    type: TaskType = "task"
+    assignee: str | None = None
+    labels: frozenset[str] = frozenset()
+    defer_until: datetime | None = None
+    due: datetime | None = None
+    metadata: JsonObject = field(default_factory=nothing)
+    id: str | None = None
+    parent: str | None = None
+    blocked_by: tuple[str, ...] = ()
+    blocks: tuple[str, ...] = ()
+    related: tuple[str, ...] = ()
+    discovered_from: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskLink:
+    """How two tasks hang together: `source` blocks, is the parent of, is related to, or gave rise to `target`."""
+
+    source: str
+    target: str
+    kind: LinkKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskRef:
+    """A task in few words."""
+
+    id: str
+    handle: str
+    title: str
+    status: TaskStatus
+    priority: int
+    blocked: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskCounts:
+    """How many tasks that are not closed there are of each sort. `ready` could be claimed now; `blocked` waits for another."""
+
+    ready: int = 0
+    blocked: int = 0
+    deferred: int = 0
+    in_progress: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyTask:
+    """A task that can be claimed, and why."""
+
+    task: Task
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyTasks:
+    """What can be claimed now, the most pressing first, with the counts of all; `next` continues the page."""
+
+    items: tuple[ReadyTask, ...]
+    counts: TaskCounts
+    next: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explained:
+    """Why a task is or is not ready, in words; `blockers` are the open tasks at the root of it."""
+
+    task: Task
+    is_ready: bool
+    reasons: tuple[str, ...]
+    blockers: tuple[TaskRef, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskChange:
+    """One entry of a task's history: who changed what, when."""
+
+    at: datetime
+    who: str
+    what: str
+    details: JsonObject = field(default_factory=nothing)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskView:
+    """A task with all that hangs on it."""
+
+    task: Task
+    blocked_by: tuple[TaskRef, ...] = ()
+    """What must be closed before it, the closed ones too."""
+    blocks: tuple[TaskRef, ...] = ()
+    parents: tuple[TaskRef, ...] = ()
+    children: tuple[TaskRef, ...] = ()
+    related: tuple[TaskRef, ...] = ()
+    discovered_from: tuple[TaskRef, ...] = ()
+    discovered: tuple[TaskRef, ...] = ()
+    messages: int = 0
+    """How many messages are linked to it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claimed:
+    """A task that is now held. `renewed` says that this session held it before."""
+
+    task: Task
+    until: datetime
+    fence: int
+    renewed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Closed:
+    """A closed task, what its closing unblocked, its children that are still open, and what was claimed next."""
+
+    task: Task
+    unblocked: tuple[TaskRef, ...] = ()
+    open_children: tuple[TaskRef, ...] = ()
+    next: Claimed | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LikelyDuplicate:
+    """Two open tasks that seem to mean the same; `likeness` is between 0 and 1."""
+
+    task: TaskRef
+    other: TaskRef
+    likeness: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkedMessage:
+    """A message of a task. `kind` is None where it was saved while the task was being worked on."""
+
+    message: Message
+    kind: MessageLinkKind | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskAbout:
+    """Everything about a task: what was said, what was learned, and what it cost."""
+
+    task: Task
+    messages: tuple[LinkedMessage, ...]
+    observations: tuple[Observation, ...]
+    cost: UsageTotal
+    total_messages: int = 0
+    next: str | None = None
+    """Continues the messages."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskHit:
+    """A task that a search found; with what was said and learned about it, where that was asked for."""
+
+    task: Task
+    snippet: str
+    rank: float
+    messages: tuple[LinkedMessage, ...] = ()
+    observations: tuple[Observation, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decayed:
+    """What a round of decay did: the handles of the tasks that are now summaries, and of those now archived."""
+
+    summarised: tuple[str, ...] = ()
+    archived: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftSummary:
+    """A summary for closing, as text with citations, and the messages that each number cites: thread, first and last."""
+
+    text: str
+    sources: tuple[tuple[str, int, int], ...] = ()
+    model: str = "extractive"

@@ -1,0 +1,1 @@
+"""Pure text functions: token counts, cutting, escaping, dates, words, identifiers and redaction."""

@@ -1,0 +1,210 @@
+"""Cut texts between characters as a reader sees them.
+
+A cautious form of Unicode's text segmentation (UAX #29): every boundary found here is one there, but not the reverse. Only
+the neighbourhood of a cut is read, never the whole text.
+"""
+
+from collections.abc import Callable
+from typing import Final
+from unicodedata import category, combining
+
+from memolog.text.tokens import TokenCounter
+
+# Below the first combining mark, only CR LF belongs together.
+_FIRST_MARK: Final = "\u0300"
+# What extends the character before it without being a mark (category M): joiners, halfwidth voicing
+# marks, skin tones, the Thai and Lao vowel AM; tags are a range below.
+_EXTENDING: Final = frozenset("\u200c\u200d\uff9e\uff9f\u0e33\u0eb3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
+# What belongs to the character after it: number signs of several scripts and letters that lead a
+# cluster. After a joiner nothing is cut, for it may join emoji.
+_LEADING: Final = frozenset(
+    "\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"
+    "\U000110bd\U000110cd\U000111c2\U000111c3\U000113d1\U0001193f\U00011941\U00011a3a"
+    "\U00011a84\U00011a85\U00011a86\U00011a87\U00011a88\U00011a89\U00011d46\U00011f02"
+)
+# The marks that bind consonants: those that Unicode gives the combining class of a virama, and these.
+_VIRAMA_CLASS: Final = 9
+_BINDING: Final = frozenset("\u1cf5\u1cf6\U000113d0\U00011a3a\U00011f42")
+# Real clusters are far shorter; where one is not, no boundary is found.
+_MOST_MARKS: Final = 32
+
+
+def is_boundary(text: str, index: int) -> bool:
+    """Return whether a cut before `index` tears nothing that a reader sees as one character."""
+    if not 0 < index < len(text):
+        return index in {0, len(text)}
+    before, after = text[index - 1], text[index]
+    if before < _FIRST_MARK and after < _FIRST_MARK:
+        return not (before == "\r" and after == "\n")
+    return not _joined(text, index, before, after)
+
+
+def cut(text: str, limit: int) -> str:
+    """Return the longest prefix of at most `limit` code points that ends at a boundary.
+
+    If the first grapheme alone is longer, it is torn at the limit, yet never between the halves of
+    a surrogate pair.
+    """
+    if limit >= len(text):
+        return text
+    limit = max(limit, 0)
+    return text[: _boundary_before(text, limit, 0) or _pair_before(text, limit, 0)]
+
+
+def cut_end(text: str, limit: int) -> str:
+    """Return the longest suffix within `limit` code points that starts at a boundary, as `cut`."""
+    if limit >= len(text):
+        return text
+    first = len(text) - max(limit, 0)
+    start = _boundary_after(text, first)
+    return text[start:] or text[first + _halves(text, first) :]
+
+
+def cut_middle(text: str, limit: int, mark: str = "…") -> str:
+    """Return head and tail within `limit` code points, with the mark where the middle was.
+
+    A grapheme that fits on neither side is left out, torn only if nothing else would remain.
+    """
+    if len(text) <= limit:
+        return text
+    room = limit - len(mark)
+    if room <= 0:
+        return cut(text, limit)
+    head = _boundary_before(text, (room + 1) // 2, 0)
+    tail = _boundary_after(text, len(text) - (room - head))
+    if head == 0 and tail == len(text):
+        return cut(text, room) + mark
+    return text[:head] + mark + text[tail:]
+
+
+def cut_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return a long prefix of at most `tokens` tokens that ends at a boundary."""
+    if tokens <= 0:
+        return ""
+    end = _longest(text, tokens, counter, _boundary_before)
+    # A first grapheme of more tokens than allowed is torn, as `cut` does.
+    return text[: end or _longest(text, tokens, counter, _pair_before)]
+
+
+# ---------------------------------------------------------------- searching
+
+_Step = Callable[[str, int, int], int]
+
+
+def _boundary_before(text: str, index: int, low: int) -> int:
+    """Return the last boundary at or before `index`, or `low` if there is none above it."""
+    while index > low and not is_boundary(text, index):
+        index -= 1
+    return index
+
+
+def _boundary_after(text: str, index: int) -> int:
+    """Return the first boundary at or after `index`."""
+    while not is_boundary(text, index):
+        index += 1
+    return index
+
+
+def _pair_before(text: str, index: int, low: int) -> int:
+    """Return `index`, or one less between the halves of a surrogate pair."""
+    return max(index - 1, low) if _halves(text, index) else index
+
+
+def _longest(text: str, tokens: int, counter: TokenCounter, step: _Step) -> int:
+    """Return the furthest end that fits: doubling first, so that no long text is counted whole."""
+    best, low, high = 0, 0, min(4 * tokens, len(text))
+    while (end := step(text, high, low)) == low or counter.count(text[:end]) <= tokens:
+        best = best if end == low else end
+        if high == len(text):
+            return best
+        low, high = high, min(2 * high, len(text))
+    high = end
+    while high - low > 1:
+        middle = (low + high) // 2
+        end = step(text, middle, low)
+        if end == low:
+            low = middle
+        elif counter.count(text[:end]) <= tokens:
+            best, low = end, middle
+        else:
+            high = end
+    return best
+
+
+# ---------------------------------------------------------------- rules
+
+
+def _joined(text: str, index: int, before: str, after: str) -> bool:
+    if _is_control(before) or _is_control(after):
+        return False
+    return (
+        _extends(after)
+        or _leads(before)
+        or _halves(text, index)
+        or _splits_flag(text, index)
+        or _is_conjunct(text, index)
+    )
+
+
+def _is_control(char: str) -> bool:
+    return char < " " or "\x7f" <= char < "\xa0"
+
+
+def _extends(char: str) -> bool:
+    return (
+        category(char)[0] == "M"
+        or char in _EXTENDING
+        or "\U000e0000" <= char <= "\U000e0fff"  # tags, and what is reserved like them
+        or "\u1160" <= char <= "\u11ff"  # Hangul vowels and finals
+        or "\ud7b0" <= char <= "\ud7fb"
+        or "\U00016d63" <= char <= "\U00016d6a"  # Kirat Rai vowels
+        or _is_unassigned(char)
+    )
+
+
+def _leads(char: str) -> bool:
+    return (
+        char in _LEADING
+        or "\u1100" <= char <= "\u115f"  # leading Hangul jamo
+        or "\ua960" <= char <= "\ua97c"
+        or _is_unassigned(char)
+    )
+
+
+def _is_unassigned(char: str) -> bool:
+    """Return whether a newer Unicode than this Python's may have made the character a mark.
+
+    Planes two and three are for ideographs only, the emoji blocks for pictures: those stand alone.
+    """
+    return (
+        category(char) == "Cn" and not "\U00020000" <= char <= "\U0003ffff" and not "\U0001f000" <= char <= "\U0001faff"
+    )
+
+
+def _halves(text: str, index: int) -> bool:
+    """Return whether the index lies between the two halves of a surrogate pair."""
+    return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
+
+
+def _splits_flag(text: str, index: int) -> bool:
+    """Return whether an odd number of regional indicators lies before one at the index."""
+    start = index
+    while start and _is_indicator(text[start]) and _is_indicator(text[start - 1]):
+        start -= 1
+    return (index - start) % 2 == 1
+
+
+def _is_indicator(char: str) -> bool:
+    return "\U0001f1e6" <= char <= "\U0001f1ff"
+
+
+def _is_conjunct(text: str, index: int) -> bool:
+    """Return whether a letter follows a mark that binds consonants, past other marks or not."""
+    if category(text[index]) != "Lo":
+        return False
+    for at in range(index - 1, max(index - 1 - _MOST_MARKS, -1), -1):
+        if combining(text[at]) == _VIRAMA_CLASS or text[at] in _BINDING:
+            return True
+        if not _extends(text[at]):
+            return False
+    return True

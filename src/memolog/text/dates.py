@@ -1,0 +1,246 @@
+"""Names of months and weekdays in seven languages, with the short forms that CLDR lists.
+
+Keys are in lower case; values are the number of the month (from 1) or of the weekday (Monday is 0).
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
+
+from memolog.core.clock import zone_of
+
+ENGLISH_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+ENGLISH_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
+_FULL: Final = (
+    " ".join(ENGLISH_MONTHS).lower(),
+    "januar februar märz april mai juni juli august september oktober november dezember",
+    "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre diciembre",
+    "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
+    "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
+    "januari februari maart april mei juni juli augustus september oktober november december",
+    # As they are typed without accents or in a regional form; a dash where there is none.
+    "jänner feber maerz - - - - - setiembre - - -",
+    "- fevrier - - - - - aout - - - decembre",
+)
+_SHORT: Final = (
+    "jan feb mar apr may jun jul aug sep oct nov dec",
+    "jan feb mär apr mai jun jul aug sept okt nov dez",
+    "- - mrz - - - - - - - - -",
+    "ene feb mar abr may jun jul ago sept oct nov dic",
+    "janv févr mars avr mai juin juil août sept oct nov déc",
+    "jan fev mar abr mai jun jul ago set out nov dez",
+    "gen feb mar apr mag giu lug ago set ott nov dic",
+    "jan feb mrt apr mei jun jul aug sep okt nov dec",
+)
+# Short forms that are common words elsewhere: "3 days ago", "a set of 5", "5 lug nuts", "ich mag 3".
+_WORDS: Final = frozenset({"ago", "gen", "lug", "mag", "out", "set"})
+
+
+def _numbered(rows: tuple[str, ...]) -> dict[str, int]:
+    return {name: number for row in rows for number, name in enumerate(row.split(), 1) if name != "-"}
+
+
+FULL_MONTHS: Final[dict[str, int]] = _numbered(_FULL)
+"""Names that are written out."""
+MONTHS: Final[dict[str, int]] = {
+    **FULL_MONTHS,
+    **{name: number for name, number in _numbered(_SHORT).items() if name not in _WORDS},
+}
+"""Names and short forms that mean a month beside the number of a day."""
+RISKY_MONTHS: Final[dict[str, int]] = {name: number for name, number in _numbered(_SHORT).items() if name in _WORDS}
+"""Short forms that mean a month only beside a day and a year."""
+
+_WEEKDAYS: Final = (
+    " ".join(ENGLISH_WEEKDAYS).lower(),
+    "montag dienstag mittwoch donnerstag freitag samstag sonntag",
+    "lunes martes miércoles jueves viernes sábado domingo",
+    "lundi mardi mercredi jeudi vendredi samedi dimanche",
+    "segunda-feira terça-feira quarta-feira quinta-feira sexta-feira sábado domingo",
+    "lunedì martedì mercoledì giovedì venerdì sabato domenica",
+    "maandag dinsdag woensdag donderdag vrijdag zaterdag zondag",
+)
+WEEKDAYS: Final[dict[str, int]] = {
+    **{name: number for row in _WEEKDAYS for number, name in enumerate(row.split())},
+    "sonnabend": 5,
+}
+"""Names of weekdays, written out."""
+
+
+_FRIDAY: Final = 4
+# From so many days on, the next larger unit reads better; the dates themselves stand beside it.
+_UNITS: Final = ((730, 365, "year"), (60, 30, "month"), (14, 7, "week"))
+_MINUTE: Final = 60
+_HOUR: Final = 3600
+_DAY: Final = 86400
+_HOURS_UNTIL: Final = 48 * _HOUR
+
+
+def local(moment: datetime, zone: str | None) -> datetime:
+    """Return the moment in a zone; one without a zone of its own is taken as UTC."""
+    aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    try:
+        return aware.astimezone(zone_of(zone)[0])
+    except (OverflowError, ValueError):
+        return aware
+
+
+def clock(moment: datetime, zone: str | None) -> str:
+    """Return the date and the time of day in a zone: "2026-03-14 09:15"."""
+    when = local(moment, zone)
+    return f"{when.date().isoformat()} {when:%H:%M}"
+
+
+def age(then: datetime, now: datetime) -> str:
+    """Return how long ago that was; what lies in the future by a skewed clock is "just now"."""
+    seconds = _seconds(then, now)
+    return "just now" if seconds < _MINUTE else f"{_duration(seconds)} ago"
+
+
+def is_gap(earlier: datetime, later: datetime) -> bool:
+    """Return whether more than an hour lies between two messages."""
+    return (local(later, None) - local(earlier, None)).total_seconds() > _HOUR
+
+
+def time_mark(earlier: datetime, later: datetime, zone: str | None) -> str:
+    """Return a mark such as "[3 weeks later: Tuesday 2026-04-07, 09:15]"; it says nothing of the present."""
+    when = local(later, zone)
+    passed = _duration(_seconds(earlier, later))
+    return f"[{passed} later: {day_name(when.date())}, {when.hour:02}:{when.minute:02}]"
+
+
+def gap_mark(earlier: date | None, later: date | None) -> str | None:
+    """Return a mark such as "[3 weeks later]" if at least a day lies between; it says nothing of the present."""
+    if earlier is None or later is None or later <= earlier:
+        return None
+    return f"[{_days((later - earlier).days)} later]"
+
+
+def day_name(day: date) -> str:
+    """Return the day with its weekday: "Saturday 2026-03-14"."""
+    return f"{ENGLISH_WEEKDAYS[day.weekday()]} {day.isoformat()}"
+
+
+def shifted(day: date, days: int) -> date:
+    """Return the day so many days later; at the ends of the calendar, the day itself."""
+    try:
+        return day + timedelta(days=days)
+    except OverflowError:
+        return day
+
+
+def relative_days(today: date) -> Iterable[tuple[str, str]]:
+    """Yield what relative words mean on a day. Weeks begin on Monday."""
+    monday = shifted(today, -today.weekday())
+    friday = shifted(today, (_FRIDAY - today.weekday() - 1) % 7 + 1)
+    yield "today", day_name(today)
+    yield "yesterday", day_name(shifted(today, -1))
+    yield "tomorrow", day_name(shifted(today, 1))
+    yield "this week", f"{day_name(monday)} to {day_name(shifted(monday, 6))}"
+    yield "last week", f"{day_name(shifted(monday, -7))} to {day_name(shifted(monday, -1))}"
+    yield "next Friday", f"{friday.isoformat()}, the first Friday after today"
+
+
+def _seconds(earlier: datetime, later: datetime) -> int:
+    return int((local(later, None) - local(earlier, None)).total_seconds())
+
+
+def _duration(seconds: int) -> str:
+    if seconds < _HOUR:
+        return _many(seconds // _MINUTE, "minute")
+    if seconds < _HOURS_UNTIL:
+        return _many(seconds // _HOUR, "hour")
+    return _days(seconds // _DAY)
+
+
+def _days(days: int) -> str:
+    for least, length, unit in _UNITS:
+        if days >= least:
+            return _many(days // length, unit)
+    return _many(days, "day")
+
+
+def _many(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
+
+
+_DATE: Final = re.compile(
+    r"(?<!\d)(?:(?P<y1>\d{4})[-/.年] ?(?P<m1>\d{1,2})[-/.月] ?(?P<d1>\d{1,2})日?"
+    r"|(?P<d2>\d{1,2})\. ?(?P<m2>\d{1,2})\. ?(?P<y2>\d{4})"
+    r"|(?P<d3>\d{1,2})(?:st|nd|rd|th|er|e|\.|\.?[ºª]|°)? (?:of |de |di )?(?P<m3>[^\W\d_]{3,10})\.?"
+    r",? (?:de |del |do )?(?P<y3>\d{4})"
+    r")(?!\d)"
+    r"|\b(?P<m4>[^\W\d_]{3,10})\.? (?P<d4>\d{1,2})(?:st|nd|rd|th)?,? (?P<y4>\d{4})(?!\d)"
+)
+
+TIME: Final = r"\d{1,2}[:：h]\d{2}(?:[:：]\d{2})?(?:\.\d{1,6})?\s?(?:[AaPp]\.?[Mm]\.?)?"
+_TIME: Final = re.compile(r"(\d{1,2})[:：h](\d{2})(?:[:：]\d{2})?(?:\.\d+)?\s?([AaPp])?")
+_NOON: Final = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundDate:
+    """Where a text names a date; None if the calendar has no such day."""
+
+    day: date | None
+    start: int
+    end: int
+
+
+def find_date(text: str) -> FoundDate | None:
+    """Return the first date that a text names."""
+    for hit in _DATE.finditer(text):
+        groups = hit.groupdict()
+        for form in "1234":
+            year, month, number = groups[f"y{form}"], groups[f"m{form}"], groups[f"d{form}"]
+            if year and (month_number := _month(month)) is not None:
+                return FoundDate(day=_day(int(year), month_number, int(number)), start=hit.start(), end=hit.end())
+    return None
+
+
+def _month(name: str) -> int | None:
+    return int(name) if name.isdecimal() else MONTHS.get(name.lower(), RISKY_MONTHS.get(name.lower()))
+
+
+def _day(year: int, month: int, number: int) -> date | None:
+    try:
+        return date(year, month, number)
+    except ValueError:
+        return None
+
+
+def read_time(text: str) -> time | None:
+    """Return the first time of day in a text; of a range, its beginning."""
+    hit = _TIME.search(text)
+    if not hit:
+        return None
+    hour, minute, half = int(hit[1]), int(hit[2]), (hit[3] or "").lower()
+    if half and 1 <= hour <= _NOON:
+        hour = hour % _NOON + (_NOON if half == "p" else 0)
+    try:
+        return time(hour, minute)
+    except ValueError:
+        return None
+
+
+# ---------------------------------------------------------------- headings
+
+_BEFORE: Final = re.compile(r"[\s#*_=\-–—•]*(?:[^\W\d]{2,15}[ ]?[,:：][\s*_]*)?(?:[^\W\d]{2,15},\s*)?")
+_AFTER: Final = re.compile(r"[ ,(（]{0,3}(?:UTC\S{0,7}|[^\W\d]{2,15})?[)）]?[\s:：*_=#\-–—]*")
+_LONGEST: Final = 80
+
+
+def date_heading(line: str) -> FoundDate | None:
+    """Return the date of a line that is nothing but one, with a label or a weekday at most."""
+    if len(line) > _LONGEST:
+        return None
+    found = find_date(line)
+    if not found:
+        return None
+    is_alone = _BEFORE.fullmatch(line[: found.start]) and _AFTER.fullmatch(line[found.end :])
+    return found if is_alone else None

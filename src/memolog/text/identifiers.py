@@ -1,0 +1,535 @@
+"""Find what can be checked in a text: identifiers, numbers, dates, times, quoted strings and names.
+
+Linear in the length of the text: every pattern is bounded.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal, TypeAlias
+
+from memolog.text.dates import MONTHS, WEEKDAYS
+from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED
+
+Kind: TypeAlias = Literal[
+    "path", "symbol", "command", "flag", "url", "hash", "version", "number", "date", "time", "quote", "name"
+]
+
+_FLAG: Final = re.compile(r"--?[A-Za-z][\w-]*+")
+_HASH: Final = re.compile(
+    r"(?:0x)?(?=[0-9a-f]{0,64}\d)(?=[0-9]{0,64}[a-f])[0-9a-f]{7,64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    re.IGNORECASE,
+)
+_VERSION: Final = re.compile(
+    r"[vV]\d++(?:\.\d++)*+(?:[-+.][\w.+-]*+)?|\d++(?:\.\d++){2,}+(?:[-+.]?[A-Za-z][\w.+-]*+)?|\d++\.\d++(?:[-+]?[A-Za-z][\w.+-]*+)"
+)
+_DOTTED: Final = re.compile(r"[@$]?[\w-]++(?:(?:\.|::)[\w-]++)++")
+_INNER: Final = re.compile(
+    r"(?<=[^\W_])_+(?=[^\W_])|\A_+[^\W\d_]|\A\$[A-Za-z_]|\A@\w|\A#[A-Za-z_]\w|\w@\w|\A\.[A-Za-z][\w-]+"
+)
+_HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2}[a-z]{2}")
+_ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE)
+SEGMENTS: Final = re.compile(r"[/\\]+")
+_PAIR: Final = 2
+# Pairs of words joined by a slash in prose, which are no paths.
+_PAIR_WORDS: Final = """
+    and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
+    start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""
+_PAIRS: Final = frozenset(_PAIR_WORDS.split())
+_COMMON_WORDS: Final = """
+    a ai am an and api apis app are as at be but by ci cli cpu css csv date db dns eof faq for from gpu he her his html
+    http https i id ids if in ip is it its json kb llm me mr mrs ms my new no not now of ok okay on or os our pdf pm pr prs
+    qa ram rest sdk she so sql ssh that the their they this to todo tls ui uri url urls us utc ux was we were will with xml
+    yaml yes you your
+    assistant agent developer human message messages model none null observer system team tool tools user users
+    mon tue wed thu fri sat sun
+    dr prof herr frau madame monsieur señor señora
+    nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
+_COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
+"""Words that are written with a capital and name nothing that could be looked up."""
+
+
+def kind_of(word: str) -> Kind | None:
+    """Return what a word is that could be looked up elsewhere, or None for a plain word."""
+    if _FLAG.fullmatch(word):
+        return "flag"
+    if "/" in word or "\\" in word:
+        return "path" if _is_path(word) else None
+    if _HASH.fullmatch(word):
+        return "hash"
+    if _VERSION.fullmatch(word):
+        return "version"
+    if _ORDINAL.fullmatch(word):
+        return None
+    return "symbol" if _is_symbol(word) else None
+
+
+def is_capitalised(word: str) -> bool:
+    """Return whether a plain word is written like a name, and is none of the words that always are."""
+    plain = word.casefold()
+    return len(word) > 1 and word[0].isupper() and _COMMON.isdisjoint({plain, plain.removesuffix("s")})
+
+
+def _is_path(word: str) -> bool:
+    parts = [part for part in SEGMENTS.split(word) if part]
+    if not any(char.isalpha() for char in word) or not parts:
+        return False
+    if word[0] in "/\\~." or word[-1] in "/\\" or len(parts) > _PAIR:
+        return True
+    if any(not part.isalpha() for part in parts):
+        return True
+    return min(map(len, parts)) > 1 and word.casefold() not in _PAIRS
+
+
+def _is_symbol(word: str) -> bool:
+    has_letter = any(char.isalpha() for char in word)
+    if not has_letter:
+        return False
+    if _INNER.search(word):
+        return True
+    if "." in word or "::" in word:
+        parts = re.split(r"\.|::", word.strip("."))
+        # `e.g` and `U.S` are words with points, not names with parts.
+        return bool(_DOTTED.fullmatch(word)) and max(map(len, parts)) > 1
+    if _HUMP.search(word):
+        return not (word[-1:] == "s" and word[:-1].isupper())
+    if any(char.isdecimal() for char in word):
+        return True
+    parts = word.split("-")
+    return len(parts) > 1 and all(part[:1].isupper() for part in parts)
+
+
+# ---------------------------------------------------------------- numbers
+
+_DIGITS: Final = r"(?:\d{1,3}(?:[ \u00a0\u202f]\d{3}(?!\d))++|\d{1,40}(?:[.,'’_]\d{1,40}){0,12})"
+_GROUPED: Final = rf"{_DIGITS}(?:[.,]\d{{1,12}})?"
+_MULTIPLES: Final = {
+    **dict.fromkeys(("k", "thousand", "tsd", "tausend", "mil"), 3),
+    **dict.fromkeys(("m", "million", "millions", "mio", "millionen"), 6),
+    **dict.fromkeys(("b", "bn", "billion", "billions", "mrd", "milliarden"), 9),
+}
+_MULTIPLE: Final = rf"(?:k|m|bn?|(?:{'|'.join(name for name in _MULTIPLES if len(name) > 2)})\.?)"  # noqa: PLR2004 - letters stand apart
+_UNIT: Final = (
+    r"(?:[%‰€$£¥]|°[CFcf]?|[kKMGTP]i?[bB](?:/s)?|[kKMG]?Hz|(?:µ|u|n|m)?s|sec|min|hrs?|h|d|w|x|px|em|rem|pt|bytes?|kg|mg|g|km|cm"
+    r"|mm|m|kW|W|V|fps|rpm|dpi)"
+)
+NUMBER: Final = (
+    rf"(?<![\w.])[#±≈~+$€£¥-]{{0,2}}(?>{_GROUPED})(?:\s?{_UNIT}|\s?{_MULTIPLE})?(?![\w]|[.:/\\@_-]\w|[.,]\d)"
+)
+"""A number with its sign and unit, not one inside a name."""
+
+_READ: Final = re.compile(
+    rf"(?<![a-uw-z_\d])(?P<digits>{_GROUPED})(?:\s?(?P<multiple>{_MULTIPLE})(?!\w)|\s?(?P<percent>%))?", re.IGNORECASE
+)
+_SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
+_THOUSAND: Final = 3
+_MOST_DECIMALS: Final = 8
+_OTHER_NUMBERS: Final = """
+    once=1 twice=2 both=2 first=1 second=2 third=3 dozen=12 hundred=100 thirteen=13 fourteen=14 fifteen=15 sixteen=16
+    seventeen=17 eighteen=18 nineteen=19 twenty=20
+    """
+_NUMBER_WORDS: Final = {
+    **{word: str(value) for language in ("en", "de", "fr", "es") for value, word in enumerate(NUMBER_WORDS[language])},
+    **{word: value for word, _, value in (pair.partition("=") for pair in _OTHER_NUMBERS.split())},
+}
+_WORD: Final = re.compile(r"[^\W\d_]{2,12}")
+
+
+def values_of(number: str) -> frozenset[str]:
+    """Return every value that a number as it is written may have, each as plain digits: `1,500` is 1500 or 1.5."""
+    return _values(hit) if (hit := _READ.search(_western(number))) else frozenset()
+
+
+def values_in(plain: str) -> frozenset[str]:
+    """Return the values of all numbers in a folded text, those in words and rounded ones included."""
+    found: set[str] = set()
+    for hit in _READ.finditer(_western(plain)):
+        for value in _values(hit):
+            found.add(value)
+            found.update(_rounded(value))
+    found.update(_NUMBER_WORDS[word] for word in _WORD.findall(plain) if word in _NUMBER_WORDS)
+    return frozenset(found)
+
+
+def _western(text: str) -> str:
+    """Return the text with the digits of other scripts as ours."""
+    if text.isascii():
+        return text
+    return re.sub(r"\d", lambda hit: str(unicodedata.decimal(hit[0], hit[0])), text)
+
+
+def _values(hit: re.Match[str]) -> frozenset[str]:
+    groups = _SPLIT.split(hit["digits"])
+    separators = _SPLIT.findall(hit["digits"])
+    found: set[str] = set()
+    if all(len(group) == _THOUSAND for group in groups[1:]) or set(separators) <= {"_", "'", "’"}:
+        found.add(_plain("".join(groups), ""))
+    if len(groups) > 1 and separators[-1] in ".,":
+        found.add(_plain("".join(groups[:-1]), groups[-1]))
+    if " " in separators:
+        # Two numbers may stand side by side.
+        found.update(_plain(group, "") for group in groups)
+    multiple = (hit["multiple"] or "").lower().rstrip(".")
+    if multiple:
+        found.update([_moved(value, _MULTIPLES[multiple]) for value in found])
+    if hit["percent"]:
+        found.update([_moved(value, -2) for value in found])
+    return frozenset(found)
+
+
+def _plain(whole: str, part: str) -> str:
+    whole, part = whole.lstrip("0") or "0", part.rstrip("0")
+    return f"{whole}.{part}" if part else whole
+
+
+def _moved(value: str, places: int) -> str:
+    """Return the value times a power of ten, without the rounding that arithmetic would bring."""
+    whole, _, part = value.partition(".")
+    if places >= 0:
+        part = part.ljust(places, "0")
+        return _plain(whole + part[:places], part[places:])
+    whole = whole.rjust(1 - places, "0")
+    return _plain(whole[:places], whole[places:] + part)
+
+
+def _rounded(value: str) -> list[str]:
+    whole, _, part = value.partition(".")
+    found: list[str] = []
+    for keep in range(min(len(part), _MOST_DECIMALS)):
+        number = int(whole[-40:] + part[:keep]) + (part[keep] >= "5")
+        digits = str(number).rjust(keep + 1, "0")
+        found.append(_plain(digits[: len(digits) - keep], digits[len(digits) - keep :]))
+    return found
+
+
+# ---------------------------------------------------------------- dates
+
+_MONTH: Final = "|".join(sorted(MONTHS, key=len, reverse=True))
+_FIGURES_ORDINAL: Final = r"(?:st|nd|rd|th|\.|er|e|\.?[ºª]|°)?"
+DATE: Final = (
+    r"(?<!\w)(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
+    r"|\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{4}"
+    rf"|\d{{1,2}}{_FIGURES_ORDINAL}\s(?:(?:of|de|del|di)\s)?(?i:{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?\d{{4}})?"
+    rf"|(?i:{_MONTH})\.?\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?)(?!\w)|\d{{4}}年\d{{1,2}}月\d{{1,2}}日?"
+)
+"""A date as digits or with the name of its month."""
+
+_DATES: Final = (
+    re.compile(r"(?<!\d)(?P<y>\d{4})[-/.年](?P<m>\d{1,2})[-/.月](?P<d>\d{1,2})(?!\d)"),
+    re.compile(r"(?<!\d)(?P<d>\d{1,2})(?P<mark>[./-])(?P<m>\d{1,2})(?P=mark)(?P<y>\d{4}|\d\d)(?!\d)"),
+    re.compile(r"(?<!\d)(?P<m>\d{1,2})(?P<mark>[./-])(?P<d>\d{1,2})(?P=mark)(?P<y>\d{4}|\d\d)(?!\d)"),
+    re.compile(
+        rf"(?<!\d)(?P<d>\d{{1,2}}){_FIGURES_ORDINAL}\s(?:(?:of|de|del|di)\s)?(?P<n>{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?(?P<y>\d{{4}}))?",
+        re.IGNORECASE,
+    ),
+    re.compile(rf"\b(?P<n>{_MONTH})\.?\s(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,?\s(?P<y>\d{{4}}))?", re.IGNORECASE),
+    re.compile(r"(?<!\d)(?P<m>\d{1,2})月(?P<d>\d{1,2})日?"),
+)
+_LONGEST_MONTH: Final = 12
+_LONGEST_DAY: Final = 31
+_CENTURY: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Day:
+    """A day as it was written: the year is 0 where none was."""
+
+    year: int
+    month: int
+    day: int
+
+
+def days_in(text: str) -> frozenset[Day]:
+    """Return the days that a text names; digits that may be read in two orders give both."""
+    if not any(char.isdecimal() for char in text):
+        return frozenset()
+    return frozenset(day for pattern in _DATES for hit in pattern.finditer(text) if (day := _day(hit)))
+
+
+def _day(hit: re.Match[str]) -> Day | None:
+    found = hit.groupdict()
+    name = found.get("n")
+    month = MONTHS[name.lower()] if name else int(found["m"])
+    day, year = int(found["d"]), int(found.get("y") or 0)
+    if not (1 <= month <= _LONGEST_MONTH and 1 <= day <= _LONGEST_DAY):
+        return None
+    return Day(year=year + _CENTURY if 0 < year < 100 else year, month=month, day=day)  # noqa: PLR2004 - two digits
+
+
+# ---------------------------------------------------------------- times
+
+TIME: Final = r"(?<![\w:.])(?:[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b)?|[01]?\d\s?[ap]\.?m\b)(?![:\d])"
+"""A time of day."""
+
+_TIMES: Final = re.compile(
+    r"(?<![\d:.])(?P<hour>[0-2]?\d)(?:[:h](?P<minute>[0-5]\d)(?::[0-5]\d)?)?\s?(?:(?P<half>[ap])\.?m\b|(?P<word>uhr|h|o'clock)\b)?",
+    re.IGNORECASE,
+)
+_NOON: Final = 12
+_DAY_MINUTES: Final = 24 * 60
+
+
+def minutes_in(text: str) -> frozenset[int]:
+    """Return the times of day in a text as minutes after midnight; without a half of the day named, both may be meant."""
+    found: set[int] = set()
+    for hit in _TIMES.finditer(text):
+        if not (hit["minute"] or hit["half"] or hit["word"]):
+            continue
+        hour, minute = int(hit["hour"]), int(hit["minute"] or 0)
+        if hit["half"]:
+            found.add((hour % _NOON + (_NOON if hit["half"].lower() == "p" else 0)) * 60 + minute)
+        else:
+            found.add(hour * 60 + minute)
+            if hour < _NOON:
+                found.add((hour + _NOON) * 60 + minute)
+    return frozenset(minute for minute in found if minute < _DAY_MINUTES)
+
+
+_ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
+_ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
+_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+# A superscript or subscript digit is not part of the number before it: 10² is not 102.
+_RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u2080-\u2089])")
+_ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
+_APART: Final = re.compile(rf"[{UNSPACED}]")
+_SEPARATORS: Final = re.compile(r"[\W_]+")
+_SHORTEST: Final = 3
+# Words that do not show where a sentence comes from: those of grammar, except a few that change what it says, and those with
+# which a line reports that something was said.
+_TELLING_WORDS: Final = "above again below between down during few further nor"
+_EMPTY_WORDS: Final = """
+    agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
+    now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
+    wants yes yet
+    """
+_EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.split())
+
+
+def unescaped(text: str) -> str:
+    """Return the text with HTML entities decoded, also repeatedly escaped ones."""
+    if "&" not in text:
+        return text
+    return _ENTITY.sub(lambda hit: _ENTITIES.get((hit[1] or "").lower(), "&"), text)
+
+
+def folded(text: str) -> str:
+    """Return the text folded for comparison: case, width, entities, invisible characters."""
+    text = unescaped(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _RAISED.sub(" ", _INVISIBLE.sub("", text)))
+    return text.casefold()
+
+
+def squeezed(plain: str) -> str:
+    """Return a folded text as words between points: `.src.auth.ts.`, whatever stood between them.
+
+    So a path, a dotted name, a name in snake case and the same words apart are alike, and a search for one that begins and
+    ends with a point finds whole words only.
+    """
+    if not plain.isascii():
+        plain = _APART.sub(r".\g<0>.", plain)
+    return f".{_SEPARATORS.sub('.', plain).strip('.')}."
+
+
+def with_escapes_undone(text: str) -> str:
+    """Return the text, followed by a copy without JSON escapes, whose letters would join the words."""
+    return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
+
+
+def content_words(text: str) -> tuple[str, ...]:
+    """Return the words that say something, each once, in order; of unspaced scripts the pairs of neighbours."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    found: dict[str, None] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if _APART.match(word):
+            if _APART.match(following):
+                found[f"{word}.{following}"] = None
+        elif len(word) >= _SHORTEST and word not in _EMPTY:
+            found[word] = None
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """Something in a text that could be looked up in another."""
+
+    kind: Kind
+    text: str
+    """As it was written, without quotation marks."""
+    phrase: str = ""
+    """A number with the word beside it, which says what it counts; else the same as the text."""
+
+
+_HEADS: Final = (
+    "git|gh|npm|npx|pnpm|yarn|bun|deno|node|pip3?|uv|poetry|conda|cargo|go|docker|podman|kubectl|helm|terraform|make|cmake"
+    "|gradle|mvn|dotnet|apt|apt-get|brew|systemctl|python3?|pytest|ruff|alembic|rails|bundle|composer|php|flutter|bazel"
+)
+_SUBCOMMANDS: Final = (
+    "add|apply|audit|bisect|branch|build|check|checkout|cherry-pick|ci|clean|clone|commit|compose|config|create|delete|deploy"
+    "|describe|dev|diff|down|exec|fetch|fmt|format|get|init|inspect|install|lint|lock|log|login|logs|merge|migrate|ps|publish"
+    "|pull|push|rebase|remove|reset|restart|restore|revert|rm|rollback|run|serve|show|stash|start|status|stop|switch|sync|tag"
+    "|test|tidy|uninstall|up|update|upgrade|upgrade-all|version|vet"
+)
+_QUOTES: Final = (
+    r"`[^`\n]{1,300}`",
+    r'"[^"\n]{1,300}"',
+    r"“[^“”\n]{1,300}”",
+    r"„[^„“”\n]{1,300}[“”]",
+    r"«[^«»\n]{1,300}»",
+    r"「[^「」\n]{1,300}」",
+    r"『[^『』\n]{1,300}』",
+    r"(?<!\w)'[^'\n]{2,200}'(?!\w)",
+    r"(?<!\w)‘[^‘’\n]{2,200}’(?!\w)",
+)
+_SPLITS: Final = r"\s\"'`“”„«»‘’「」『』《》()\[\]{}<>,;|=…→⇒，。；：！？、（）【】"
+_SCAN: Final = re.compile(
+    "|".join(
+        (
+            # Most of a text is plain words: they are stepped over in one go.
+            r"(?P<plain>(?<!\w)(?:[a-z]++(?=[\s,;!?)]|[.:]?(?:\s|\Z))[ ,]*+)++)",
+            r"(?P<skip>\[(?:redacted|data):[^\[\]\n]{1,80}\])",
+            rf"(?P<url>(?<![\w])(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.)[^{_SPLITS}]{{2,2000}}+(?:[=,;][^{_SPLITS}]{{1,500}}+){{0,30}})",
+            rf"(?P<quote>{'|'.join(_QUOTES)})",
+            rf"(?P<date>{DATE})",
+            rf"(?P<time>{TIME})",
+            rf"(?P<number>{NUMBER})",
+            rf"(?P<word>[^{_SPLITS}{UNSPACED}]++)",
+        )
+    )
+)
+_COMMAND: Final = re.compile(rf"(?<![\w/.-])(?:{_HEADS})[ ](?:{_SUBCOMMANDS})(?![\w-])")
+_LEADING: Final = "*:!?•–—›"
+_TRAILING: Final = ".:!?*–—-~"
+_LINE: Final = re.compile(r"(.+?\.\w{1,8}):(\d{1,7})(?::\d{1,7})?")
+_IDENTIFIERS_DIGITS: Final = re.compile(r"\d{1,40}(?:[.,]\d{1,40})?")
+_NEXT_WORD: Final = re.compile(
+    r"\s(?!(?:and|are|but|for|from|has|into|not|the|was|were|when|with)\b)[^\W\d_]{3,20}(?!\w)"
+)
+_WORD_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_]{2,20}\s[#$€£]?\Z")
+# Signs after which a sentence begins, where a capital does not make a name.
+_STARTERS: Final = frozenset(".!?:;…•*-–—→⇒>|([{\"'`“„«‘‹›/\n")
+_LOOK_BACK: Final = 8
+_GERMAN: Final = "der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich"
+_NOUN_CAPITALS: Final = frozenset(_GERMAN.split())
+_LEAST_QUOTE: Final = 3
+
+
+def mentions(text: str) -> tuple[Mention, ...]:
+    """Return what can be checked in a text, each once, in order."""
+    text = unescaped(text)
+    return tuple(dict.fromkeys(_found(text)))
+
+
+def _found(text: str) -> Iterator[Mention]:
+    takes_single_names = not _capitalises_nouns(text)
+    run: list[tuple[int, int]] = []
+    for hit in _SCAN.finditer(text):
+        kind, start, end = hit.lastgroup, hit.start(), hit.end()
+        # The mark inside a date is a group of its own.
+        kind = "date" if kind == "mark" else kind
+        name = _name(start, hit[0]) if kind == "word" else None
+        if name and run and text[run[-1][1] : start] == " ":
+            run.append(name)
+            continue
+        yield from _names(text, run, takes_single_names)
+        run = [name] if name and not _opens_sentence(text, start) else []
+        if name is None:
+            yield from _mention(text, kind or "", start, end)
+    yield from _names(text, run, takes_single_names)
+
+
+def _mention(text: str, kind: str, start: int, end: int) -> Iterator[Mention]:
+    raw = text[start:end]
+    match kind:
+        case "url":
+            yield _made("url", raw.rstrip(".,;:!?"))
+        case "quote":
+            yield from _quoted(raw)
+        case "number":
+            kind = "version" if _is_version(raw) else "number"
+            yield _made(kind, raw.strip(), _phrase(text, start, end))
+        case "date" | "time":
+            yield _made(kind, raw)
+        case "plain":
+            yield from (_made("command", command) for command in _COMMAND.findall(text, start, end))
+        case "word":
+            yield from _word(raw, followed_by=text[end : end + 3])
+        case _:
+            pass
+
+
+def _made(kind: Kind, text: str, phrase: str = "") -> Mention:
+    return Mention(kind=kind, text=text, phrase=phrase or text)
+
+
+def _quoted(raw: str) -> Iterator[Mention]:
+    inner = raw[1:-1].strip()
+    kind = kind_of(inner) if " " not in inner else None
+    if kind:
+        yield _made(kind, inner)
+    elif raw[0] == "`" and " " not in inner and inner.replace("(", "").replace(")", "").isidentifier():
+        yield _made("symbol", inner)
+    elif inner:
+        if len(inner) >= _LEAST_QUOTE:
+            yield _made("quote", inner)
+        # Another text may name only a part of the quotation.
+        yield from (found for found in _found(inner) if found.kind not in {"quote", "name"})
+
+
+def _word(raw: str, *, followed_by: str) -> Iterator[Mention]:
+    word = raw.lstrip(_LEADING).rstrip(_TRAILING)
+    if place := _LINE.fullmatch(word):
+        word = place[1]
+        yield _made("number", place[2], f"{word}:{place[2]}")
+    kind = kind_of(word)
+    if kind is None and followed_by[:1] == "(" and followed_by != "(s)" and word.isidentifier() and word.islower():
+        kind = "symbol"
+    if kind:
+        yield _made(kind, word)
+    elif not any(char.isalpha() for char in word):
+        yield from (_made("number", number) for number in _IDENTIFIERS_DIGITS.findall(word))
+
+
+def _is_version(number: str) -> bool:
+    groups = number.split(".")
+    return number.count(".") > 1 and any(len(group) != _THOUSAND for group in groups[1:])
+
+
+def _phrase(text: str, start: int, end: int) -> str:
+    raw = text[start:end].strip()
+    if any(char.isalpha() or char in "%‰°€$£¥" for char in raw):
+        return raw
+    if after := _NEXT_WORD.match(text, end):
+        return f"{raw}{after[0]}"
+    before = _WORD_BEFORE.search(text, max(start - 24, 0), start)
+    return f"{before[0]}{raw}" if before else raw
+
+
+# ---------------------------------------------------------------- names
+
+
+def _name(start: int, raw: str) -> tuple[int, int] | None:
+    """Return where the name in a word is, or None if it is no name."""
+    word = raw.lstrip(_LEADING)
+    start += len(raw) - len(word)
+    word = word.rstrip(_TRAILING)
+    is_plain = word.isalpha() and kind_of(word) is None
+    return (start, start + len(word)) if is_plain and is_capitalised(word) else None
+
+
+def _names(text: str, run: list[tuple[int, int]], takes_single: bool) -> Iterator[Mention]:
+    if len(run) > 1 or (run and takes_single):
+        yield _made("name", text[run[0][0] : run[-1][1]])
+
+
+def _opens_sentence(text: str, start: int) -> bool:
+    before = text[max(start - _LOOK_BACK, 0) : start]
+    stripped = before.rstrip()
+    return not stripped or stripped[-1] in _STARTERS or "\n" in before[len(stripped) :]
+
+
+def _capitalises_nouns(text: str) -> bool:
+    """Return whether a text is in a language that writes every noun with a capital."""
+    words = set(re.findall(r"[^\W\d_]{2,6}", text[:5_000]))
+    return len(words & _NOUN_CAPITALS) > 1

@@ -1,0 +1,128 @@
+"""Detect disguised text: invisible characters, brackets and letters that look like those of our tags, and misleading names.
+
+Prompts and contexts apply these functions before they escape text, so that what a reader would take for one of our tags,
+lines or speakers is treated as one.
+"""
+
+import re
+import unicodedata
+from typing import Final
+
+# Marks that reorder what is displayed, and characters without width. The two joiners (U+200C, U+200D) stay: emoji and several
+# scripts are written with them.
+_UNSEEN: Final = (
+    "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
+)
+_HIDDEN: Final = re.compile(f"[{_UNSEEN}]")
+_JOINERS: Final = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
+
+_OPENING: Final = "＜﹤〈《⟨⟪〈❬❮❰‹˂ᐸ≺≪⋖⧼⪡"
+_CLOSING: Final = "＞﹥〉》⟩⟫〉❭❯❱›˃ᐳ≻≫⋗⧽⪢"
+_SLASH: Final = "/／⁄∕⧸╱＼\\\\"
+_TAG_NAMES: Final = """
+    attached call calls current-task day earlier-suggestion earlier-task file hints instructions left-out log log-end memory
+    message messages missing now observation observations off-track other other-conversation plans reasoning recalled
+    reflection reflections result results suggested-response system target task tasks thread thread-title title transcript user
+    assistant tool developer wanted working-memory think thinking
+"""
+_TAGS: Final = frozenset(_TAG_NAMES.split())
+"""The names of tags in prompts and contexts, and of roles, which templates of models write as tags."""
+_GAP: Final = rf"(?:[^\S\n]|[{_UNSEEN}\u200c\u200d]){{0,6}}"
+_TAG: Final = re.compile(
+    rf"[{_OPENING}]({_GAP}[{_SLASH}]?{_GAP})([\w{_UNSEEN}\u200c\u200d\ufe00-\ufe0f‐‑‒–—−_－-]{{2,80}})"
+    rf"([^{_OPENING}{_CLOSING}<>\n]{{0,100}}[{_CLOSING}>])?"
+)
+_LETTERS: Final = str.maketrans(
+    dict(zip("аеорсухіѕјһԁԛԝкмтвнпгӏѡαεοριυκντηχɡɑοսոօցһ", "aeopcyxisjhdqwkmtbhnrlwaeopiukvtnxgaounogh", strict=True))
+)
+"""Small letters of other alphabets that look like Latin ones."""
+_DASHES: Final = re.compile("[‐‑‒–—−_－]")
+
+
+def visible(text: str) -> str:
+    """Return the text without marks of direction and without invisible characters."""
+    return text if text.isascii() else _HIDDEN.sub("", text)
+
+
+def _plain(text: str) -> str:
+    """Return a short text in the letters that it seems to be written in."""
+    return in_latin_letters(unicodedata.normalize("NFKC", _JOINERS.sub("", visible(text))).casefold())
+
+
+def in_latin_letters(text: str) -> str:
+    """Return a text in small letters with Latin ones in the place of those that look like them."""
+    return text.translate(_LETTERS)
+
+
+def with_plain_tags(text: str) -> str:
+    """Return the text with `<` and `>` where other brackets make something look like one of our tags.
+
+    The caller escapes them like any other. Brackets around other words stay as they were written: `《红楼梦》`.
+    """
+    if text.isascii():
+        return text
+
+    def swap(hit: re.Match[str]) -> str:
+        name = _DASHES.sub("-", _plain(hit[2])).strip("-")
+        if name not in _TAGS:
+            return hit[0]
+        rest = hit[3] or ""
+        return f"<{hit[1]}{hit[2]}{rest[:-1] + '>' if rest else ''}"
+
+    return _TAG.sub(swap, text)
+
+
+# ---------------------------------------------------------------- lines
+
+_IMITATION: Final = re.compile(
+    r"[\s>|›]*+(?:(?:[*•‣◦▪·+∗⁎⋆–—-]|\d{1,3}[.)])?\s*+[🔴🟡🟢✅🟥❗🚨☑✔]|date\s*+:|[\[(【]\s*\d{1,6}\s*[\])】]\s*\d{1,2}:\d\d"
+    r"|o\d{1,6}\s+(?:t\d{1,6}\s+)?[🔴🟡🟢✅])"
+)
+_HEAD: Final = 60
+_QUOTE: Final = "› "
+
+
+def imitates(line: str) -> bool:
+    """Return whether a line begins like one of the log, a date of it or a header of a transcript, in whatever letters."""
+    head = line[:_HEAD]
+    return bool(_IMITATION.match(head.casefold() if head.isascii() else _plain(head)))
+
+
+def quoted(text: str) -> str:
+    """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
+    return "\n".join(f"{_QUOTE}{line}" if imitates(line) else line for line in text.split("\n"))
+
+
+# ---------------------------------------------------------------- names
+
+_ROLE_NAMES: Final = (
+    "user system assistant tool developer human admin administrator memory observer reflector ai agent model"
+)
+_ROLES: Final = frozenset(_ROLE_NAMES.split())
+_IDENTIFIER: Final = re.compile(r"[\w.:/@+-]+")
+# Everything that could end a name, or make it look like a header, a mark or a remark of ours.
+_NOT_IN_LABELS: Final = re.compile(r"[^\w\s.,'’/@+~%=!?·-]+|_{3,}")
+_SPACES: Final = re.compile(r"\s+")
+_SCANNED: Final = 8
+
+
+def label(name: str, most: int = 60) -> str:
+    """Return the name of a speaker, a tool or a file for a place where it stands beside a role, in at most so many characters.
+
+    Line breaks, brackets, quotation marks, colons and hidden characters are taken out.
+    """
+    text = _NOT_IN_LABELS.sub(" ", _JOINERS.sub("", visible(name[: _SCANNED * most])))
+    text = _SPACES.sub(" ", text).strip(" ,")
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def quoted_label(name: str, most: int = 60, *, is_tool: bool = False) -> str:
+    """Return a cleaned name in quotation marks; nothing if nothing is left of it.
+
+    The name of a tool stands without them where it is a plain identifier and not the name of a role.
+    """
+    text = label(name, most)
+    if is_tool and _IDENTIFIER.fullmatch(text) and _plain(text) not in _ROLES:
+        return text
+    return f'"{text}"' if text else ""

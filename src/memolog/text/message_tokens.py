@@ -1,0 +1,124 @@
+"""Count the tokens of messages as a provider sees them.
+
+Never raises: a part that cannot be counted is over-estimated. `extra` of a part is not sent to the model and not counted.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from memolog.core.exact_json import JsonObject, JsonValue, dumps
+from memolog.core.message import (
+    ROLES,
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
+from memolog.text.media_tokens import count_file
+from memolog.text.tokens import TokenCounter, guarded, over_estimate
+
+# OpenAI's cookbook, "How to count tokens": three for each message, one for its role, one for a
+# name. Others publish nothing; theirs are close.
+_PER_MESSAGE: Final = 3
+_PER_ROLE: Final = 1
+_PER_NAME: Final = 1
+# The id and the wrapping of a call and of its result, as the model sees them.
+_PER_CALL: Final = 10
+_PER_RESULT: Final = 8
+# The cookbook again: what surrounds each function, and all of them.
+_PER_SCHEMA: Final = 8
+_PER_SCHEMAS: Final = 12
+# Opaque blobs are base64, of which at most one character in four becomes a token.
+_BLOB_CHARACTERS: Final = 4
+
+_PROVIDERS: Final = {"google": "gemini", "vertex": "gemini", "claude": "anthropic"}
+
+
+def count_message(message: Message | NewMessage, counter: TokenCounter, provider: str = "openai") -> int:
+    """Return what the message costs in a request, its speaker's name included; never raises."""
+
+    def measure() -> int:
+        parts = message.parts
+        if len(parts) == 1 and isinstance(parts[0], TextPart) and not message.speaker and message.role in ROLES:
+            # What most messages are: counted at every save, so without the care that odd ones need.
+            return _PER_MESSAGE + _PER_ROLE + count_text(parts[0].text, counter)
+        speaker = message.speaker
+        name = _PER_NAME + count_text(speaker, counter) if speaker else 0
+        return name + count_parts(message.role, message.parts, counter, provider)
+
+    return guarded(measure, message)
+
+
+def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter, provider: str = "openai") -> int:
+    """Return what one message of these parts costs in a request; never raises."""
+
+    def measure() -> int:
+        rule = str(provider).lower()
+        rule = _PROVIDERS.get(rule, rule)
+        return sum(guarded(lambda part=part: _part(part, counter, rule), part) for part in parts)
+
+    word = guarded(lambda: 0 if role in ROLES else count_text(role, counter), role)
+    return _PER_MESSAGE + max(word, _PER_ROLE) + guarded(measure, parts)
+
+
+def count_text(text: object, counter: TokenCounter) -> int:
+    """Return the tokens of a text, over-estimated if the counter fails or it is not a string; never raises."""
+    if not isinstance(text, str):
+        return over_estimate(text)
+    return guarded(lambda: counter.count(text), text)
+
+
+def count_tool_schemas(schemas: Iterable[JsonObject], counter: TokenCounter) -> int:
+    """Return what the tools' descriptions cost in every request that offers them; never raises."""
+
+    def measure() -> int:
+        each = [_PER_SCHEMA + _json(schema, counter) for schema in schemas]
+        return _PER_SCHEMAS + sum(each) if each else 0
+
+    return guarded(measure, schemas)
+
+
+def _part(part: object, counter: TokenCounter, provider: str) -> int:
+    match part:
+        case TextPart():
+            return count_text(part.text, counter)
+        case ReasoningPart():
+            return count_text(part.text, counter) + _blob(part.signature) + _blob(part.encrypted)
+        case ToolCallPart():
+            return _PER_CALL + count_text(part.name, counter) + _json(part.arguments, counter)
+        case ToolResultPart():
+            return _result(part, counter, provider)
+        case FilePart():
+            return count_file(part, counter, provider)
+        case _:
+            return _unknown(part)
+
+
+def _result(part: ToolResultPart, counter: TokenCounter, provider: str) -> int:
+    name = count_text(part.name, counter) if part.name else 0
+    files = guarded(lambda: sum(count_file(file, counter, provider) for file in part.files), part.files)
+    return _PER_RESULT + name + _json(part.content, counter) + files
+
+
+def _json(value: JsonValue, counter: TokenCounter) -> int:
+    """Count a JSON value as the provider gets it: a string as it is, anything else as JSON text."""
+    if value is None:
+        return 0
+    if isinstance(value, str):
+        return count_text(value, counter)
+    return guarded(lambda: counter.count(dumps(value)), value)
+
+
+def _blob(blob: str | None) -> int:
+    return -(-len(blob) // _BLOB_CHARACTERS) if blob else 0
+
+
+def _unknown(part: object) -> int:
+    """Over-estimate by the JSON text: the walk of `over_estimate` ends early in large values."""
+    data: JsonValue = part.data if isinstance(part, UnknownPart) else part
+    return guarded(lambda: over_estimate(dumps(data)), data)

@@ -1,0 +1,617 @@
+"""Find secrets by format or context and replace them by `[redacted: kind]`, in linear time.
+
+Texts inside texts (JSON in strings, percent-encoding, HTML entities, terminal colours) are decoded for the search.
+"""
+
+import json
+import logging
+import re
+import string
+import traceback
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Final, NamedTuple, cast
+
+from memolog.core.config import Config
+from memolog.core.deadline import offload
+from memolog.core.exact_json import JsonValue, dumps
+from memolog.core.message import (
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+)
+from memolog.core.settings import patterns_in
+from memolog.errors import ConfigError
+from memolog.text.secret_context import (
+    CONTEXT_WORDS,
+    is_reference,
+    kind_of_entry,
+    kind_of_name,
+    secrets_in_context,
+    stands_for_secret,
+)
+from memolog.text.secret_formats import KEY_WORDS, Found, keys_by_words, keys_in, lower_words
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SecretPattern:
+    """A shape that secrets of one kind have. A group named `secret`, if there is one, is all that is replaced."""
+
+    kind: str
+    pattern: re.Pattern[str]
+
+
+def secret_patterns(given: Iterable[tuple[str, str]]) -> tuple[SecretPattern, ...]:
+    """Return further patterns from pairs of kind and regular expression, as a configuration holds them."""
+    return tuple(_compiled(kind, expression) for kind, expression in given)
+
+
+def _compiled(kind: str, expression: str) -> SecretPattern:
+    try:
+        pattern = re.compile(expression)
+    except re.error as error:
+        raise ConfigError(
+            f"The redaction pattern of kind {kind!r} is not a valid regular expression: {expression!r}.",
+            why=str(error),
+            then="Correct it; the syntax is that of Python's `re` module.",
+        ) from error
+    if pattern.match("") or not kind.strip():
+        raise ConfigError(
+            f"The redaction pattern {expression!r} of kind {kind!r} cannot be used.",
+            why="Its kind is empty, or it matches the empty text.",
+            then="Give it a kind, and make it match at least one character.",
+        )
+    return SecretPattern(kind=kind.strip(), pattern=pattern)
+
+
+_WORDS: Final = KEY_WORDS | CONTEXT_WORDS
+_LAYERS: Final = 6
+_DEEPEST: Final = 100
+_SHORTEST: Final = 5
+_LONGEST_COMMAND: Final = 20_000
+_NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Redactor:
+    """Replaces secrets by `[redacted: kind]`."""
+
+    extra: tuple[SecretPattern, ...] = field(default=())
+    enabled: bool = True
+
+    def redact(self, text: str) -> str:
+        """Return the text without its secrets; what is redacted already stays as it is."""
+        return self.report(text)[0]
+
+    def report(self, text: str) -> tuple[str, dict[str, int]]:
+        """Return the text without its secrets, and how many of each kind there were."""
+        found: dict[str, int] = {}
+        if not self.enabled or (len(text) < _SHORTEST and not self.extra):
+            return text, found
+        # Replacing a secret may uncover another one behind it.
+        for _ in range(_LAYERS):
+            secrets = _joined(self._found(text, _LAYERS))
+            if not secrets:
+                break
+            pieces: list[str] = []
+            at = 0
+            for start, end, kind in secrets:
+                pieces += [text[at:start], f"[redacted: {kind}]"]
+                found[kind] = found.get(kind, 0) + 1
+                at = end
+            text = "".join([*pieces, text[at:]])
+        return text, found
+
+    def value(self, value: JsonValue) -> JsonValue:
+        """Return a JSON value with each of its texts redacted, and also what a name gives away: `{"password": "…"}`.
+
+        Returns the very same value if there is no secret in it.
+        """
+        return _Walk(self).value(value) if self.enabled else value
+
+    def in_line(self, text: str) -> list[Found]:
+        """Return the secrets of a command, which is a text without further texts inside it."""
+        return _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
+
+    def _found(self, text: str, layers: int) -> list[Found]:
+        found = [one for pattern in self.extra for one in _by_pattern(text, pattern)]
+        found += _blocks(text)
+        lower, data = _lowered(text), text.encode("utf-8", "replace")
+        words = _WORDS.intersection(lower_words(data))
+        found += keys_in(text, data)
+        found += keys_by_words(text, lower, words)
+        found += secrets_in_context(text, lower, words)
+        if text[:1] in {"{", "["} and any(name in lower for name in _NAMES):
+            found += _in_json(text, layers)
+        for inner in _layers(text, data) if layers else ():
+            found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
+        return found
+
+
+class _Walk:
+    """Walks a JSON value and redacts values whose keys or column names mark them as secrets.
+
+    Without a redactor, the texts themselves are not searched.
+    """
+
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor
+        self.found: dict[str, str] = {}
+        """The texts that were secrets by their names alone, and their kinds."""
+
+    def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
+        """Return a value without secrets; the owner is the kind of secret that a table around it is named after."""
+        if isinstance(value, str):
+            return self._redactor.redact(value) if self._redactor else value
+        if depth > _DEEPEST:
+            return self._deep(value)
+        if isinstance(value, dict):
+            return self._table(cast("dict[str, JsonValue]", value), depth, owner)
+        if isinstance(value, list | tuple):
+            return self._list(cast("Sequence[JsonValue]", value), depth, owner)
+        return value
+
+    def _list(self, items: Sequence[JsonValue], depth: int, owner: str | None) -> JsonValue:
+        kinds = _kinds_of_columns(items)
+        clean = [
+            self._row(cast("Sequence[JsonValue]", item), kinds, depth + 1)
+            if kinds and number
+            else self._owned("", item, depth, owner)
+            for number, item in enumerate(items)
+        ]
+        if all(isinstance(item, str) for item in clean):
+            clean = self._line(cast("list[str]", clean))
+        return cast("JsonValue", items) if _same(clean, items) else clean
+
+    def _row(self, row: Sequence[JsonValue], kinds: list[str | None], depth: int) -> JsonValue:
+        clean = [self._owned("", item, depth, kind) for item, kind in zip(row, kinds, strict=True)]
+        return cast("JsonValue", row) if _same(clean, row) else clean
+
+    def _table(self, table: dict[str, JsonValue], depth: int, owner: str | None) -> JsonValue:
+        # Environments are often written as a list of tables, each with a name and a value.
+        title = next((item for name, item in table.items() if isinstance(name, str) and name.lower() in _TITLES), "")  # pyright: ignore[reportUnnecessaryIsInstance]
+        entries = {name: self._entry(name, title, item, depth, owner) for name, item in table.items()}
+        if "kty" in table:
+            entries |= {name: self._part_of_key(item) for name, item in entries.items() if name in _PARTS_OF_KEYS}
+        names = {name: self.value(name) if isinstance(name, str) else name for name in table}  # pyright: ignore[reportUnnecessaryIsInstance]
+        if _same(list(entries.values()), list(table.values())) and all(names[name] == name for name in names):
+            return table
+        return {cast("str", names[name]): item for name, item in entries.items()}
+
+    def _entry(self, name: object, title: JsonValue, item: JsonValue, depth: int, owner: str | None) -> JsonValue:
+        """Return the value of an entry, replaced if its name says that it is a secret."""
+        if not isinstance(name, str):
+            return self.value(item, depth + 1)
+        if name.lower() in _VALUES and isinstance(title, str):
+            name = title if kind_of_name(title) else ""
+        if isinstance(item, dict | list | tuple):
+            return self.value(item, depth + 1, kind_of_name(name.removesuffix("s")) or owner)
+        new = self.value(item)
+        if new is not item or isinstance(item, bool) or not isinstance(item, str | int):
+            return new
+        kind = kind_of_entry(name, str(item))
+        return self._owned(name, item, depth, owner) if kind is None else self._replaced(item, kind)
+
+    def _owned(self, name: str, item: JsonValue, depth: int, owner: str | None) -> JsonValue:
+        new = self.value(item, depth + 1, owner)
+        if owner and new is item and isinstance(item, str) and stands_for_secret(owner, name, item):
+            return self._replaced(item, owner)
+        return new
+
+    def _part_of_key(self, item: JsonValue) -> JsonValue:
+        return self._replaced(item, "private key") if isinstance(item, str) and not is_reference(item) else item
+
+    def _replaced(self, item: str | int, kind: str) -> str:
+        if isinstance(item, str):
+            self.found[item] = kind
+        return f"[redacted: {kind}]"
+
+    def _line(self, items: list[str]) -> list[JsonValue]:
+        """Return the words of a command without secrets that follow an option: `["--password", "…"]`."""
+        found = self._redactor.in_line(" ".join(items)) if self._redactor else []
+        if not found:
+            return [*items]
+        at = 0
+        clean: list[JsonValue] = []
+        for item in items:
+            end = at + len(item)
+            for start, stop, kind in reversed(found):
+                if at <= start and stop <= end:
+                    item = f"{item[: start - at]}[redacted: {kind}]{item[stop - at :]}"  # noqa: PLW2901
+            clean.append(item)
+            at = end + 1
+        return clean
+
+    def _deep(self, value: JsonValue) -> JsonValue:
+        """Return what is nested too deeply to go into, as one text if there is a secret in it."""
+        if not self._redactor:
+            return value
+        try:
+            text = dumps(value)
+        except (TypeError, ValueError, RecursionError):
+            return value
+        clean = self._redactor.redact(text)
+        return value if clean == text else clean
+
+
+_TITLES: Final = frozenset({"name", "key", "k", "field", "variable", "header"})
+_VALUES: Final = frozenset({"value", "val", "v"})
+# What is private of a JSON Web Key.
+_PARTS_OF_KEYS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
+
+
+def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
+    """Return the kinds of secrets that the first of some rows names; nothing if they are no rows or none is secret."""
+    if len(rows) < 2 or not isinstance(rows[0], list | tuple):  # noqa: PLR2004 - the names, and at least one row
+        return []
+    heads = cast("Sequence[JsonValue]", rows[0])
+    if not all(isinstance(row, list | tuple) and len(cast("Sequence[JsonValue]", row)) == len(heads) for row in rows):
+        return []
+    kinds = [kind_of_name(head) if isinstance(head, str) else None for head in heads]
+    return kinds if any(kinds) and all(isinstance(head, str) and _HEAD.match(head) for head in heads) else []
+
+
+_HEAD: Final = re.compile(r"[A-Za-z][\w .-]{0,40}\Z")
+_JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
+
+
+def _in_json(text: str, layers: int) -> Iterator[Found]:
+    """Yield the secrets that names mark in a JSON text, and in JSON inside its strings."""
+    if text[:1] not in {"{", "["} or text.rstrip()[-1:] not in {"}", "]"}:
+        return
+    walk = _Walk()
+    try:
+        walk.value(json.loads(text))
+    except (ValueError, RecursionError):
+        return
+    for hit in _JSON_TEXT.finditer(text):
+        kind = walk.found.get(hit[1]) or ("\\" in hit[1] and walk.found.get(_unescaped(hit[0])))
+        if kind:
+            yield Found(*hit.span(1), kind)
+        inner = _decoded(hit[1]) if layers and hit[1][:1] in {"{", "["} else None
+        if inner is not None:
+            for one in map(inner.outside, _in_json(inner.text, layers - 1)):
+                yield Found(hit.start(1) + one.start, hit.start(1) + one.end, one.kind)
+
+
+def _unescaped(text: str) -> str:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return ""
+
+
+def _by_pattern(text: str, given: SecretPattern) -> Iterator[Found]:
+    """Yield the matches of a configured pattern."""
+    group = "secret" if "secret" in given.pattern.groupindex else 0
+    for hit in given.pattern.finditer(text):
+        start, end = hit.span(group)
+        if start < end and not (group and is_reference(text[start:end])):
+            yield Found(start, end, given.kind)
+
+
+def _lowered(text: str) -> str:
+    lower = text.lower()
+    # A few letters have no lower case of the same length; places must stay the same.
+    return lower if len(lower) == len(text) else "".join(low if len(low := one.lower()) == 1 else one for one in text)
+
+
+def _same(new: Sequence[JsonValue], old: Sequence[JsonValue]) -> bool:
+    return all(one is other for one, other in zip(new, old, strict=True))
+
+
+def _joined(found: list[Found]) -> list[Found]:
+    """Return the secrets in their order, those that overlap as one, which is of the kind that was found first."""
+    if len(found) < 2:  # noqa: PLR2004 - nothing to join
+        return found
+    ranked = sorted(enumerate(found), key=lambda item: (item[1].start, item[0]))
+    joined: list[tuple[int, Found]] = []
+    for rank, one in ranked:
+        if joined and one.start < joined[-1][1].end:
+            last_rank, last = joined[-1]
+            first = min((last_rank, last.kind), (rank, one.kind))
+            joined[-1] = (first[0], Found(last.start, max(last.end, one.end), first[1]))
+        else:
+            joined.append((rank, one))
+    return [one for _, one in joined]
+
+
+# ---------------------------------------------------------------- texts inside texts
+
+_ESCAPE: Final = re.compile(
+    r"\\(?:[nrtbf\"'/\\`]|u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2})"
+    r"|%(?:[0-7][0-9a-fA-F]|[89a-fA-F][0-9a-fA-F](?:%[89abAB][0-9a-fA-F]){0,3})"
+    r"|&(?:quot|apos|amp|lt|gt|nbsp|#[0-9]{2,5}|#x[0-9a-fA-F]{2,4});"
+    r"|\x1b\[[0-9;]{0,20}m"
+    r"|\+(?<=[\w%:;,.!?'\"=-]\+)(?=[\w%'\"./-])"
+)
+# Characters that cannot be seen, spaces of other widths, and letters and digits of full width.
+_DISGUISES: Final = {
+    **dict.fromkeys((0xAD, 0x34F, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF), ""),
+    **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
+    **{ord(letter) + 0xFEE0: letter for letter in string.ascii_letters + string.digits},
+}
+_DISGUISED: Final = re.compile(f"[{''.join(map(chr, _DISGUISES))}]+")
+_ASCII: Final = bytes(range(128))
+_LETTERS: Final = {"n": "\n", "r": "\n", "t": "\t", "b": " ", "f": " "}
+_ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", "nbsp": " "}
+
+
+class _Decoded(NamedTuple):
+    """Lines of a text with their escapes decoded, and where each piece of them stands."""
+
+    text: str
+    starts: list[int]
+    """Where each piece begins in the decoded text."""
+    places: list[tuple[int, int]]
+    """Where the same piece begins and ends in the text itself."""
+
+    def outside(self, found: Found) -> Found:
+        """Return where a secret of the decoded text stands in the text itself; an escape is never cut in two."""
+        first = bisect_right(self.starts, found.start) - 1
+        last = max(bisect_right(self.starts, found.end - 1) - 1, first)
+        start, end = self.places[first][0], self.places[last][1]
+        if self._is_plain(first):
+            start += found.start - self.starts[first]
+        if self._is_plain(last):
+            end = self.places[last][0] + found.end - self.starts[last]
+        return Found(start, end, found.kind)
+
+    def _is_plain(self, number: int) -> bool:
+        end = self.starts[number + 1] if number + 1 < len(self.starts) else len(self.text)
+        low, high = self.places[number]
+        return end - self.starts[number] == high - low
+
+
+def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
+    """Yield decoded forms of a text: without escapes, and with plain characters for look-alikes."""
+    if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
+        plain = _decoded(text, _DISGUISED)
+        if plain is not None:
+            yield plain
+    inner = _decoded(text)
+    if inner is not None:
+        yield inner
+
+
+def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
+    """Return the lines of a text that hold escapes, one layer decoded; nothing if there is none."""
+    if escapes is _ESCAPE and not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
+        return None
+    pieces: list[str] = []
+    starts: list[int] = []
+    places: list[tuple[int, int]] = []
+    length = at = line_end = 0
+
+    def add(piece: str, low: int, high: int) -> None:
+        nonlocal length
+        if piece:
+            pieces.append(piece)
+            starts.append(length)
+            places.append((low, high))
+            length += len(piece)
+
+    for hit in escapes.finditer(text):
+        if hit.start() >= line_end:
+            if pieces:
+                add(text[at:line_end], at, line_end)
+            at = text.rfind("\n", line_end, hit.start()) + 1 or line_end
+            line_end = (text.find("\n", hit.end()) + 1) or len(text)
+        add(text[at : hit.start()], at, hit.start())
+        add(_meaning(hit[0]), *hit.span())
+        at = hit.end()
+    if not pieces:
+        return None
+    add(text[at:line_end], at, line_end)
+    return _Decoded("".join(pieces), starts, places)
+
+
+def _meaning(escape: str) -> str:
+    """Return what an escape stands for."""
+    match escape[0]:
+        case "\\":
+            letter, digits = escape[1], escape[2:]
+            return chr(int(digits, 16)) if digits else _LETTERS.get(letter, letter)
+        case "%":
+            return bytes.fromhex(escape.replace("%", "")).decode(errors="replace")
+        case "&":
+            name, digits = escape[1:-1], escape.strip("&#x;")
+            return _ENTITIES.get(name) or chr(int(digits, 16 if "x" in name else 10))
+        case sign if not sign.isascii():
+            return escape.translate(_DISGUISES)
+        case _:
+            return " "  # a colour, or the plus sign that stands for a space in a form
+
+
+# ---------------------------------------------------------------- blocks
+
+_BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
+_PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
+# A key without its first line is still a key; no key is longer than this.
+_LONGEST_KEY: Final = 20_000
+
+
+def _blocks(text: str) -> Iterator[Found]:
+    """Yield blocks of private keys, also those whose end or beginning was cut off."""
+    if "PRIVATE KEY" not in text:
+        if "Private-Lines: " in text:
+            for hit in _PUTTY.finditer(text):
+                yield Found(*hit.span(1), "private key")
+        return
+    at = 0
+    while end := _END.search(text, at):
+        begin = _BEGIN.search(text, at, end.start())
+        start = begin.start() if begin else _start_of_base64(text, at, end.start())
+        yield Found(start, end.end(), "private key")
+        at = end.end()
+    begin = _BEGIN.search(text, at)
+    if begin:
+        body = _KEY_BODY.match(text, begin.end())
+        yield Found(begin.start(), body.end() if body else begin.end(), "private key")
+
+
+def _start_of_base64(text: str, low: int, end: int) -> int:
+    low = max(low, end - _LONGEST_KEY)
+    start = end
+    while start > low and (text[start - 1].isalnum() or text[start - 1] in "+/=\n\r\\"):
+        start -= 1
+    return start
+
+
+REDACTION: Final = Redactor()
+"""The patterns that ship."""
+
+NO_REDACTION: Final = Redactor(enabled=False)
+"""Leaves every text as it is."""
+
+
+_TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
+
+
+def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewMessage:
+    """Return the message with every secret replaced by `[redacted: kind]`; the same one if it has none."""
+    parts = parts_without_secrets(message.parts, redactor)
+    metadata = redactor.value(message.metadata)
+    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
+    if parts == message.parts and metadata == message.metadata and speaker == message.speaker:
+        return message
+    return replace(message, parts=parts, metadata=metadata if isinstance(metadata, dict) else {}, speaker=speaker)
+
+
+def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return stored messages without their secrets, those without any as they are."""
+    return tuple(_message(message, redactor) for message in messages) if redactor.enabled else tuple(messages)
+
+
+def _message(message: Message, redactor: Redactor) -> Message:
+    parts = parts_without_secrets(message.parts, redactor)
+    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
+    if speaker == message.speaker and all(one is other for one, other in zip(parts, message.parts, strict=True)):
+        return message
+    return replace(message, parts=parts, speaker=speaker)
+
+
+def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
+    """Return the parts of a message without their secrets."""
+    return tuple(map(_Cleaning(redactor).part, parts))
+
+
+class _Cleaning:
+    """Redacts the values of a message."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redact, self.value = redactor.redact, redactor.value
+
+    def part(self, part: Part) -> Part:
+        """Return a part without its secrets, the very same if it has none."""
+        match part:
+            case TextPart():
+                text = self._redact(part.text)
+                return part if text == part.text else replace(part, text=text)
+            case ReasoningPart():
+                text = self._redact(part.text)
+                # Providers refuse a signature that does not match the text.
+                return part if text == part.text else replace(part, text=text, signature=None)
+            case ToolCallPart():
+                name, arguments = self._redact(part.name), self.value(part.arguments)
+                if name == part.name and _is_same(arguments, part.arguments):
+                    return part
+                return replace(part, name=name, arguments=arguments)
+            case ToolResultPart():
+                content, files = self.value(part.content), tuple(map(self.file, part.files))
+                name = part.name and self._redact(part.name)
+                if _is_same(content, part.content) and files == part.files and name == part.name:
+                    return part
+                return replace(part, name=name, content=content, files=files)
+            case FilePart():
+                return self.file(part)
+            case _:
+                data = self.value(part.data)
+                return part if _is_same(data, part.data) else replace(part, data=data)
+
+    def file(self, part: FilePart) -> FilePart:
+        """Return a file without secrets in its text and its name."""
+        data = self.content(part)
+        url = part.url and self._redact(part.url)
+        name = part.name and self._redact(part.name)
+        return (
+            part
+            if (data, url, name) == (part.data, part.url, part.name)
+            else replace(part, data=data, url=url, name=name)
+        )
+
+    def content(self, part: FilePart) -> bytes | None:
+        """Return the bytes of a text without its secrets; what is no text stays."""
+        if part.data is None or not part.media_type.lower().startswith(_TEXTS):
+            return part.data
+        try:
+            text = part.data.decode()
+        except UnicodeDecodeError:
+            return part.data
+        clean = self._redact(text)
+        return part.data if clean == text else clean.encode()
+
+
+def _is_same(new: JsonValue, old: JsonValue) -> bool:
+    return new is old or (isinstance(new, str) and new == old)
+
+
+_LONG_TOKENS: Final = 2_000
+# No kind of secret has a longer name; without a limit the pattern would not be linear.
+_MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
+
+
+class _Clean(logging.Filter):
+    """Redacts secrets in log records, tracebacks included."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        clean = REDACTION.redact(text)
+        if clean != text:
+            record.msg, record.args = clean, ()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+            clean = REDACTION.redact(text)
+            if clean != text:
+                record.exc_info, record.exc_text = None, clean
+        return True
+
+
+logging.getLogger("memolog").addFilter(_Clean())
+
+
+def redactor_for(config: Config) -> Redactor:
+    """Return the redactor of a configuration."""
+    if not config.redact:
+        return NO_REDACTION
+    return REDACTION if config.redact_patterns is None else _with(config.redact_patterns)
+
+
+async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return messages without their secrets."""
+    is_long = sum(message.tokens for message in messages) > _LONG_TOKENS
+    return await offload(messages_without_secrets, messages, redactor, when=is_long)
+
+
+def for_the_index(config: Config) -> Callable[[str], str]:
+    """Return a function that removes secrets and their placeholders from a text before it is indexed."""
+    redact = redactor_for(config).redact
+    return lambda text: _unmarked(redact(text))
+
+
+def _unmarked(text: str) -> str:
+    return _MARK.sub(" ", text) if "[redacted: " in text else text
+
+
+@lru_cache(maxsize=32)
+def _with(text: str) -> Redactor:
+    return Redactor(extra=secret_patterns(patterns_in(text)))

@@ -1,0 +1,189 @@
+"""Over-estimate the tokens of any object without raising."""
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from memolog.core.exact_json import well_formed
+from memolog.core.run import Calibration
+from memolog.errors import ConfigError
+
+if TYPE_CHECKING:
+    from splintr import AnyTokenizer
+
+
+# Real texts have about four bytes a token; three leaves a third to spare.
+_BYTES_PER_TOKEN: Final = 3
+_WRAPPING: Final = 8
+# A cyclic value ends here; a value this large is far above every threshold anyway.
+_MOST_NODES: Final = 100_000
+_MOST_BYTES: Final = 60_000
+_UNREADABLE: Final = 300
+_NUMBER: Final = 24
+
+
+def guarded(measure: Callable[[], int], value: object) -> int:
+    """Return what `measure` says, or an over-estimate of `value` if anything at all goes wrong."""
+    try:
+        return max(int(measure()), 0)
+    except Exception:  # noqa: BLE001 - a count must never stop a turn
+        return over_estimate(value)
+
+
+def over_estimate(value: object) -> int:
+    """Return more tokens than `value` is likely to cost; never raises."""
+    size, todo, left = 0, [value], _MOST_NODES
+    while todo and left:
+        left -= 1
+        item = todo.pop()
+        try:
+            size += _own_size(item)
+            todo.extend(_inside(item))
+        except Exception:  # noqa: BLE001 - objects may raise anything when looked at
+            size += _UNREADABLE
+    return _WRAPPING + -(-size // _BYTES_PER_TOKEN)
+
+
+def _own_size(item: object) -> int:
+    match item:
+        case str():
+            return len(item.encode("utf-8", "surrogatepass")) + 2
+        case bytes() | bytearray() | memoryview():
+            # Raw bytes are a file, and no file is shown to a model byte by byte.
+            return min(len(cast("bytes", item)), _MOST_BYTES)
+        case int():
+            # Digits without printing them: Python refuses to print very long numbers.
+            return item.bit_length() // 3 + 2
+        case None | float():
+            return _NUMBER
+        case Mapping() | list() | tuple() | set() | frozenset():
+            return 2 + 2 * len(cast("list[object]", item))
+        case _:
+            return _WRAPPING if _is_value(item) else len(repr(item))
+
+
+def _inside(item: object) -> Iterable[object]:
+    match item:
+        case Mapping():
+            entries = cast("Mapping[object, object]", item)
+            return [*entries.keys(), *entries.values()]
+        case list() | tuple() | set() | frozenset():
+            return cast("list[object]", item)
+        case _ if _is_value(item):
+            return [getattr(item, field.name, None) for field in dataclasses.fields(cast("Any", item))]
+        case _:
+            return ()
+
+
+def _is_value(item: object) -> bool:
+    return dataclasses.is_dataclass(item) and not isinstance(item, type)
+
+
+_COUNTER_BYTES_PER_TOKEN: Final = 4
+
+
+class TokenCounter(Protocol):
+    """Anything that can say how many tokens a text is."""
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens, zero for the empty text."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeuristicCounter:
+    """The default: a quarter of the UTF-8 bytes; by characters, Chinese would be far short."""
+
+    def count(self, text: str) -> int:
+        """Return a quarter of the text's bytes, at least one for any text that is not empty."""
+        # An ASCII text has as many bytes as characters.
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        return -(-size // _COUNTER_BYTES_PER_TOKEN)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SplintrCounter:
+    """An exact count in a vocabulary of `splintr-rs`; loaded when made, so that it fails early."""
+
+    vocabulary: str = "o200k_base"
+
+    def __post_init__(self) -> None:
+        _tokenizer(self.vocabulary)
+
+    def count(self, text: str) -> int:
+        """Return the number of tokens; control words like `<|endoftext|>` count as plain text."""
+        tokenizer = _tokenizer(self.vocabulary)
+        try:
+            return len(tokenizer.encode_ordinary(text))
+        except UnicodeEncodeError:
+            return len(tokenizer.encode_ordinary(well_formed(text)))
+
+
+@cache
+def _tokenizer(vocabulary: str) -> "AnyTokenizer":
+    try:
+        from splintr import Tokenizer  # noqa: PLC0415 - an extra: most users do without
+    except ImportError as error:
+        raise ConfigError(
+            f"The token counter {vocabulary!r} needs splintr-rs, which is not installed.",
+            why="Exact token counts are an extra.",
+            then='Run: pip install "memolog[tokens]", or use HeuristicCounter().',
+        ) from error
+    try:
+        return Tokenizer.from_pretrained(vocabulary)
+    except ValueError as error:
+        raise ConfigError(
+            f"Unknown vocabulary {vocabulary!r}.",
+            why=str(error),
+            then="Use one of these vocabularies, or HeuristicCounter().",
+        ) from error
+
+
+# A plain average at first, then a moving one in which a request weighs a tenth: a changed prompt is
+# followed in some twenty requests, and a single odd one moves little.
+_LEAST_WEIGHT: Final = 0.1
+# Beyond these the two numbers were not about the same request.
+_LEAST: Final = 0.25
+_MOST: Final = 4.0
+# No request has this many tokens.
+_NONSENSE: Final = 10**12
+
+
+def learn(calibration: Calibration, counted: int, reported: int) -> Calibration:
+    """Return the calibration after one more request; nonsense such as zero changes nothing."""
+    if not (0 < counted < _NONSENSE and 0 < reported < _NONSENSE):
+        return calibration
+    ratio = _clamped(reported / counted)
+    samples = max(calibration.samples, 0)
+    weight = max(1 / (samples + 1), _LEAST_WEIGHT)
+    known = _usable(calibration.factor)
+    return replace(calibration, factor=known + weight * (ratio - known), samples=samples + 1)
+
+
+def apply(factor: float, tokens: int) -> int:
+    """Return how many tokens the provider will report for what we count as `tokens`, rounded up."""
+    # A rounding error below a millionth must not add a token.
+    return math.ceil(round(max(tokens, 0) * _usable(factor), 6))
+
+
+def _usable(factor: float) -> float:
+    """Return the factor within its bounds, or 1 if it is not a usable number."""
+    return _clamped(factor) if 0 < factor < math.inf else 1.0
+
+
+def _clamped(ratio: float) -> float:
+    return min(max(ratio, _LEAST), _MOST)
+
+
+def share(sizes: Sequence[int], budget: int) -> int:
+    """Return the most that each may take so that all fit the budget: small ones keep what they have."""
+    left, count = budget, len(sizes)
+    for size in sorted(sizes):
+        if size * count > left:
+            return max(left // count, 0)
+        left -= size
+        count -= 1
+    return max(sizes, default=0)

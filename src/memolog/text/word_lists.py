@@ -1,0 +1,43 @@
+"""Word lists that several parts share: English function words, number words, words for "nothing", and ranges of scripts.
+
+`calendar_names` holds the names of months and weekdays.
+"""
+
+from typing import Final
+
+_FUNCTION_WORDS: Final = """
+    a about above after again all also am an and any are as at be because been before being below between both but by can
+    could did do does doing down during each few for from further had has have having he her here hers him his how i if in into
+    is it its itself just me more most my no nor not of off on once only or other our out over own same she should so some such
+    than that the their them then there these they this those through to too under until up very was we were what when where
+    which while who whom why will with would you your yours
+    """
+FUNCTION_WORDS: Final = frozenset(_FUNCTION_WORDS.split())
+"""English words of grammar, which carry no meaning of their own."""
+
+_NUMBER_WORDS: Final = """
+    en zero one two three four five six seven eight nine ten eleven twelve
+    de null eins zwei drei vier fünf sechs sieben acht neun zehn elf zwölf
+    es cero uno dos tres cuatro cinco seis siete ocho nueve diez once doce
+    fr zéro un deux trois quatre cinq six sept huit neuf dix onze douze
+    it zero uno due tre quattro cinque sei sette otto nove dieci undici dodici
+    pt zero um dois três quatro cinco seis sete oito nove dez onze doze
+    nl nul een twee drie vier vijf zes zeven acht negen tien elf twaalf
+    """
+NUMBER_WORDS: Final = {row[0]: tuple(row[1:]) for row in map(str.split, _NUMBER_WORDS.strip().split("\n"))}
+"""The numbers from zero to twelve by language: the index of a word is its value."""
+
+NOTHING: Final = r"none|null|nil|n/?a|n\.a\.|nothing|nichts|keine?|rien|nada|ничего|无|没有|なし"
+"""Words with which a model says that there is no value; alternatives of a pattern."""
+
+MEANING: Final = r"[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?"
+"""How a date that was computed opens in a line: `(meaning 2026-03-14)`; a pattern."""
+
+QUESTION_MARKS: Final = ("?", "？", "؟")
+
+UNSPACED_LETTERS: Final = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+)
+"""Letters of scripts that put no spaces between words; a range for a character class."""
+UNSPACED: Final = f"{UNSPACED_LETTERS}\uac00-\ud7af"
+"""The same with Hangul, whose words carry particles without a space."""

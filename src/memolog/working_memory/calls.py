@@ -1,0 +1,139 @@
+"""The working memory of one resource or thread: read it, change it, look at its past.
+
+Knows whose document it is and how large it may be. What a change means is in `documents`, who wins a race in the store.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeAlias
+
+from memolog.core.config import Config
+from memolog.core.document import Document, DocumentVersion
+from memolog.core.exact_json import JsonObject
+from memolog.errors import DocumentInvalid, DocumentNotFound
+from memolog.events import changed_document
+from memolog.working_memory.document import (
+    Change,
+    SectionMode,
+    Wanted,
+    edited_section,
+    merged_patch,
+    replaced,
+    restored,
+    unified,
+    value_of,
+)
+from memolog.working_memory.schema import check_schema, template
+
+if TYPE_CHECKING:
+    from memolog.components import Kit
+
+_Open: TypeAlias = "Callable[[], Awaitable[Kit]]"
+
+
+class WorkingMemory:
+    """A small document of lasting facts, shown in every context. Every version is kept, with who wrote it."""
+
+    resource: str
+    thread: str | None
+
+    def __init__(
+        self, open_kit: _Open, open_to_write: _Open, resource: str, thread: str | None, config: Config
+    ) -> None:
+        self.resource, self.thread = resource, thread
+        self._open, self._open_to_write, self._config = open_kit, open_to_write, config
+
+    # ------------------------------------------------------------ reading
+
+    async def read(self) -> Document | None:
+        """Return the document with its present version; None if nobody has written one."""
+        kit = await self._open()
+        return await kit.store.working_memory.get(self.resource, self.thread)
+
+    async def value(self) -> JsonObject:
+        """Return the object that a JSON working memory holds."""
+        document = await self.read()
+        if document is not None and document.format != "json":
+            raise DocumentInvalid("This working memory is Markdown, not JSON.", then="Use read().")
+        return value_of(document.current.text) if document is not None else {}
+
+    async def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
+        """Return the versions, newest first; pass the last number as `before` for older ones."""
+        kit = await self._open()
+        return await kit.store.working_memory.versions(self.resource, self.thread, limit=limit, before=before)
+
+    async def diff(self, old: int, new: int | None = None) -> str:
+        """Return what changed from one version to another, or to the present one, as `diff -u` shows it."""
+        kit = await self._open()
+        store = kit.store.working_memory
+        before = await store.version(self.resource, old, thread=self.thread)
+        if new is not None:
+            return unified(before, await store.version(self.resource, new, thread=self.thread))
+        document = await store.get(self.resource, self.thread)
+        if document is None:
+            raise DocumentNotFound("There is no working memory yet.", then="Write one first.")
+        return unified(before, document.current)
+
+    # ------------------------------------------------------------ changing
+
+    async def start(
+        self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
+    ) -> Document:
+        """Begin with a template (`coding`, `personal`), or with JSON under a schema. What is there already stays."""
+        if schema is not None:
+            check_schema(schema)
+        first = replaced(value or {}, schema) if schema is not None or value is not None else replaced(template(name))
+
+        def change(present: Document | None) -> Wanted:
+            if present is not None and present.current.text.strip():
+                raise DocumentInvalid(
+                    "There is a working memory already.", then="Change it, or replace it if it should go."
+                )
+            return first(present)
+
+        return await self._change(change, who, None)
+
+    async def replace(
+        self, content: str | JsonObject, *, who: str, version: int | None = None, schema: JsonObject | None = None
+    ) -> Document:
+        """Write the whole of it anew: Markdown, or an object where it is JSON; `schema` sets the rules from now on.
+
+        `version` is the one that was read: what others wrote since is kept where it is in other sections or fields, and a
+        conflict where it is in the same ones. Without it the last writer wins.
+        """
+        return await self._change(replaced(content, schema), who, version)
+
+    async def merge(self, patch: JsonObject, *, who: str, version: int | None = None) -> Document:
+        """Change fields of a JSON working memory: null removes one, objects merge, everything else takes its place."""
+        return await self._change(merged_patch(patch), who, version)
+
+    async def edit_section(
+        self,
+        heading: str,
+        text: str | None = None,
+        *,
+        who: str,
+        mode: SectionMode = "replace",
+        version: int | None = None,
+    ) -> Document:
+        """Replace what stands under a Markdown heading, append to it, or remove the section.
+
+        A section reaches to the next heading of its rank. One that is not there yet is made, at the end.
+        """
+        return await self._change(edited_section(heading, text, mode), who, version)
+
+    async def restore(self, version: int, *, who: str) -> Document:
+        """Bring the text of an old version back, as a new version."""
+        kit = await self._open()
+        old = await kit.store.working_memory.version(self.resource, version, thread=self.thread)
+        return await self._change(restored(old), who, None)
+
+    async def _change(self, change: Change, who: str, version: int | None) -> Document:
+        kit = await self._open_to_write()
+        most = self._config.working_memory_characters
+        before = await kit.store.working_memory.get(self.resource, self.thread)
+        document = await kit.store.working_memory.change(
+            self.resource, change, thread=self.thread, who=who, most=most, read=version
+        )
+        if before is None or before.current.number != document.current.number:
+            await kit.core.tell(changed_document(document, kit.clock.now()))
+        return document
