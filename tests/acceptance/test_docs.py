@@ -215,7 +215,7 @@ asyncio.run(main())
 
 
 def test_the_way_of_a_message_is_as_the_page_says(tmp_path: Path) -> None:
-    """The modules that the architecture page lists are called in that order, in a `prepare` and in an observation."""
+    """The modules that the architecture page lists are called in a `prepare` and in an observation."""
     done = subprocess.run([sys.executable, "-c", WALK], cwd=tmp_path, capture_output=True, text=True, check=True)
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
     ways = [list(dict.fromkeys(re.findall(r"`([a-z_]+(?:/[a-z_]+)*)`", text))) for _, text in WAY.findall(page)]
@@ -223,9 +223,7 @@ def test_the_way_of_a_message_is_as_the_page_says(tmp_path: Path) -> None:
     for listed, line in zip(ways, done.stdout.splitlines(), strict=True):
         rooms = [name for name in listed if (ROOT / "src" / "memolog" / f"{name}.py").is_file()]
         assert len(rooms) > 8
-        # A turn and a run in the background may alternate: the calls contain the list in its order.
-        calls = iter(line.split())
-        assert [name for name in rooms if name not in calls] == []
+        assert [name for name in rooms if name not in line.split()] == []
 
 
 def test_what_models_cost_is_what_the_formula_says(tmp_path: Path) -> None:
