@@ -362,11 +362,11 @@ def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Cal
     drive: Drive | None = None
     if isinstance(memory, SyncMemory):
         # The calls run on the event loop of the memory.
-        inner, drive = memory._memory, memory._portal.call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        inner, drive = memory.asynchronous, memory.run
     else:
         inner = memory
     if isinstance(turn, SyncTurn):
-        turn = turn._turn  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        turn = turn.asynchronous
     if isinstance(turn, SyncGuardedTurn):
         turn = turn.inner
     # The copy of the class: a client that is wrapped already is bound again, not wrapped twice.

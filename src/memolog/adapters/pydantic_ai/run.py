@@ -125,11 +125,8 @@ class MemoryRun(AgentTurn):
         """Withdraw what this run saved, after it has ended."""
         place = self.place
         if not place.read_only:
-            kit = await place.memory.open()
             with contextlib.suppress(NotFound):
-                await kit.store.withdrawals.withdraw(
-                    place.resource, place.thread, self.turn.id, after=0, now=kit.clock.now(), render=kit.core.rerender
-                )
+                await place.memory.thread(place.thread, resource=place.resource).withdraw(self.turn.id)
         for child in self.children:
             await child.withdraw()
 

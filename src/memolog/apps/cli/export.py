@@ -69,8 +69,8 @@ async def _export_markdown(
     from memolog.admin.backup import refuse_own
     from memolog.db.sqlite_files import new_file
 
-    whose = await chosen_resource(call.store, resource)
-    which = await chosen_thread(call.store, whose, thread)
+    whose = await chosen_resource(call.memory, resource)
+    which = await chosen_thread(call.memory, whose, thread)
     text = await call.memory.thread(which, resource=whose).export_markdown()
     if file == "-":
         print(clean(text), end="")

@@ -10,7 +10,6 @@ from urllib.parse import quote, unquote
 import mcp_types as types
 
 from memolog.adapters.guards import check_memory
-from memolog.context.pack import context_pack
 from memolog.context.wording import working_memory_text
 from memolog.core.document import Document
 from memolog.errors import InputError, NotFound, ThreadNotFound
@@ -178,7 +177,7 @@ async def read(served: Served, uri: str) -> Content:
     if uri == LOG:
         return await _log(served)
     if uri == PACK:
-        pack = await context_pack(served.memory, served.resource, served.thread, tokens=served.tokens)
+        pack = await served.memory.resource(served.resource).pack(thread=served.thread, tokens=served.tokens)
         return _markdown(pack.text or "Nothing is remembered yet.")
     if uri == WORKING_MEMORY:
         return await _working_memory(served)
@@ -192,17 +191,14 @@ async def read(served: Served, uri: str) -> Content:
 
 async def _log(served: Served) -> Content:
     """Return the log of the thread; without one, of the thread with the newest activity."""
-    kit = await served.memory.open()
-    store, thread = kit.store, served.thread
+    resource, thread = served.memory.resource(served.resource), served.thread
     if thread is None:
-        newest = (await store.threads.list(served.resource, limit=1)).items
+        newest = (await resource.threads(limit=1)).items
         thread = newest[0].id if newest else None
     groups: list[str] = []
     if thread is not None:
         with suppress(ThreadNotFound):
-            scope = (await kit.config_for(served.resource)).scope
-            snapshot = await store.logs.snapshot(served.resource, thread, scope, create=False, newest=1)
-            groups = [group.text for group in snapshot.groups if group.text]
+            groups = [group.text for group in await resource.thread(thread).groups() if group.text]
     return _markdown("\n\n".join(groups) or "The log has no line yet.")
 
 
