@@ -349,9 +349,15 @@ class Thread(_Handle):
         check_number("generation", generation, then="Take one from history().")
         return snapshot, await logs.groups_at(snapshot.resource, snapshot.log.pk, generation, entries=_ALL_GROUPS)
 
-    async def export_markdown(self) -> str:
-        """Return the log as Markdown for people: the observations by date, with what they come from."""
-        return log_as_markdown((await self.info()).title or self.id, await self.log())
+    async def export_markdown(self, target: "str | os.PathLike[str] | None" = None, *, overwrite: bool = False) -> str:
+        """Return the log as Markdown for people: the observations by date, with what they come from.
+
+        `target` names a file to write it to as well; `overwrite` lets it take the place of an older one.
+        """
+        text = log_as_markdown((await self.info()).title or self.id, await self.log())
+        if target is not None:
+            await transferring.write_text(self._connection, target, text, overwrite=overwrite)
+        return text
 
     async def buffer(self) -> None:
         """Observe in the background what is not observed yet, however little it is."""

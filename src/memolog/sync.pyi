@@ -389,8 +389,11 @@ class SyncThread:
         """
     def groups(self, *, generation: int | None = None) -> tuple[GroupRow, ...]:
         """Return the groups of the log in order, each with its handle, its span and the text that the model sees."""
-    def export_markdown(self) -> str:
-        """Return the log as Markdown for people: the observations by date, with what they come from."""
+    def export_markdown(self, target: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
+        """Return the log as Markdown for people: the observations by date, with what they come from.
+
+        `target` names a file to write it to as well; `overwrite` lets it take the place of an older one.
+        """
     def buffer(self) -> None:
         """Observe in the background what is not observed yet, however little it is."""
     def observe(self) -> Status:

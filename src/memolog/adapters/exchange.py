@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote
 
+from memolog import Context
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
 from memolog.adapters.new_messages import find_new, has_answer
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.adapters.roundtrip import Answer, Json
-from memolog.context.context import Context
 from memolog.core.message import NewMessage, TextPart
 from memolog.errors import InputError
 from memolog.memory import Memory

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeGuard, cast
 
-from memolog.context.context import Context
+from memolog import Context
 from memolog.core.message import NewMessage, TextPart
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError

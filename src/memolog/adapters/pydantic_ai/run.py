@@ -11,10 +11,10 @@ from typing import Final
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart
 
+from memolog import Context
 from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
-from memolog.context.context import Context
 from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import NotFound

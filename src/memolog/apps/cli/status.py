@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from memolog.context.context import Context
+    from memolog import Context
     from memolog.core.run import UsageTotal
     from memolog.core.thread import ThreadInfo
     from memolog.log.journal import StoredEvent

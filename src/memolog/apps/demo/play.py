@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final, cast
 
+from memolog import Context
 from memolog.apps.demo.crash import Killed, kill_midway
 from memolog.apps.demo.screen import WIDTH, Level, Screen, cut_to
 from memolog.apps.demo.script import (
@@ -27,7 +28,6 @@ from memolog.apps.demo.script import (
     play_exchange,
     script,
 )
-from memolog.context.context import Context
 from memolog.core.message import AssistantMessage, Message, NewMessage, ToolCallPart, parts_to_json
 from memolog.db.postgres_address import safe_url
 from memolog.errors import InputError

@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import mcp_types as types
@@ -14,7 +14,9 @@ from memolog.context.wording import working_memory_text
 from memolog.core.document import Document
 from memolog.errors import InputError, NotFound, ThreadNotFound
 from memolog.memory import Memory, Tools
-from memolog.tasks.task import Task
+
+if TYPE_CHECKING:
+    from memolog.tasks.task import Task
 
 PACK_TOKENS: Final = 4_000
 _LEAST_TOKENS: Final = 200
@@ -158,7 +160,7 @@ async def matching_tasks(served: Served, text: str) -> list[str]:
     ]
 
 
-async def _open_tasks(served: Served) -> Sequence[Task]:
+async def _open_tasks(served: Served) -> "Sequence[Task]":
     tasks = served.memory.resource(served.resource).tasks(session=served.session, thread=served.thread)
     under_way = (await tasks.list(status="in_progress", limit=_MOST_TASKS)).items
     ready = (await tasks.ready(limit=_MOST_TASKS)).items
