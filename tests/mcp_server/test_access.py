@@ -17,8 +17,7 @@ from mcp import Client
 from cli.world import inside, run
 from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
 from memolog import Memory, SyncMemory, UserMessage
-from memolog.apps.mcp.resources import Served
-from memolog.apps.mcp.server import build_server, open_door, read_token
+from memolog.apps.mcp import Served, build_server, open_door, read_token
 from memolog.apps.network import is_loopback
 from memolog.errors import ConfigError, InputError, MemologError, StoreUnavailable
 
