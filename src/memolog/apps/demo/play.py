@@ -143,7 +143,8 @@ async def prove(memory: Memory, said: Mapping[str, Sequence[NewMessage]]) -> Pro
             == (number, one.id, one.role, parts_to_json(one.parts))
             for number, (row, one) in enumerate(zip(rows, messages, strict=False), start=1)
         )
-        in_prompt += len({message.seq for message in (await thread.context()).messages if message.seq is not None})
+        cursor, shown = (await thread.status()).cursor, (await thread.context()).messages
+        in_prompt += len({message.seq for message in shown if message.seq is not None and message.seq > cursor})
         behind += await _behind(thread)
     return Proof(said=count, word_for_word=same, in_prompt=in_prompt, behind_log=behind)
 
