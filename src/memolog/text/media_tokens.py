@@ -14,167 +14,6 @@ from urllib.parse import unquote_to_bytes
 from memolog.core.message import FilePart
 from memolog.text.tokens import TokenCounter, guarded
 
-# OpenAI, "Images and vision": low detail costs 85. Otherwise the image is fitted into 2048 x 2048,
-# its shortest side brought down to 768, and each 512-pixel tile costs 170 on top of the 85.
-_OPENAI_BASE: Final = 85
-_OPENAI_TILE: Final = 170
-_OPENAI_LONGEST: Final = 2048
-_OPENAI_SHORTEST: Final = 768
-_OPENAI_TILE_SIDE: Final = 512
-# Anthropic, "Vision": the longest side is brought down to 1568; a token is about 750 pixels. Its
-# further cap near 1,600 tokens differs between models and is left out, to err on the high side.
-_ANTHROPIC_LONGEST: Final = 1568
-_ANTHROPIC_PIXELS: Final = 750
-# Gemini, "Understand and count tokens": 258 if both sides are at most 384, else 258 for each tile
-# of 768 pixels. Images above 3072 x 3072 are scaled down to that, which makes sixteen tiles the
-# most.
-_GEMINI_TILE: Final = 258
-_GEMINI_SMALL: Final = 384
-_GEMINI_TILE_SIDE: Final = 768
-_GEMINI_MOST_TILES: Final = 16
-
-# Larger than any image; keeps the arithmetic in range whatever is claimed.
-_LARGEST_SIDE: Final = 1_000_000
-
-
-def image_tokens(width: object, height: object, *, provider: str = "openai", detail: object = None) -> int:
-    """Return what an image costs: if the size is unknown, or the provider, the most it could."""
-    low = detail == "low"
-    sides = _side(width), _side(height)
-    rules = (_RULES[provider],) if provider in _RULES else tuple(_RULES.values())
-    return max(rule(*(sides if all(sides) else dearest), low) for rule, dearest in rules)
-
-
-def _side(value: object) -> int:
-    """Return a usable side, or zero."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return min(value, _LARGEST_SIDE)
-    return 0
-
-
-def _openai(width: int, height: int, low: bool) -> int:
-    if low:
-        return _OPENAI_BASE
-    width, height = _shrunk(width, height, _OPENAI_LONGEST / max(width, height))
-    width, height = _shrunk(width, height, _OPENAI_SHORTEST / min(width, height))
-    return _OPENAI_BASE + _OPENAI_TILE * _tiles(width, height, _OPENAI_TILE_SIDE)
-
-
-def _anthropic(width: int, height: int, low: bool) -> int:
-    del low  # the rule does not depend on it
-    width, height = _shrunk(width, height, _ANTHROPIC_LONGEST / max(width, height))
-    return -(-width * height // _ANTHROPIC_PIXELS)
-
-
-def _gemini(width: int, height: int, low: bool) -> int:
-    del low  # the rule does not depend on it
-    if max(width, height) <= _GEMINI_SMALL:
-        return _GEMINI_TILE
-    return _GEMINI_TILE * min(_tiles(width, height, _GEMINI_TILE_SIDE), _GEMINI_MOST_TILES)
-
-
-# Each rule with the shape that costs the most by it.
-_RULES: Final[dict[str, tuple[Callable[[int, int, bool], int], tuple[int, int]]]] = {
-    "openai": (_openai, (768, 2048)),
-    "anthropic": (_anthropic, (1568, 1568)),
-    "gemini": (_gemini, (3072, 3072)),
-}
-
-
-def _shrunk(width: int, height: int, scale: float) -> tuple[int, int]:
-    if scale >= 1:
-        return width, height
-    return max(round(width * scale), 1), max(round(height * scale), 1)
-
-
-def _tiles(width: int, height: int, side: int) -> int:
-    return -(-width // side) * -(-height // side)
-
-
-# ---------------------------------------------------------------- headers
-
-_PNG: Final = b"\x89PNG\r\n\x1a\n"
-# The frame headers of JPEG; C4, C8 and CC in between are tables.
-_JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-# Markers that stand alone, without a length.
-_JPEG_BARE: Final = frozenset({0x01, *range(0xD0, 0xD8)})
-_JPEG_START_OF_SCAN: Final = 0xDA
-_JPEG_MOST_SEGMENTS: Final = 4096
-_BMP_CORE_HEADER: Final = 12
-
-
-def image_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height from the header of a PNG, JPEG, GIF, WebP or BMP, if readable."""
-    try:
-        size = _read_size(data)
-    except (struct.error, ValueError, TypeError, IndexError):
-        return None
-    return size if size and min(size) > 0 else None
-
-
-def _read_size(data: bytes) -> tuple[int, int] | None:
-    size: tuple[int, int] | None = None
-    if data[:8] == _PNG and data[12:16] == b"IHDR":
-        size = struct.unpack_from(">II", data, 16)
-    elif data[:2] == b"\xff\xd8":
-        size = _jpeg_size(data)
-    elif data[:6] in (b"GIF87a", b"GIF89a"):
-        size = struct.unpack_from("<HH", data, 6)
-    elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        size = _webp_size(data)
-    elif data[:2] == b"BM":
-        size = _bmp_size(data)
-    return size
-
-
-def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """Follow the segments to the frame header; each step jumps over one, however large."""
-    at = 2
-    for _ in range(_JPEG_MOST_SEGMENTS):
-        if data[at] != 0xFF:  # noqa: PLR2004 - the mark of a marker
-            return None
-        marker = data[at + 1]
-        if marker in _JPEG_FRAMES:
-            height, width = struct.unpack_from(">HH", data, at + 5)
-            return width, height
-        if marker == _JPEG_START_OF_SCAN:
-            return None
-        at += _jpeg_step(data, at, marker)
-    return None
-
-
-def _jpeg_step(data: bytes, at: int, marker: int) -> int:
-    if marker == 0xFF:  # noqa: PLR2004 - padding before a marker
-        return 1
-    if marker in _JPEG_BARE:
-        return 2
-    (length,) = struct.unpack_from(">H", data, at + 2)
-    return 2 + int(length)
-
-
-def _webp_size(data: bytes) -> tuple[int, int] | None:
-    kind = data[12:16]
-    if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
-        width, height = struct.unpack_from("<HH", data, 26)
-        return width & 0x3FFF, height & 0x3FFF
-    if kind == b"VP8L" and data[20] == 0x2F:  # noqa: PLR2004 - its signature
-        (bits,) = struct.unpack_from("<I", data, 21)
-        return (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1
-    if kind == b"VP8X":
-        low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
-        return (low_width | high_width << 16) + 1, (low_height | high_height << 16) + 1
-    return None
-
-
-def _bmp_size(data: bytes) -> tuple[int, int] | None:
-    (header,) = struct.unpack_from("<I", data, 14)
-    if header == _BMP_CORE_HEADER:
-        return struct.unpack_from("<HH", data, 18)
-    width, height = struct.unpack_from("<ii", data, 18)
-    # A negative height means that the rows are stored from the top.
-    return width, abs(height)
-
-
 # A page as an image and as text. OpenAI: four tiles (765) and about 1,000 of text. Anthropic, "PDF
 # support": an image (about 1,600) and from 1,500 of text. Gemini, "Document understanding": 258.
 _PER_PAGE: Final = {"openai": 1_765, "anthropic": 3_100, "gemini": 258}
@@ -288,3 +127,166 @@ def _positive(value: object) -> int | float | None:
 def _rate(rates: Mapping[str, int], provider: str) -> int:
     """Return the provider's rate, or the highest where the provider has none."""
     return rates.get(provider) or max(rates.values())
+
+
+# ---------------------------------------------------------------- images
+
+# OpenAI, "Images and vision": low detail costs 85. Otherwise the image is fitted into 2048 x 2048,
+# its shortest side brought down to 768, and each 512-pixel tile costs 170 on top of the 85.
+_OPENAI_BASE: Final = 85
+_OPENAI_TILE: Final = 170
+_OPENAI_LONGEST: Final = 2048
+_OPENAI_SHORTEST: Final = 768
+_OPENAI_TILE_SIDE: Final = 512
+# Anthropic, "Vision": the longest side is brought down to 1568; a token is about 750 pixels. Its
+# further cap near 1,600 tokens differs between models and is left out, to err on the high side.
+_ANTHROPIC_LONGEST: Final = 1568
+_ANTHROPIC_PIXELS: Final = 750
+# Gemini, "Understand and count tokens": 258 if both sides are at most 384, else 258 for each tile
+# of 768 pixels. Images above 3072 x 3072 are scaled down to that, which makes sixteen tiles the
+# most.
+_GEMINI_TILE: Final = 258
+_GEMINI_SMALL: Final = 384
+_GEMINI_TILE_SIDE: Final = 768
+_GEMINI_MOST_TILES: Final = 16
+
+# Larger than any image; keeps the arithmetic in range whatever is claimed.
+_LARGEST_SIDE: Final = 1_000_000
+
+
+def image_tokens(width: object, height: object, *, provider: str = "openai", detail: object = None) -> int:
+    """Return what an image costs: if the size is unknown, or the provider, the most it could."""
+    low = detail == "low"
+    sides = _side(width), _side(height)
+    rules = (_RULES[provider],) if provider in _RULES else tuple(_RULES.values())
+    return max(rule(*(sides if all(sides) else dearest), low) for rule, dearest in rules)
+
+
+def _side(value: object) -> int:
+    """Return a usable side, or zero."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return min(value, _LARGEST_SIDE)
+    return 0
+
+
+def _openai(width: int, height: int, low: bool) -> int:
+    if low:
+        return _OPENAI_BASE
+    width, height = _shrunk(width, height, _OPENAI_LONGEST / max(width, height))
+    width, height = _shrunk(width, height, _OPENAI_SHORTEST / min(width, height))
+    return _OPENAI_BASE + _OPENAI_TILE * _tiles(width, height, _OPENAI_TILE_SIDE)
+
+
+def _anthropic(width: int, height: int, low: bool) -> int:
+    del low  # the rule does not depend on it
+    width, height = _shrunk(width, height, _ANTHROPIC_LONGEST / max(width, height))
+    return -(-width * height // _ANTHROPIC_PIXELS)
+
+
+def _gemini(width: int, height: int, low: bool) -> int:
+    del low  # the rule does not depend on it
+    if max(width, height) <= _GEMINI_SMALL:
+        return _GEMINI_TILE
+    return _GEMINI_TILE * min(_tiles(width, height, _GEMINI_TILE_SIDE), _GEMINI_MOST_TILES)
+
+
+# Each rule with the shape that costs the most by it.
+_RULES: Final[dict[str, tuple[Callable[[int, int, bool], int], tuple[int, int]]]] = {
+    "openai": (_openai, (768, 2048)),
+    "anthropic": (_anthropic, (1568, 1568)),
+    "gemini": (_gemini, (3072, 3072)),
+}
+
+
+def _shrunk(width: int, height: int, scale: float) -> tuple[int, int]:
+    if scale >= 1:
+        return width, height
+    return max(round(width * scale), 1), max(round(height * scale), 1)
+
+
+def _tiles(width: int, height: int, side: int) -> int:
+    return -(-width // side) * -(-height // side)
+
+
+# ---------------------------------------------------------------- image headers
+
+_PNG: Final = b"\x89PNG\r\n\x1a\n"
+# The frame headers of JPEG; C4, C8 and CC in between are tables.
+_JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+# Markers that stand alone, without a length.
+_JPEG_BARE: Final = frozenset({0x01, *range(0xD0, 0xD8)})
+_JPEG_START_OF_SCAN: Final = 0xDA
+_JPEG_MOST_SEGMENTS: Final = 4096
+_BMP_CORE_HEADER: Final = 12
+
+
+def image_size(data: bytes) -> tuple[int, int] | None:
+    """Return width and height from the header of a PNG, JPEG, GIF, WebP or BMP, if readable."""
+    try:
+        size = _read_size(data)
+    except (struct.error, ValueError, TypeError, IndexError):
+        return None
+    return size if size and min(size) > 0 else None
+
+
+def _read_size(data: bytes) -> tuple[int, int] | None:
+    size: tuple[int, int] | None = None
+    if data[:8] == _PNG and data[12:16] == b"IHDR":
+        size = struct.unpack_from(">II", data, 16)
+    elif data[:2] == b"\xff\xd8":
+        size = _jpeg_size(data)
+    elif data[:6] in (b"GIF87a", b"GIF89a"):
+        size = struct.unpack_from("<HH", data, 6)
+    elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        size = _webp_size(data)
+    elif data[:2] == b"BM":
+        size = _bmp_size(data)
+    return size
+
+
+def _jpeg_size(data: bytes) -> tuple[int, int] | None:
+    """Follow the segments to the frame header; each step jumps over one, however large."""
+    at = 2
+    for _ in range(_JPEG_MOST_SEGMENTS):
+        if data[at] != 0xFF:  # noqa: PLR2004 - the mark of a marker
+            return None
+        marker = data[at + 1]
+        if marker in _JPEG_FRAMES:
+            height, width = struct.unpack_from(">HH", data, at + 5)
+            return width, height
+        if marker == _JPEG_START_OF_SCAN:
+            return None
+        at += _jpeg_step(data, at, marker)
+    return None
+
+
+def _jpeg_step(data: bytes, at: int, marker: int) -> int:
+    if marker == 0xFF:  # noqa: PLR2004 - padding before a marker
+        return 1
+    if marker in _JPEG_BARE:
+        return 2
+    (length,) = struct.unpack_from(">H", data, at + 2)
+    return 2 + int(length)
+
+
+def _webp_size(data: bytes) -> tuple[int, int] | None:
+    kind = data[12:16]
+    if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
+        width, height = struct.unpack_from("<HH", data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    if kind == b"VP8L" and data[20] == 0x2F:  # noqa: PLR2004 - its signature
+        (bits,) = struct.unpack_from("<I", data, 21)
+        return (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1
+    if kind == b"VP8X":
+        low_width, high_width, low_height, high_height = struct.unpack_from("<HBHB", data, 24)
+        return (low_width | high_width << 16) + 1, (low_height | high_height << 16) + 1
+    return None
+
+
+def _bmp_size(data: bytes) -> tuple[int, int] | None:
+    (header,) = struct.unpack_from("<I", data, 14)
+    if header == _BMP_CORE_HEADER:
+        return struct.unpack_from("<HH", data, 18)
+    width, height = struct.unpack_from("<ii", data, 18)
+    # A negative height means that the rows are stored from the top.
+    return width, abs(height)
