@@ -38,71 +38,6 @@ from memolog.text.cutting import cut
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
 
-_MOST_SLICES: Final = 12
-"""Slices of one message at most; of a longer message, each slice shows its two ends."""
-_SHARE: Final = 0.9
-"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
-
-
-def sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
-    """Yield the messages, those with more text than one prompt shows in slices: same place, same time, one after the other.
-
-    Tool calls and results stay whole: of them a prompt shows a bounded part anyway.
-    """
-    for message in messages:
-        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
-        if message.own or counter.count("\n".join(texts)) <= most_tokens:
-            yield message
-            continue
-        text, others = "\n".join(texts), tuple(part for part in message.parts if not isinstance(part, TextPart))
-        for number, piece in enumerate(_pieces(text, most_tokens, counter)):
-            parts = (TextPart(text=piece), *others) if not number else (TextPart(text=piece),)
-            yield replace(message, parts=parts, continuation=message.continuation + number)
-
-
-def _pieces(text: str, most_tokens: int, counter: TokenCounter) -> Iterator[str]:
-    tokens = counter.count(text)
-    number = min(_MOST_SLICES, -(-tokens // max(1, int(most_tokens * _SHARE))))
-    size = -(-len(text) // number)
-    while text:
-        end = _end(text, size)
-        yield text[:end]
-        text = text[end:]
-
-
-def _end(text: str, size: int) -> int:
-    """Return where to cut: after a paragraph, a line or a word if one ends near, else between two graphemes."""
-    if len(text) <= size:
-        return len(text)
-    for mark in ("\n\n", "\n", " "):
-        found = text.rfind(mark, size * 3 // 4, size)
-        if found > 0:
-            return found + len(mark)
-    return len(cut(text, size)) or size
-
-
-def joined(answers: Sequence[Parsed]) -> Parsed:
-    """Return several answers about one span as one: all their lines and faults, and the newest hints."""
-    drafts: list[Draft] = []
-    notes, hints = FaultNotes(), HintsDraft()
-    for answer in answers:
-        start = len(drafts)
-        drafts += [
-            draft if draft.parent is None else replace(draft, parent=draft.parent + start)
-            for draft in answer.observations
-        ]
-        notes.take(answer.faults)
-        told = hints if answer.hints.current_task is None else answer.hints
-        hints = HintsDraft(
-            current_task=told.current_task,
-            task_at=told.task_at,
-            suggested_response=answer.hints.suggested_response,
-            title=answer.hints.title or hints.title,
-        )
-    is_nothing = bool(answers) and all(answer.nothing for answer in answers)
-    return Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
-
-
 _LEVELS: Final = 5
 # How long an answer may be: a minimum for its sections, and a share of the prompt.
 _LEAST_REPLY: Final = 1_000
@@ -156,6 +91,18 @@ class Observer(Protocol):
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Return fewer lines than were given: below `size`, if possible below `most`; raises RunFault."""
         ...
+
+
+def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
+    """Return the observer and the reflector: a model if one is named, else the embedded rules."""
+    embedded = EmbeddedObserver(counter)
+    return (
+        ModelObserver(models.observe, models.observe, counter) if models.observe else embedded,
+        ModelObserver(models.reflect, models.reflect, counter) if models.reflect else embedded,
+    )
+
+
+# ---------------------------------------------------------------- the embedded observer
 
 
 class EmbeddedObserver:
@@ -226,6 +173,9 @@ async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: To
     found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
+
+
+# ---------------------------------------------------------------- a model as the observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -548,10 +498,68 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
-    """Return the observer and the reflector: a model if one is named, else the embedded rules."""
-    embedded = EmbeddedObserver(counter)
-    return (
-        ModelObserver(models.observe, models.observe, counter) if models.observe else embedded,
-        ModelObserver(models.reflect, models.reflect, counter) if models.reflect else embedded,
-    )
+# ---------------------------------------------------------------- slices of long messages, and joined answers
+
+_MOST_SLICES: Final = 12
+"""Slices of one message at most; of a longer message, each slice shows its two ends."""
+_SHARE: Final = 0.9
+"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
+
+
+def sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
+    """Yield the messages, those with more text than one prompt shows in slices: same place, same time, one after the other.
+
+    Tool calls and results stay whole: of them a prompt shows a bounded part anyway.
+    """
+    for message in messages:
+        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+        if message.own or counter.count("\n".join(texts)) <= most_tokens:
+            yield message
+            continue
+        text, others = "\n".join(texts), tuple(part for part in message.parts if not isinstance(part, TextPart))
+        for number, piece in enumerate(_pieces(text, most_tokens, counter)):
+            parts = (TextPart(text=piece), *others) if not number else (TextPart(text=piece),)
+            yield replace(message, parts=parts, continuation=message.continuation + number)
+
+
+def _pieces(text: str, most_tokens: int, counter: TokenCounter) -> Iterator[str]:
+    tokens = counter.count(text)
+    number = min(_MOST_SLICES, -(-tokens // max(1, int(most_tokens * _SHARE))))
+    size = -(-len(text) // number)
+    while text:
+        end = _end(text, size)
+        yield text[:end]
+        text = text[end:]
+
+
+def _end(text: str, size: int) -> int:
+    """Return where to cut: after a paragraph, a line or a word if one ends near, else between two graphemes."""
+    if len(text) <= size:
+        return len(text)
+    for mark in ("\n\n", "\n", " "):
+        found = text.rfind(mark, size * 3 // 4, size)
+        if found > 0:
+            return found + len(mark)
+    return len(cut(text, size)) or size
+
+
+def joined(answers: Sequence[Parsed]) -> Parsed:
+    """Return several answers about one span as one: all their lines and faults, and the newest hints."""
+    drafts: list[Draft] = []
+    notes, hints = FaultNotes(), HintsDraft()
+    for answer in answers:
+        start = len(drafts)
+        drafts += [
+            draft if draft.parent is None else replace(draft, parent=draft.parent + start)
+            for draft in answer.observations
+        ]
+        notes.take(answer.faults)
+        told = hints if answer.hints.current_task is None else answer.hints
+        hints = HintsDraft(
+            current_task=told.current_task,
+            task_at=told.task_at,
+            suggested_response=answer.hints.suggested_response,
+            title=answer.hints.title or hints.title,
+        )
+    is_nothing = bool(answers) and all(answer.nothing for answer in answers)
+    return Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)

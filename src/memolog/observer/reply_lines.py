@@ -16,93 +16,9 @@ from memolog.text.dates import TIME, date_heading, find_date, read_time
 from memolog.text.escape import unescape
 from memolog.text.word_lists import MEANING
 
-_NAMES: Final = {
-    **{name: name for name in ("category", "root_cause", "coverage", "breaks", "confidence", "status", "symptom")},
-    **dict.fromkeys(("type", "kind"), "category"),
-    **dict.fromkeys(("file", "files", "path", "paths"), "files"),
-    **dict.fromkeys(("line", "lines"), "lines"),
-    **dict.fromkeys(("query", "queries", "queries_tried"), "queries"),
-    **dict.fromkeys(("source", "sources"), "sources"),
-    **dict.fromkeys(("test", "tests"), "tests"),
-    **dict.fromkeys(("variable", "variables"), "variables"),
-    **dict.fromkeys(("dependant", "dependants", "dependent", "dependents"), "dependants"),
-    **dict.fromkeys(("cause", "rootcause"), "root_cause"),
-    **dict.fromkeys(("error_type", "errortype", "exception"), "error_type"),
-    **dict.fromkeys(("stack_trace", "stacktrace", "stack", "traceback"), "stack_trace"),
-    **dict.fromkeys(("not_found", "notfound"), "not_found"),
-    **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
-}
-_RESERVED: Final = CODE_METADATA | {"mode"}
-"""Names that only code may set; the mode is set before lines are judged."""
-_BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
-_EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
-_PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*+[=:]\s*(.+)", re.DOTALL)
-_FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
-_LONGEST: Final = 1_600
-_MOST_VALUE: Final = 500
-_MOST_WORD: Final = 40
-_MOST_FILES: Final = 50
-_MOST_FIELDS: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a line says about itself."""
-
-    category: str | None = None
-    files: tuple[str, ...] = ()
-    other: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By normalised name; `lines` names places as path:number. Free fields have the name that they were given."""
-
-
-def take_facts(text: str) -> tuple[str, Facts]:
-    """Return the text without the facts in braces at its end, and the facts."""
-    hit = _BRACES.search(text, max(len(text) - _LONGEST, 0)) if text.rstrip(" .").endswith("}") else None
-    if not hit:
-        return text, Facts()
-    pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
-    found = {_normal(pair[1]): pair[2].rstrip() or pair[2] for pair in pairs if pair}
-    is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
-    if len(found) < len(pairs) or not is_ours:
-        return text, Facts()
-    return text[: hit.start()].rstrip(), _as_facts(found)
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
-
-
-def _as_facts(given: Mapping[str, str]) -> Facts:
-    """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
-    normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
-    known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}
-    free = {name: value for name, value in normal.items() if name not in _NAMES and name not in _RESERVED}
-    named = {**dict(list(free.items())[:_MOST_FIELDS]), **known}
-    category = _normal(named.pop("category", ""))[:_MOST_WORD] or None
-    places = [place.strip() for place in named.pop("files", "").split(",")][:_MOST_FILES]
-    hits = [(place, _FILE.fullmatch(place)) for place in places if place]
-    numbered = [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]
-    if numbered:
-        named["lines"] = ", ".join(numbered)
-    files = tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))
-    return Facts(category=category, files=files, other=named)
-
-
-_WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
-_ITEM: Final = r"[#mo]?\d{1,9}"
-_BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
-# Items must be separated, so that a run of digits can be read in one way only.
-_LIST: Final = rf"[ ]*(?:{_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_WORD})?{_ITEM}){{0,5000}}[ ]*"
-_AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
-_IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)
-_ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
-_INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
-_RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
-# The longest bracket that is looked at, so that a line of brackets is read in bounded time.
-_REFERENCES_LONGEST: Final = 20_000
-_MOST_GROUPS: Final = 50
+MOST_LINES: Final = 2_000
+_MOST_ROWS: Final = 100
+MOST_VERBATIM: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,74 +40,14 @@ class Known:
         return self.numbers[bisect_left(self.numbers, first) : bisect_right(self.numbers, last)]
 
 
-def take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
-    """Return the text without its references, and the numbers of it that were shown, in order."""
-    found: set[int] = set()
-    for _ in range(_MOST_GROUPS):
-        window = text[-_REFERENCES_LONGEST:]
-        opened = max(window.rfind("["), window.rfind("【"), window.rfind("("), window.rfind("（"))
-        if opened < 0 or not (hit := _AT_END.match(window, opened)):
-            break
-        found.update(_numbers(hit[0], known, notes))
-        text = text[: len(text) - len(window) + opened].rstrip()
-    text = _inside(text, known, found)
-    return text, tuple(sorted(found))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What a line says about itself."""
 
-
-def take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
-    """Return the text without numbers in brackets at its beginning, and these; they stay unless all of them were shown."""
-    hit = _IN_FRONT.match(text[:_REFERENCES_LONGEST])
-    numbers = _shown(hit[1], known) if hit else ()
-    return (text[hit.end() :], numbers) if hit and numbers else (text, ())
-
-
-def is_reference(row: str, known: Known) -> bool:
-    """Return whether a row holds numbers in brackets that were shown, and nothing else."""
-    hit = _ALONE.fullmatch(row) if len(row) <= _REFERENCES_LONGEST else None
-    return bool(hit and _shown(hit[1], known))
-
-
-def _shown(group: str, known: Known) -> tuple[int, ...]:
-    """Return the numbers of a group if all that it names were shown."""
-    notes = FaultNotes()
-    numbers = _numbers(group, known, notes)
-    return () if notes.faults() else tuple(sorted(set(numbers)))
-
-
-def _inside(text: str, known: Known, found: set[int]) -> str:
-    """Take references from the middle of a line: only known ones, and never out of code."""
-    if "[" not in text and "【" not in text:
-        return text
-    pieces = text.split("`")
-    step = 2 if len(pieces) % 2 else 1
-
-    def swap(hit: re.Match[str]) -> str:
-        numbers = [int(item.lstrip("#moMO")) for item in re.findall(_ITEM, hit[1], re.IGNORECASE)]
-        if not known.members.issuperset(numbers):
-            return hit[0]
-        found.update(_numbers(hit[1], known, FaultNotes()))
-        return ""
-
-    for at in range(0, len(pieces), step):
-        bare = _INSIDE.sub(swap, pieces[at])
-        if bare != pieces[at]:
-            pieces[at] = re.sub(r" {2,}| (?=[.,;:])", lambda gap: " " if len(gap[0]) > 1 else "", bare)
-    return "`".join(pieces).rstrip()
-
-
-def _numbers(group: str, known: Known, notes: FaultNotes) -> list[int]:
-    numbers: list[int] = []
-    for first, last, single in _RANGE.findall(group):
-        low, high = sorted(int(item.lstrip("#moMO")) for item in (first or single, last or single))
-        if not {low, high} <= known.members:
-            notes.note("unknown_citation", group.strip())
-        numbers.extend(known.between(low, high))
-    return numbers
-
-
-MOST_LINES: Final = 2_000
-_MOST_ROWS: Final = 100
-MOST_VERBATIM: Final = 20_000
+    category: str | None = None
+    files: tuple[str, ...] = ()
+    other: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By normalised name; `lines` names places as path:number. Free fields have the name that they were given."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,172 +76,18 @@ class Line:
         return self.is_bullet or self.is_whole
 
 
-# ---------------------------------------------------------------- the head of a line
-
-_OTHER_MARKS: Final[dict[str, Priority]] = {
-    **dict.fromkeys("🟥❗‼🔺🚨⭐❤", "high"),
-    **dict.fromkeys("🟨🟠🟧🔶💛", "medium"),
-    **dict.fromkeys("🟩🔵⚪⚫💚", "low"),
-    **dict.fromkeys("☑✔✓🏁🎉", "done"),
-}
-_BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, mark in MARKS.items()}}
-PRIORITY_WORDS: Final[dict[str, Priority]] = {
-    **dict.fromkeys(("high", "critical", "important", "red"), "high"),
-    **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
-    **dict.fromkeys(("low", "minor", "green", "info"), "low"),
-    **dict.fromkeys(("done", "completed", "complete", "finished", "x"), "done"),
-}
-_BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
-_MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
-_ANY_WORD: Final = "|".join(PRIORITY_WORDS)
-_LINES_WORD: Final = re.compile(
-    rf"(?:\[({_ANY_WORD})\]|\(({_ANY_WORD})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
-    re.IGNORECASE,
-)
-_TODO: Final = re.compile(r"\[ \][ \t]*")
-_WHEN: Final = re.compile(
-    rf"(?:[(（\[]\s?(?:(?P<day>[^()\[\]\n]{{4,30}}?)[ T,]{{1,2}})?(?P<time>{TIME})(?:\s?[-–—]\s?{TIME})?\s?(?:UTC|GMT|Z)?"
-    r"(?:[+-]\d\d:?\d\d)?\s?[)）\]]"
-    rf"|(?P<bare>(?:\d{{4}}-\d\d-\d\d[ T])?\d{{1,2}}:\d\d(?::\d\d)?Z?)(?=[ \t]))[ \t]*(?:[-–—:|](?=\s))?[ \t]*"
-)
-_WEEKDAY: Final = re.compile(r"[^\W\d]{2,12}\.?,?")
-_ARROW: Final = re.compile(r"(?:->|=>|→|⇒|➜|↳)[ \t]*")
-_EMPHASIS: Final = re.compile(r"(?:\*\*|__)[ \t]*")
-_MOST_HEADS: Final = 8
-
-
-class _Head:
-    """Parses the mark, time and arrow before the text of a line, in any order."""
-
-    def __init__(self, text: str) -> None:
-        self.priority: Priority | None = None
-        self.on: date | None = None
-        self.at: time | None = None
-        self.is_result = False
-        self.wrong_date = ""
-        self.rest = text
-        for _ in range(_MOST_HEADS):
-            if not (self._mark() or self._when() or self._arrow()):
-                break
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether it has a mark or a time."""
-        return self.priority is not None or self.at is not None
-
-    def _mark(self) -> bool:
-        if hit := _MARK.match(self.rest):
-            self.priority = self.priority or _BY_MARK[hit[1]]
-        elif self.priority is None and (hit := _LINES_WORD.match(self.rest)):
-            self.priority = PRIORITY_WORDS[(hit[1] or hit[2] or hit[3]).lower()]
-        elif not (hit := _TODO.match(self.rest)):
-            return False
-        self.rest = self.rest[hit.end() :]
-        return True
-
-    def _when(self) -> bool:
-        hit = _WHEN.match(self.rest) if self.at is None else None
-        if not hit:
-            return False
-        day = hit["day"] or hit["bare"] or ""
-        found = find_date(day)
-        if hit["day"] and not found and not _WEEKDAY.fullmatch(hit["day"]):
-            return False
-        self.on = found.day if found else None
-        self.wrong_date = day if found and found.day is None else ""
-        # A date before the time would be read as one: the time is what follows the last blank.
-        self.at = read_time(hit["time"] or re.split(r"[ T]", hit["bare"])[-1])
-        self.rest = self.rest[hit.end() :]
-        return True
-
-    def _arrow(self) -> bool:
-        hit = _ARROW.match(self.rest)
-        if hit:
-            self.is_result = True
-        elif not (self.rest[:2] in {"**", "__"} and (hit := _EMPHASIS.match(self.rest)) and self._emphasis(hit)):
-            return False
-        self.rest = self.rest[hit.end() :] if hit else self.rest
-        return True
-
-    def _emphasis(self, hit: re.Match[str]) -> bool:
-        """Return whether only the head is in bold, whose marks then mean nothing."""
-        after = self.rest[hit.end() :]
-        return bool(_MARK.match(after) or _LINES_WORD.match(after) or _WHEN.match(after) or not after.strip())
-
-
-# ---------------------------------------------------------------- one line
-
-_MEANING: Final = re.compile(rf"[ ]?{MEANING}[ ]*([^()（）\n]{{4,60}})[)）]", re.IGNORECASE)
-_TAB: Final = "    "
-_DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
-
-
-def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
-    """Take one line of the reply apart."""
-    raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
-    indent = len(raw) - len(raw.lstrip(" "))
-    bullet = _BULLET.match(raw)
-    head = _Head(raw[bullet.end() :] if bullet else raw.strip())
-    if head.wrong_date:
-        notes.note("wrong_date", head.wrong_date)
-    text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
-    # Only code sets this mark; a model that copies a line copies it too.
-    text = _DOUBT.sub("", text)
-    text, refs = take_references(text, known, notes)
-    if not refs and head.priority is not None and head.at is None:
-        # Small models put the number where the time belongs.
-        text, refs = take_leading_references(text, known)
-    is_cited = bool(refs)
-    text, facts = take_facts(text)
-    if len(text) > MOST_LINE:
-        notes.note("over_long", f"{len(text):,} characters")
-        text = cut(text, MOST_LINE)
-    text, about = _about(text, notes)
-    return Line(
-        text=_tidy(text),
-        indent=indent,
-        is_result=head.is_result,
-        is_bullet=bullet is not None,
-        is_whole=head.is_whole or is_cited,
-        is_cited=is_cited,
-        priority=head.priority,
-        on=head.on,
-        at=head.at,
-        about=about,
-        refs=refs,
-        facts=facts,
-    )
-
-
-def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
-    """Return the day that a line speaks of; a day that does not exist is taken out of the text."""
-    first: date | None = None
-
-    def check(hit: re.Match[str]) -> str:
-        nonlocal first
-        found = find_date(hit[1])
-        if found and found.day is None:
-            notes.note("wrong_date", hit[0])
-            return ""
-        first = first or (found.day if found else None)
-        return hit[0]
-
-    return _MEANING.sub(check, text), first
-
-
-def _tidy(text: str) -> str:
-    text = text.strip()
-    if text.count("**") % 2:
-        text = text.replace("**", "", 1) if text.startswith("**") or "**" in text[:40] else text
-    return text.strip() if any(char.isalnum() for char in text) else ""
-
-
 # ---------------------------------------------------------------- all lines
 
 _AROUND: Final = " \t.;,[]()【】（）"
 _VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
 _RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
 _HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
+PRIORITY_WORDS: Final[dict[str, Priority]] = {
+    **dict.fromkeys(("high", "critical", "important", "red"), "high"),
+    **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
+    **dict.fromkeys(("low", "minor", "green", "info"), "low"),
+    **dict.fromkeys(("done", "completed", "complete", "finished", "x"), "done"),
+}
 
 
 def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
@@ -497,3 +199,305 @@ def _block(rows: list[str]) -> Iterator[tuple[str, str]]:
     """Yield a fenced block: as lines if it holds some of ours, else word for word."""
     ours = any((bullet := _BULLET.match(row)) and _MARK.match(row, bullet.end()) for row in rows)
     yield from (("line" if ours else "verbatim", row) for row in rows)
+
+
+# ---------------------------------------------------------------- one line
+
+_MEANING: Final = re.compile(rf"[ ]?{MEANING}[ ]*([^()（）\n]{{4,60}})[)）]", re.IGNORECASE)
+_TAB: Final = "    "
+_DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
+
+
+def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
+    """Take one line of the reply apart."""
+    raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
+    indent = len(raw) - len(raw.lstrip(" "))
+    bullet = _BULLET.match(raw)
+    head = _Head(raw[bullet.end() :] if bullet else raw.strip())
+    if head.wrong_date:
+        notes.note("wrong_date", head.wrong_date)
+    text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
+    # Only code sets this mark; a model that copies a line copies it too.
+    text = _DOUBT.sub("", text)
+    text, refs = take_references(text, known, notes)
+    if not refs and head.priority is not None and head.at is None:
+        # Small models put the number where the time belongs.
+        text, refs = take_leading_references(text, known)
+    is_cited = bool(refs)
+    text, facts = take_facts(text)
+    if len(text) > MOST_LINE:
+        notes.note("over_long", f"{len(text):,} characters")
+        text = cut(text, MOST_LINE)
+    text, about = _about(text, notes)
+    return Line(
+        text=_tidy(text),
+        indent=indent,
+        is_result=head.is_result,
+        is_bullet=bullet is not None,
+        is_whole=head.is_whole or is_cited,
+        is_cited=is_cited,
+        priority=head.priority,
+        on=head.on,
+        at=head.at,
+        about=about,
+        refs=refs,
+        facts=facts,
+    )
+
+
+def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
+    """Return the day that a line speaks of; a day that does not exist is taken out of the text."""
+    first: date | None = None
+
+    def check(hit: re.Match[str]) -> str:
+        nonlocal first
+        found = find_date(hit[1])
+        if found and found.day is None:
+            notes.note("wrong_date", hit[0])
+            return ""
+        first = first or (found.day if found else None)
+        return hit[0]
+
+    return _MEANING.sub(check, text), first
+
+
+def _tidy(text: str) -> str:
+    text = text.strip()
+    if text.count("**") % 2:
+        text = text.replace("**", "", 1) if text.startswith("**") or "**" in text[:40] else text
+    return text.strip() if any(char.isalnum() for char in text) else ""
+
+
+# ---------------------------------------------------------------- the head of a line
+
+_OTHER_MARKS: Final[dict[str, Priority]] = {
+    **dict.fromkeys("🟥❗‼🔺🚨⭐❤", "high"),
+    **dict.fromkeys("🟨🟠🟧🔶💛", "medium"),
+    **dict.fromkeys("🟩🔵⚪⚫💚", "low"),
+    **dict.fromkeys("☑✔✓🏁🎉", "done"),
+}
+_BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, mark in MARKS.items()}}
+_BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
+_MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
+_ANY_WORD: Final = "|".join(PRIORITY_WORDS)
+_LINES_WORD: Final = re.compile(
+    rf"(?:\[({_ANY_WORD})\]|\(({_ANY_WORD})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
+    re.IGNORECASE,
+)
+_TODO: Final = re.compile(r"\[ \][ \t]*")
+_WHEN: Final = re.compile(
+    rf"(?:[(（\[]\s?(?:(?P<day>[^()\[\]\n]{{4,30}}?)[ T,]{{1,2}})?(?P<time>{TIME})(?:\s?[-–—]\s?{TIME})?\s?(?:UTC|GMT|Z)?"
+    r"(?:[+-]\d\d:?\d\d)?\s?[)）\]]"
+    rf"|(?P<bare>(?:\d{{4}}-\d\d-\d\d[ T])?\d{{1,2}}:\d\d(?::\d\d)?Z?)(?=[ \t]))[ \t]*(?:[-–—:|](?=\s))?[ \t]*"
+)
+_WEEKDAY: Final = re.compile(r"[^\W\d]{2,12}\.?,?")
+_ARROW: Final = re.compile(r"(?:->|=>|→|⇒|➜|↳)[ \t]*")
+_EMPHASIS: Final = re.compile(r"(?:\*\*|__)[ \t]*")
+_MOST_HEADS: Final = 8
+
+
+class _Head:
+    """Parses the mark, time and arrow before the text of a line, in any order."""
+
+    def __init__(self, text: str) -> None:
+        self.priority: Priority | None = None
+        self.on: date | None = None
+        self.at: time | None = None
+        self.is_result = False
+        self.wrong_date = ""
+        self.rest = text
+        for _ in range(_MOST_HEADS):
+            if not (self._mark() or self._when() or self._arrow()):
+                break
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it has a mark or a time."""
+        return self.priority is not None or self.at is not None
+
+    def _mark(self) -> bool:
+        if hit := _MARK.match(self.rest):
+            self.priority = self.priority or _BY_MARK[hit[1]]
+        elif self.priority is None and (hit := _LINES_WORD.match(self.rest)):
+            self.priority = PRIORITY_WORDS[(hit[1] or hit[2] or hit[3]).lower()]
+        elif not (hit := _TODO.match(self.rest)):
+            return False
+        self.rest = self.rest[hit.end() :]
+        return True
+
+    def _when(self) -> bool:
+        hit = _WHEN.match(self.rest) if self.at is None else None
+        if not hit:
+            return False
+        day = hit["day"] or hit["bare"] or ""
+        found = find_date(day)
+        if hit["day"] and not found and not _WEEKDAY.fullmatch(hit["day"]):
+            return False
+        self.on = found.day if found else None
+        self.wrong_date = day if found and found.day is None else ""
+        # A date before the time would be read as one: the time is what follows the last blank.
+        self.at = read_time(hit["time"] or re.split(r"[ T]", hit["bare"])[-1])
+        self.rest = self.rest[hit.end() :]
+        return True
+
+    def _arrow(self) -> bool:
+        hit = _ARROW.match(self.rest)
+        if hit:
+            self.is_result = True
+        elif not (self.rest[:2] in {"**", "__"} and (hit := _EMPHASIS.match(self.rest)) and self._emphasis(hit)):
+            return False
+        self.rest = self.rest[hit.end() :] if hit else self.rest
+        return True
+
+    def _emphasis(self, hit: re.Match[str]) -> bool:
+        """Return whether only the head is in bold, whose marks then mean nothing."""
+        after = self.rest[hit.end() :]
+        return bool(_MARK.match(after) or _LINES_WORD.match(after) or _WHEN.match(after) or not after.strip())
+
+
+# ---------------------------------------------------------------- references
+
+_WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
+_ITEM: Final = r"[#mo]?\d{1,9}"
+_BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
+# Items must be separated, so that a run of digits can be read in one way only.
+_LIST: Final = rf"[ ]*(?:{_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_WORD})?{_ITEM}){{0,5000}}[ ]*"
+_AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
+_IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)
+_ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
+_INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
+_RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
+# The longest bracket that is looked at, so that a line of brackets is read in bounded time.
+_REFERENCES_LONGEST: Final = 20_000
+_MOST_GROUPS: Final = 50
+
+
+def take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
+    """Return the text without its references, and the numbers of it that were shown, in order."""
+    found: set[int] = set()
+    for _ in range(_MOST_GROUPS):
+        window = text[-_REFERENCES_LONGEST:]
+        opened = max(window.rfind("["), window.rfind("【"), window.rfind("("), window.rfind("（"))
+        if opened < 0 or not (hit := _AT_END.match(window, opened)):
+            break
+        found.update(_numbers(hit[0], known, notes))
+        text = text[: len(text) - len(window) + opened].rstrip()
+    text = _inside(text, known, found)
+    return text, tuple(sorted(found))
+
+
+def take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
+    """Return the text without numbers in brackets at its beginning, and these; they stay unless all of them were shown."""
+    hit = _IN_FRONT.match(text[:_REFERENCES_LONGEST])
+    numbers = _shown(hit[1], known) if hit else ()
+    return (text[hit.end() :], numbers) if hit and numbers else (text, ())
+
+
+def is_reference(row: str, known: Known) -> bool:
+    """Return whether a row holds numbers in brackets that were shown, and nothing else."""
+    hit = _ALONE.fullmatch(row) if len(row) <= _REFERENCES_LONGEST else None
+    return bool(hit and _shown(hit[1], known))
+
+
+def _shown(group: str, known: Known) -> tuple[int, ...]:
+    """Return the numbers of a group if all that it names were shown."""
+    notes = FaultNotes()
+    numbers = _numbers(group, known, notes)
+    return () if notes.faults() else tuple(sorted(set(numbers)))
+
+
+def _inside(text: str, known: Known, found: set[int]) -> str:
+    """Take references from the middle of a line: only known ones, and never out of code."""
+    if "[" not in text and "【" not in text:
+        return text
+    pieces = text.split("`")
+    step = 2 if len(pieces) % 2 else 1
+
+    def swap(hit: re.Match[str]) -> str:
+        numbers = [int(item.lstrip("#moMO")) for item in re.findall(_ITEM, hit[1], re.IGNORECASE)]
+        if not known.members.issuperset(numbers):
+            return hit[0]
+        found.update(_numbers(hit[1], known, FaultNotes()))
+        return ""
+
+    for at in range(0, len(pieces), step):
+        bare = _INSIDE.sub(swap, pieces[at])
+        if bare != pieces[at]:
+            pieces[at] = re.sub(r" {2,}| (?=[.,;:])", lambda gap: " " if len(gap[0]) > 1 else "", bare)
+    return "`".join(pieces).rstrip()
+
+
+def _numbers(group: str, known: Known, notes: FaultNotes) -> list[int]:
+    numbers: list[int] = []
+    for first, last, single in _RANGE.findall(group):
+        low, high = sorted(int(item.lstrip("#moMO")) for item in (first or single, last or single))
+        if not {low, high} <= known.members:
+            notes.note("unknown_citation", group.strip())
+        numbers.extend(known.between(low, high))
+    return numbers
+
+
+# ---------------------------------------------------------------- facts in braces
+
+_NAMES: Final = {
+    **{name: name for name in ("category", "root_cause", "coverage", "breaks", "confidence", "status", "symptom")},
+    **dict.fromkeys(("type", "kind"), "category"),
+    **dict.fromkeys(("file", "files", "path", "paths"), "files"),
+    **dict.fromkeys(("line", "lines"), "lines"),
+    **dict.fromkeys(("query", "queries", "queries_tried"), "queries"),
+    **dict.fromkeys(("source", "sources"), "sources"),
+    **dict.fromkeys(("test", "tests"), "tests"),
+    **dict.fromkeys(("variable", "variables"), "variables"),
+    **dict.fromkeys(("dependant", "dependants", "dependent", "dependents"), "dependants"),
+    **dict.fromkeys(("cause", "rootcause"), "root_cause"),
+    **dict.fromkeys(("error_type", "errortype", "exception"), "error_type"),
+    **dict.fromkeys(("stack_trace", "stacktrace", "stack", "traceback"), "stack_trace"),
+    **dict.fromkeys(("not_found", "notfound"), "not_found"),
+    **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
+}
+_RESERVED: Final = CODE_METADATA | {"mode"}
+"""Names that only code may set; the mode is set before lines are judged."""
+_BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
+_EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
+_PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*+[=:]\s*(.+)", re.DOTALL)
+_FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
+_LONGEST: Final = 1_600
+_MOST_VALUE: Final = 500
+_MOST_WORD: Final = 40
+_MOST_FILES: Final = 50
+_MOST_FIELDS: Final = 20
+
+
+def take_facts(text: str) -> tuple[str, Facts]:
+    """Return the text without the facts in braces at its end, and the facts."""
+    hit = _BRACES.search(text, max(len(text) - _LONGEST, 0)) if text.rstrip(" .").endswith("}") else None
+    if not hit:
+        return text, Facts()
+    pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
+    found = {_normal(pair[1]): pair[2].rstrip() or pair[2] for pair in pairs if pair}
+    is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
+    if len(found) < len(pairs) or not is_ours:
+        return text, Facts()
+    return text[: hit.start()].rstrip(), _as_facts(found)
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
+
+
+def _as_facts(given: Mapping[str, str]) -> Facts:
+    """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
+    normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
+    known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}
+    free = {name: value for name, value in normal.items() if name not in _NAMES and name not in _RESERVED}
+    named = {**dict(list(free.items())[:_MOST_FIELDS]), **known}
+    category = _normal(named.pop("category", ""))[:_MOST_WORD] or None
+    places = [place.strip() for place in named.pop("files", "").split(",")][:_MOST_FILES]
+    hits = [(place, _FILE.fullmatch(place)) for place in places if place]
+    numbered = [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]
+    if numbered:
+        named["lines"] = ", ".join(numbered)
+    files = tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))
+    return Facts(category=category, files=files, other=named)

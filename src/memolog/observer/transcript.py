@@ -30,130 +30,30 @@ from memolog.text.media_tokens import image_size
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter, share
 
-# The most characters of a token in any text, and on average in ordinary text.
-_MOST_CHARACTERS: Final = 128
-_USUAL_CHARACTERS: Final = 16
-_MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
-_MARK_TOKENS: Final = 16
-_OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
-_ENTITY: Final = 5
-# A key that a cut would tear is shorter than this.
-_WORD: Final = 2_000
-_LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")
-_FIRST_WORD: Final = re.compile(rf"[!-~]{{1,{_WORD}}}")
-
-
-def _mark(characters: int) -> str:
-    return f"[… {characters:,} characters left out …]"
-
-
-def _characters(middle: str) -> int:
-    """Return how long a middle is, with what was left out of it before."""
-    before = sum(int(hit[1].replace(",", "")) - len(hit[0]) - 2 for hit in _MARK.finditer(middle))
-    return max(len(middle) + before, 0)
-
-
-def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
-    """Return whether a text has at most so many tokens, without counting one that is far too long."""
-    return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
-
-
-def ends_of(text: str, tokens: int) -> str:
-    """Return the two ends of a huge text, generously; cut between words, so that no secret is torn in two."""
-    room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
-    if len(text) <= 2 * room + _WORD:
-        return text
-    head, tail = cut(text, room), cut_end(text, room)
-    torn = _LAST_WORD.search(head, len(head) - _WORD)
-    head = head[: torn.start()] if torn and len(torn[0]) < _WORD else head
-    torn = _FIRST_WORD.match(tail)
-    tail = tail[torn.end() :] if torn and len(torn[0]) < _WORD else tail
-    return f"{head}\n{_mark(len(text) - len(head) - len(tail))}\n{tail}"
-
-
-def shorten(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
-    if _fits(text, tokens, counter):
-        return text
-    room = tokens - _MARK_TOKENS
-    while room > 0:
-        head = cut_tokens(text, (room + 1) // 2, counter)
-        head = head[: len(head) - _torn(head)]
-        tail = _end_tokens(text[len(head) :], room // 2, counter)
-        short = f"{head}\n{_mark(_characters(text[len(head) : len(text) - len(tail)]))}\n{tail}"
-        over = counter.count(short) - tokens
-        if over <= 0:
-            return short
-        # The parts of a text may count less than the whole of it.
-        room -= max(over, 1)
-    head = cut_tokens(text, tokens, counter)
-    return head[: len(head) - _torn(head)]
-
-
-def _torn(head: str) -> int:
-    """Return how long the piece of an entity is that a cut left at the end."""
-    entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
-    return len(head) - entity.start() if entity else 0
-
-
-def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return a long suffix of at most so many tokens that starts at a boundary, outside an entity."""
-    size = min(4 * max(tokens, 1), len(text))
-    while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
-        size = min(2 * size, len(text))
-    low, high = 0, size + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if counter.count(cut_end(text, middle)) <= tokens:
-            low = middle
-        else:
-            high = middle
-    tail = cut_end(text, low)
-    torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
-    return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
-
-
-def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return the last lines of a text within so many tokens; of a single huge line, its end."""
-    kept: list[str] = []
-    room = tokens
-    for line in reversed(text.rstrip().split("\n")):
-        cost = counter.count(line) + 1 if len(line) <= _MOST_CHARACTERS * max(room, 0) else room + 1
-        if cost > room:
-            break
-        kept.append(line)
-        room -= cost
-    if not kept:
-        # A few tokens of a line are useless.
-        return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
-    return "\n".join(reversed(kept))
+_LEAST_TOKENS: Final = 200
+# A message cut below this size is useless: some messages are left out instead.
+_LEAST_MESSAGE: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartWriter:
-    """Renders names and texts for a transcript of at most so many tokens."""
+class Shown:
+    """A message that the observer sees, under the number by which it is cited."""
 
-    counter: TokenCounter
-    most_tokens: int = 100_000
-    redactor: Redactor = REDACTION
+    number: int
+    thread: str
+    seq: int
+    role: Role
+    at: datetime
+    """When it was said, in the zone of the transcript."""
 
-    def body(self, text: str, tokens: int) -> str:
-        """Return foreign text escaped and redacted, within so many tokens."""
-        text = self.redactor.redact(clean(ends_of(text, tokens)))
-        text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
-        return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
 
-    def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
-        """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
-        return escape(quoted_label(self.redactor.redact(short_line(text, most)), most, is_tool=is_tool))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transcript:
+    """What the observer reads of a span."""
 
-    def tool(self, text: str) -> str:
-        """Return the name of a tool, which cannot look like a role."""
-        return self.name(text, 80, is_tool=True)
-
-    def line(self, text: str, most: int = 200) -> str:
-        """Return foreign text escaped and redacted on one line."""
-        return escape(self.redactor.redact(short_line(text, most)))
+    text: str
+    shown: tuple[Shown, ...]
+    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +84,248 @@ class Calls:
         return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """One message, ready to be written."""
+
+    shown: Shown
+    header: str
+    pieces: tuple[Piece, ...]
+    tokens: int = field(default=0)
+
+    @property
+    def text(self) -> str:
+        bodies = "\n".join(piece.text for piece in self.pieces)
+        return f"<message>{self.header}\n{bodies}\n</message>"
+
+    @property
+    def day(self) -> str:
+        at = self.shown.at
+        return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
+
+
 # Encoded files and encrypted data: no run of letters in prose is that long.
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartWriter:
+    """Renders names and texts for a transcript of at most so many tokens."""
+
+    counter: TokenCounter
+    most_tokens: int = 100_000
+    redactor: Redactor = REDACTION
+
+    def body(self, text: str, tokens: int) -> str:
+        """Return foreign text escaped and redacted, within so many tokens."""
+        text = self.redactor.redact(clean(ends_of(text, tokens)))
+        text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
+        return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
+
+    def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
+        """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
+        return escape(quoted_label(self.redactor.redact(short_line(text, most)), most, is_tool=is_tool))
+
+    def tool(self, text: str) -> str:
+        """Return the name of a tool, which cannot look like a role."""
+        return self.name(text, 80, is_tool=True)
+
+    def line(self, text: str, most: int = 200) -> str:
+        """Return foreign text escaped and redacted on one line."""
+        return escape(self.redactor.redact(short_line(text, most)))
+
+
+def transcript(
+    messages: Sequence[Message],
+    *,
+    counter: TokenCounter,
+    zone: tzinfo = UTC,
+    most_tokens: int = 100_000,
+    redactor: Redactor = REDACTION,
+    first: int = 1,
+) -> Transcript:
+    """Return the messages as the observer reads them, numbered from `first`, within `most_tokens` (at least 200).
+
+    What was withdrawn or forgotten is left out. What is too long is cut in the middle, and says so; if there are too many
+    messages to show a little of each, those in the middle are left out, and a line says how many.
+    """
+    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
+    entries = _entries(messages, zone, writer, first)
+    most = max(most_tokens, _LEAST_TOKENS)
+    budget = most
+    text = _written(entries, 0)
+    tokens = counter.count(text)
+    while tokens > most:
+        kept, left_out = _fitting(entries, budget, counter)
+        text = _written(kept, left_out)
+        tokens = counter.count(text)
+        if tokens <= most:
+            entries = kept
+            break
+        # Tags and dates count too: the next try has a smaller budget.
+        budget -= max(tokens - most, most // 20)
+    return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
+
+
+def split(
+    messages: Sequence[Message],
+    most_tokens: int,
+    *,
+    counter: TokenCounter,
+    zone: tzinfo = UTC,
+    redactor: Redactor = REDACTION,
+) -> tuple[tuple[Message, ...], ...]:
+    """Return consecutive pieces whose transcripts have at most so many tokens, tool calls together with their results.
+
+    What belongs together and is too long is one piece; its transcript is cut if `transcript` is given the same bound.
+    Every message is in exactly one piece, also those that are not shown.
+    """
+    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
+    pieces: list[list[Message]] = []
+    room, day = 0, ""
+    for unit in _units(messages):
+        entries = _entries(unit, zone, writer, 1)
+        cost, day_after = _cost(entries, day, counter)
+        if not pieces or cost > room:
+            pieces.append([])
+            room = max(most_tokens, _LEAST_TOKENS)
+            cost, day_after = _cost(entries, "", counter)
+        pieces[-1].extend(unit)
+        room, day = room - cost, day_after
+    return tuple(map(tuple, pieces))
+
+
+def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[int, str]:
+    """Return what some messages add to a piece that stands at a day, and the day it stands at then."""
+    cost = 0
+    for entry in entries:
+        if entry.day != day:
+            day = entry.day
+            cost += counter.count(day) + 1
+        cost += entry.tokens
+    return cost, day
+
+
+def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
+    """Yield the shortest runs of messages after which no tool call waits for its result."""
+    unit: list[Message] = []
+    # A call without a result does not hold a unit open.
+    reach: dict[int, int] = {}
+    for (call, _), (result, _) in results_of_calls(messages).items():
+        reach[call] = max(reach.get(call, 0), result)
+    held = -1
+    for number, message in enumerate(messages):
+        unit.append(message)
+        held = max(held, reach.get(number, number))
+        if held <= number:
+            yield unit
+            unit = []
+    if unit:
+        yield unit
+
+
+def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
+    """Return when a line was said, in its own zone, or in `zone` if it has none."""
+    if observation.said_at is None:
+        return None
+    return in_zone(observation.said_at, zone_of(observation.zone)[0] if observation.zone else zone)
+
+
+def in_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """Return a moment in the zone, or in UTC if it is out of range there; to the second."""
+    try:
+        local = moment.astimezone(zone)
+    except (OverflowError, ValueError):
+        local = moment.astimezone(UTC)
+    return local.replace(microsecond=0)
+
+
+# ---------------------------------------------------------------- writing
+
+
+def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
+    live = [message for message in messages if message.state == "live"]
+    calls = calls_of(live)
+    entries = [_entry(message, calls, zone, writer, number) for number, message in enumerate(live, first)]
+    return [replace(entry, tokens=writer.counter.count(entry.text) + 1) for entry in entries]
+
+
+def _entry(message: Message, calls: Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
+    at = in_zone(message.created_at, zone)
+    shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
+    # The role comes first and names are quoted, so that no name looks like a role.
+    speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
+    again = " (continued)" if message.continuation else ""
+    header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
+    return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, writer))
+
+
+def _written(entries: Sequence[_Entry], left_out: int) -> str:
+    lines: list[str] = []
+    day = ""
+    for place, entry in enumerate(entries):
+        if left_out and place == (len(entries) + 1) // 2:
+            lines.append(_left_out(left_out))
+        if entry.day != day:
+            day = entry.day
+            lines.append(day)
+        lines.append(entry.text)
+    if left_out and len(entries) <= 1:
+        lines.append(_left_out(left_out))
+    return "\n".join(lines)
+
+
+def _left_out(count: int) -> str:
+    return f"<left-out>{count:,} messages</left-out>"
+
+
+# ---------------------------------------------------------------- fitting
+
+
+def _fitting(entries: Sequence[_Entry], budget: int, counter: TokenCounter) -> tuple[list[_Entry], int]:
+    """Return the messages within a budget, the long ones cut, and how many of the middle were left out."""
+    most = max(budget // _LEAST_MESSAGE, 0)
+    kept = list(entries)
+    if len(entries) > most and share([entry.tokens for entry in entries], budget) < _LEAST_MESSAGE:
+        kept = [*entries[: (most + 1) // 2], *entries[len(entries) - most // 2 :]]
+    cap = share([entry.tokens for entry in kept], budget)
+    return [_cut(entry, cap, counter) for entry in kept], len(entries) - len(kept)
+
+
+def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
+    """Return the message within so many tokens: each of its parts gives up the same, short ones nothing."""
+    if entry.tokens <= most:
+        return entry
+    entry = _fewer(entry, most, counter)
+    bodies = [counter.count(piece.body) for piece in entry.pieces]
+    cap = share(bodies, most - _frame(entry, counter))
+    pieces = tuple(
+        piece if size <= cap else replace(piece, body=shorten(piece.body, cap, counter))
+        for piece, size in zip(entry.pieces, bodies, strict=True)
+    )
+    return replace(entry, pieces=pieces, tokens=min(entry.tokens, most))
+
+
+def _fewer(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
+    """Return the message without its middle parts, if there are so many that their tags alone would fill it."""
+    each = _frame(entry, counter) / max(len(entry.pieces), 1)
+    many = max(int(most / 2 / max(each, 1)), 2)
+    left_out = len(entry.pieces) - many
+    if left_out <= 0:
+        return entry
+    mark = Piece(open=f"<left-out>{left_out:,} parts</left-out>")
+    return replace(entry, pieces=(*entry.pieces[: many // 2], mark, *entry.pieces[-(many - many // 2) :]))
+
+
+def _frame(entry: _Entry, counter: TokenCounter) -> int:
+    bare = tuple(replace(piece, body="") for piece in entry.pieces)
+    return counter.count(replace(entry, pieces=bare).text)
+
+
+# ---------------------------------------------------------------- parts
+
 _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
 _DEEPEST: Final = 40
@@ -359,234 +497,102 @@ def _plain(value: object, depth: int) -> object:
     return value
 
 
-_LEAST_TOKENS: Final = 200
-# A message cut below this size is useless: some messages are left out instead.
-_LEAST_MESSAGE: Final = 60
+# ---------------------------------------------------------------- shortening
+
+# The most characters of a token in any text, and on average in ordinary text.
+_MOST_CHARACTERS: Final = 128
+_USUAL_CHARACTERS: Final = 16
+_MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
+_MARK_TOKENS: Final = 16
+_OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
+_ENTITY: Final = 5
+# A key that a cut would tear is shorter than this.
+_WORD: Final = 2_000
+_LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")
+_FIRST_WORD: Final = re.compile(rf"[!-~]{{1,{_WORD}}}")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """A message that the observer sees, under the number by which it is cited."""
-
-    number: int
-    thread: str
-    seq: int
-    role: Role
-    at: datetime
-    """When it was said, in the zone of the transcript."""
+def _mark(characters: int) -> str:
+    return f"[… {characters:,} characters left out …]"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Transcript:
-    """What the observer reads of a span."""
-
-    text: str
-    shown: tuple[Shown, ...]
-    tokens: int
+def _characters(middle: str) -> int:
+    """Return how long a middle is, with what was left out of it before."""
+    before = sum(int(hit[1].replace(",", "")) - len(hit[0]) - 2 for hit in _MARK.finditer(middle))
+    return max(len(middle) + before, 0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
-    """One message, ready to be written."""
-
-    shown: Shown
-    header: str
-    pieces: tuple[Piece, ...]
-    tokens: int = field(default=0)
-
-    @property
-    def text(self) -> str:
-        bodies = "\n".join(piece.text for piece in self.pieces)
-        return f"<message>{self.header}\n{bodies}\n</message>"
-
-    @property
-    def day(self) -> str:
-        at = self.shown.at
-        return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
+def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
+    """Return whether a text has at most so many tokens, without counting one that is far too long."""
+    return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
 
 
-def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
-    """Return when a line was said, in its own zone, or in `zone` if it has none."""
-    if observation.said_at is None:
-        return None
-    return in_zone(observation.said_at, zone_of(observation.zone)[0] if observation.zone else zone)
+def ends_of(text: str, tokens: int) -> str:
+    """Return the two ends of a huge text, generously; cut between words, so that no secret is torn in two."""
+    room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
+    if len(text) <= 2 * room + _WORD:
+        return text
+    head, tail = cut(text, room), cut_end(text, room)
+    torn = _LAST_WORD.search(head, len(head) - _WORD)
+    head = head[: torn.start()] if torn and len(torn[0]) < _WORD else head
+    torn = _FIRST_WORD.match(tail)
+    tail = tail[torn.end() :] if torn and len(torn[0]) < _WORD else tail
+    return f"{head}\n{_mark(len(text) - len(head) - len(tail))}\n{tail}"
 
 
-def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """Return a moment in the zone, or in UTC if it is out of range there; to the second."""
-    try:
-        local = moment.astimezone(zone)
-    except (OverflowError, ValueError):
-        local = moment.astimezone(UTC)
-    return local.replace(microsecond=0)
+def shorten(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
+    if _fits(text, tokens, counter):
+        return text
+    room = tokens - _MARK_TOKENS
+    while room > 0:
+        head = cut_tokens(text, (room + 1) // 2, counter)
+        head = head[: len(head) - _torn(head)]
+        tail = _end_tokens(text[len(head) :], room // 2, counter)
+        short = f"{head}\n{_mark(_characters(text[len(head) : len(text) - len(tail)]))}\n{tail}"
+        over = counter.count(short) - tokens
+        if over <= 0:
+            return short
+        # The parts of a text may count less than the whole of it.
+        room -= max(over, 1)
+    head = cut_tokens(text, tokens, counter)
+    return head[: len(head) - _torn(head)]
 
 
-def transcript(
-    messages: Sequence[Message],
-    *,
-    counter: TokenCounter,
-    zone: tzinfo = UTC,
-    most_tokens: int = 100_000,
-    redactor: Redactor = REDACTION,
-    first: int = 1,
-) -> Transcript:
-    """Return the messages as the observer reads them, numbered from `first`, within `most_tokens` (at least 200).
+def _torn(head: str) -> int:
+    """Return how long the piece of an entity is that a cut left at the end."""
+    entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
+    return len(head) - entity.start() if entity else 0
 
-    What was withdrawn or forgotten is left out. What is too long is cut in the middle, and says so; if there are too many
-    messages to show a little of each, those in the middle are left out, and a line says how many.
-    """
-    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
-    entries = _entries(messages, zone, writer, first)
-    most = max(most_tokens, _LEAST_TOKENS)
-    budget = most
-    text = _written(entries, 0)
-    tokens = counter.count(text)
-    while tokens > most:
-        kept, left_out = _fitting(entries, budget, counter)
-        text = _written(kept, left_out)
-        tokens = counter.count(text)
-        if tokens <= most:
-            entries = kept
+
+def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return a long suffix of at most so many tokens that starts at a boundary, outside an entity."""
+    size = min(4 * max(tokens, 1), len(text))
+    while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
+        size = min(2 * size, len(text))
+    low, high = 0, size + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if counter.count(cut_end(text, middle)) <= tokens:
+            low = middle
+        else:
+            high = middle
+    tail = cut_end(text, low)
+    torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
+    return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
+
+
+def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return the last lines of a text within so many tokens; of a single huge line, its end."""
+    kept: list[str] = []
+    room = tokens
+    for line in reversed(text.rstrip().split("\n")):
+        cost = counter.count(line) + 1 if len(line) <= _MOST_CHARACTERS * max(room, 0) else room + 1
+        if cost > room:
             break
-        # Tags and dates count too: the next try has a smaller budget.
-        budget -= max(tokens - most, most // 20)
-    return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
-
-
-def split(
-    messages: Sequence[Message],
-    most_tokens: int,
-    *,
-    counter: TokenCounter,
-    zone: tzinfo = UTC,
-    redactor: Redactor = REDACTION,
-) -> tuple[tuple[Message, ...], ...]:
-    """Return consecutive pieces whose transcripts have at most so many tokens, tool calls together with their results.
-
-    What belongs together and is too long is one piece; its transcript is cut if `transcript` is given the same bound.
-    Every message is in exactly one piece, also those that are not shown.
-    """
-    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
-    pieces: list[list[Message]] = []
-    room, day = 0, ""
-    for unit in _units(messages):
-        entries = _entries(unit, zone, writer, 1)
-        cost, day_after = _cost(entries, day, counter)
-        if not pieces or cost > room:
-            pieces.append([])
-            room = max(most_tokens, _LEAST_TOKENS)
-            cost, day_after = _cost(entries, "", counter)
-        pieces[-1].extend(unit)
-        room, day = room - cost, day_after
-    return tuple(map(tuple, pieces))
-
-
-def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[int, str]:
-    """Return what some messages add to a piece that stands at a day, and the day it stands at then."""
-    cost = 0
-    for entry in entries:
-        if entry.day != day:
-            day = entry.day
-            cost += counter.count(day) + 1
-        cost += entry.tokens
-    return cost, day
-
-
-def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
-    """Yield the shortest runs of messages after which no tool call waits for its result."""
-    unit: list[Message] = []
-    # A call without a result does not hold a unit open.
-    reach: dict[int, int] = {}
-    for (call, _), (result, _) in results_of_calls(messages).items():
-        reach[call] = max(reach.get(call, 0), result)
-    held = -1
-    for number, message in enumerate(messages):
-        unit.append(message)
-        held = max(held, reach.get(number, number))
-        if held <= number:
-            yield unit
-            unit = []
-    if unit:
-        yield unit
-
-
-# ---------------------------------------------------------------- writing
-
-
-def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
-    live = [message for message in messages if message.state == "live"]
-    calls = calls_of(live)
-    entries = [_entry(message, calls, zone, writer, number) for number, message in enumerate(live, first)]
-    return [replace(entry, tokens=writer.counter.count(entry.text) + 1) for entry in entries]
-
-
-def _entry(message: Message, calls: Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
-    at = in_zone(message.created_at, zone)
-    shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
-    # The role comes first and names are quoted, so that no name looks like a role.
-    speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
-    again = " (continued)" if message.continuation else ""
-    header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
-    return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, writer))
-
-
-def _written(entries: Sequence[_Entry], left_out: int) -> str:
-    lines: list[str] = []
-    day = ""
-    for place, entry in enumerate(entries):
-        if left_out and place == (len(entries) + 1) // 2:
-            lines.append(_left_out(left_out))
-        if entry.day != day:
-            day = entry.day
-            lines.append(day)
-        lines.append(entry.text)
-    if left_out and len(entries) <= 1:
-        lines.append(_left_out(left_out))
-    return "\n".join(lines)
-
-
-def _left_out(count: int) -> str:
-    return f"<left-out>{count:,} messages</left-out>"
-
-
-# ---------------------------------------------------------------- fitting
-
-
-def _fitting(entries: Sequence[_Entry], budget: int, counter: TokenCounter) -> tuple[list[_Entry], int]:
-    """Return the messages within a budget, the long ones cut, and how many of the middle were left out."""
-    most = max(budget // _LEAST_MESSAGE, 0)
-    kept = list(entries)
-    if len(entries) > most and share([entry.tokens for entry in entries], budget) < _LEAST_MESSAGE:
-        kept = [*entries[: (most + 1) // 2], *entries[len(entries) - most // 2 :]]
-    cap = share([entry.tokens for entry in kept], budget)
-    return [_cut(entry, cap, counter) for entry in kept], len(entries) - len(kept)
-
-
-def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
-    """Return the message within so many tokens: each of its parts gives up the same, short ones nothing."""
-    if entry.tokens <= most:
-        return entry
-    entry = _fewer(entry, most, counter)
-    bodies = [counter.count(piece.body) for piece in entry.pieces]
-    cap = share(bodies, most - _frame(entry, counter))
-    pieces = tuple(
-        piece if size <= cap else replace(piece, body=shorten(piece.body, cap, counter))
-        for piece, size in zip(entry.pieces, bodies, strict=True)
-    )
-    return replace(entry, pieces=pieces, tokens=min(entry.tokens, most))
-
-
-def _fewer(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
-    """Return the message without its middle parts, if there are so many that their tags alone would fill it."""
-    each = _frame(entry, counter) / max(len(entry.pieces), 1)
-    many = max(int(most / 2 / max(each, 1)), 2)
-    left_out = len(entry.pieces) - many
-    if left_out <= 0:
-        return entry
-    mark = Piece(open=f"<left-out>{left_out:,} parts</left-out>")
-    return replace(entry, pieces=(*entry.pieces[: many // 2], mark, *entry.pieces[-(many - many // 2) :]))
-
-
-def _frame(entry: _Entry, counter: TokenCounter) -> int:
-    bare = tuple(replace(piece, body="") for piece in entry.pieces)
-    return counter.count(replace(entry, pieces=bare).text)
+        kept.append(line)
+        room -= cost
+    if not kept:
+        # A few tokens of a line are useless.
+        return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
+    return "\n".join(reversed(kept))

@@ -46,69 +46,6 @@ from memolog.text.redaction import REDACTION
 from memolog.text.tokens import TokenCounter
 from memolog.text.word_lists import QUESTION_MARKS
 
-_TASK: Final = 300
-_TITLE: Final = 48
-_LEAST_WORDS: Final = 2
-_SHORTEST: Final = 12
-_SCANNED: Final = 20_000
-
-
-def hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
-    """Return the hints of a span. Utterances refer to messages by number, from 1."""
-    user = [utterance for utterance in utterances if utterance.is_user]
-    asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
-    task = short_line(_request(asked) or "", _TASK) if asked else known.current_task
-    since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
-    title = None if known.title else _title(user)
-    if task and _is_over(task, since, is_old=asked is None):
-        return HintsDraft(current_task="", title=title)
-    if asked is None:
-        return HintsDraft(title=title)
-    return HintsDraft(current_task=task, task_at=messages[asked.number - 1].created_at, title=title)
-
-
-def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
-    """Return whether the task was answered, or confirmed by the user, in what was said since.
-
-    A task of an earlier span may have been answered there.
-    """
-    asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
-    is_answered = is_old
-    for utterance in since:
-        if not utterance.is_user and not utterance.acts:
-            is_answered = True
-            if asked is not None and not is_request(asked):
-                return True
-        elif utterance.is_user and is_answered and (confirms(utterance.text) or is_filler(utterance.text)):
-            return True
-    return False
-
-
-def _sentences(utterance: Utterance) -> list[str]:
-    return [unit.text for unit in pieces_of(utterance.text[:_SCANNED], whole=True) if not is_filler(unit.text)]
-
-
-def _request(utterance: Utterance) -> str | None:
-    asked = [sentence for sentence in _sentences(utterance) if is_ask(sentence)]
-    return " ".join(asked[-2:]) if asked else None
-
-
-def _title(user: Sequence[Utterance]) -> str | None:
-    """Return the subject of the first sentence that has one."""
-    for utterance in user:
-        for sentence in _sentences(utterance):
-            text = subject_of(sentence)
-            if sum(word.lower() not in STOP for word in words_of(text)) < _LEAST_WORDS and len(text) < _SHORTEST:
-                continue
-            short = text if len(text) <= _TITLE else cut_at_clause(text, _TITLE)
-            words = short.split(" ")
-            while len(words) > 1 and words[-1].lower().strip(",") in STOP:
-                words.pop()
-            title = short_line(" ".join(words).strip(" ,;:"), _TITLE + 1)
-            return title[:1].upper() + title[1:]
-    return None
-
-
 _WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
 _MOST_TEXT: Final = 400_000
 _LONGEST: Final = 9_000
@@ -542,6 +479,9 @@ def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
             yield Entry(piece.number, piece.text, tuple(below.get(piece.item, ())))
 
 
+# ---------------------------------------------------------------- files and speakers
+
+
 def _attached(said: _Said) -> Iterator[_Line]:
     files = [part for part in said.message.parts if isinstance(part, FilePart)]
     if not files or said.message.own:
@@ -567,3 +507,68 @@ def _who(message: Message, mark: str) -> str:
     """Return the opening of a line, with the name of the speaker if there is one."""
     name = quoted_label(REDACTION.redact(message.speaker), _NAME) if message.speaker else ""
     return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark
+
+
+# ---------------------------------------------------------------- hints
+
+_TASK: Final = 300
+_TITLE: Final = 48
+_LEAST_WORDS: Final = 2
+_SHORTEST: Final = 12
+_SCANNED: Final = 20_000
+
+
+def hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
+    """Return the hints of a span. Utterances refer to messages by number, from 1."""
+    user = [utterance for utterance in utterances if utterance.is_user]
+    asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
+    task = short_line(_request(asked) or "", _TASK) if asked else known.current_task
+    since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
+    title = None if known.title else _title(user)
+    if task and _is_over(task, since, is_old=asked is None):
+        return HintsDraft(current_task="", title=title)
+    if asked is None:
+        return HintsDraft(title=title)
+    return HintsDraft(current_task=task, task_at=messages[asked.number - 1].created_at, title=title)
+
+
+def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
+    """Return whether the task was answered, or confirmed by the user, in what was said since.
+
+    A task of an earlier span may have been answered there.
+    """
+    asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
+    is_answered = is_old
+    for utterance in since:
+        if not utterance.is_user and not utterance.acts:
+            is_answered = True
+            if asked is not None and not is_request(asked):
+                return True
+        elif utterance.is_user and is_answered and (confirms(utterance.text) or is_filler(utterance.text)):
+            return True
+    return False
+
+
+def _sentences(utterance: Utterance) -> list[str]:
+    return [unit.text for unit in pieces_of(utterance.text[:_SCANNED], whole=True) if not is_filler(unit.text)]
+
+
+def _request(utterance: Utterance) -> str | None:
+    asked = [sentence for sentence in _sentences(utterance) if is_ask(sentence)]
+    return " ".join(asked[-2:]) if asked else None
+
+
+def _title(user: Sequence[Utterance]) -> str | None:
+    """Return the subject of the first sentence that has one."""
+    for utterance in user:
+        for sentence in _sentences(utterance):
+            text = subject_of(sentence)
+            if sum(word.lower() not in STOP for word in words_of(text)) < _LEAST_WORDS and len(text) < _SHORTEST:
+                continue
+            short = text if len(text) <= _TITLE else cut_at_clause(text, _TITLE)
+            words = short.split(" ")
+            while len(words) > 1 and words[-1].lower().strip(",") in STOP:
+                words.pop()
+            title = short_line(" ".join(words).strip(" ,;:"), _TITLE + 1)
+            return title[:1].upper() + title[1:]
+    return None
