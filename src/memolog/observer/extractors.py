@@ -1,4 +1,4 @@
-"""Extract values that the application defines, along with the observations."""
+"""Extract values that the application defines, along with the observations: ask for them, parse them, check their schema."""
 
 import asyncio
 import inspect

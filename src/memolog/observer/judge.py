@@ -1,4 +1,7 @@
-"""Check the lines of a reply against what they cite, and mark, lower or drop them. Texts of lines are never changed."""
+"""Check the lines of a reply against what they cite, and mark, lower or drop them; texts of lines are never changed.
+
+Also checks the changes of a working memory that an observer proposes.
+"""
 
 import difflib
 import re
@@ -9,7 +12,15 @@ from typing import Final, Literal, TypeAlias
 
 from memolog.core.message import Message, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
-from memolog.observer.evidence import Evidence, is_found, is_spoken_by_user, is_word_of, said_text, source_text
+from memolog.observer.evidence import (
+    Evidence,
+    has_word,
+    is_found,
+    is_spoken_by_user,
+    is_word_of,
+    said_text,
+    source_text,
+)
 from memolog.observer.grounding import ungrounded
 from memolog.observer.trust import (
     LEAST_SHARE,
@@ -239,9 +250,9 @@ def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> b
     if not doubtful:
         return False
     sure = evidence_of(line_text(root) for root in roots if root not in doubtful)
-    words = [word for word in content_words(line_text(observation)) if not any(text.has(f".{word}.") for text in sure)]
+    words = [word for word in content_words(line_text(observation)) if not has_word(word, sure)]
     theirs = evidence_of(map(line_text, doubtful))
-    return not sure or sum(any(text.has(f".{word}.") for text in theirs) for word in words) >= _FEW
+    return not sure or sum(has_word(word, theirs) for word in words) >= _FEW
 
 
 def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
@@ -363,7 +374,7 @@ def _is_said(line: str, voices: Voices) -> bool:
     if not all(is_found(mention, voices.said) for mention in mentions(claim)):
         return False
     words = content_words(claim)
-    said = sum(any(text.has(f".{word}.") for text in voices.said) for word in words)
+    said = sum(has_word(word, voices.said) for word in words)
     return said >= _LEAST_SAID * len(words)
 
 
@@ -376,4 +387,4 @@ def _is_spoken_of(line: str, added: Sequence[str], voices: Voices) -> bool:
     words = content_words(_LABEL.sub("", line, count=1)) if not line.lstrip().startswith("#") else ()
     if not words or any(line.strip() and line.strip() in other for other in added):
         return True
-    return any(text.has(f".{word}.") for word in content_words(line) for text in voices.said)
+    return any(has_word(word, voices.said) for word in content_words(line))

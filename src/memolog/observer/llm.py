@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from memolog.core.deadline import offload
 from memolog.core.message import Message, TextPart
+from memolog.core.observation import KEPT
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.snapshot_state import weights_of
@@ -97,8 +98,8 @@ def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Ob
     """Return the observer and the reflector: a model if one is named, else the embedded rules."""
     embedded = EmbeddedObserver(counter)
     return (
-        ModelObserver(models.observe, models.observe, counter) if models.observe else embedded,
-        ModelObserver(models.reflect, models.reflect, counter) if models.reflect else embedded,
+        _ModelObserver(models.observe, counter) if models.observe else embedded,
+        _ModelObserver(models.reflect, counter) if models.reflect else embedded,
     )
 
 
@@ -124,7 +125,7 @@ class EmbeddedObserver:
         del ask, most
         ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
         parsed = await asyncio.to_thread(reflect, given, self._counter)
-        length = sum(self._counter.count(line.text) for line in parsed.lines)
+        length = parsed.tokens(self._counter)
         if not 0 < length < size:
             raise RunFault("nothing can be left out without losing what was said", cause="incompressible")
         return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
@@ -163,7 +164,7 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Return statements of users that the embedded observer finds; its lines name it as their observer."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
-    stated = (draft for draft in found.parsed.observations if draft.priority in {"high", "done"})
+    stated = (draft for draft in found.parsed.observations if draft.priority in KEPT)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name, parent=None) for draft in stated)
     return replace(found, parsed=Parsed(observations=drafts))
 
@@ -188,17 +189,16 @@ class _Condensed:
     tokens: int
 
 
-class ModelObserver:
+class _ModelObserver:
     """Asks a model, and parses its answers."""
 
-    def __init__(self, observer: Model, reflector: Model, counter: TokenCounter) -> None:
-        self._models: dict[Purpose, Model] = {"observe": observer, "reflect": reflector}
-        self._counter = counter
+    def __init__(self, model: Model, counter: TokenCounter) -> None:
+        self._model, self._counter = model, counter
 
     @property
     def name(self) -> str:
-        """Return the name of the model that observes."""
-        return self._models["observe"].name
+        """Return the name of the model."""
+        return self._model.name
 
     # ------------------------------------------------------------ observing
 
@@ -248,7 +248,7 @@ class ModelObserver:
 
     async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
         """Ask about one span, in several calls if it is too long for a prompt."""
-        messages = tuple(sliced(given.messages, given.most_tokens, self._counter))
+        messages = tuple(_sliced(given.messages, given.most_tokens, self._counter))
         pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
         for piece in pieces:
@@ -367,7 +367,7 @@ class ModelObserver:
             problem = failure(parsed)
             if problem is not None:
                 continue
-            length = self._length(parsed)
+            length = parsed.tokens(self._counter)
             # An empty or larger answer never replaces memory.
             if 0 < length < best_size:
                 best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
@@ -396,7 +396,7 @@ class ModelObserver:
                 raise
             return best
         parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values(), is_cut_off=reply.is_cut_off)
-        length = self._length(parsed)
+        length = parsed.tokens(self._counter)
         omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
         room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
         if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
@@ -407,9 +407,6 @@ class ModelObserver:
         if gaps.vague:
             raise RunFault(f"a line stands for many others and says hardly anything of them: {gaps.vague[0][:200]}")
         return best
-
-    def _length(self, parsed: ParsedReflection) -> int:
-        return sum(self._counter.count(line.text) for line in parsed.lines)
 
     async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:
         """Ask; `times` multiplies the usual length of an answer."""
@@ -422,7 +419,7 @@ class ModelObserver:
             max_tokens=most * times,
             files=prompt.files,
         )
-        return await ask(self._models[purpose], request)
+        return await ask(self._model, request)
 
 
 def _declines(reply: ModelReply, parsed: Parsed) -> bool:
@@ -477,7 +474,7 @@ def put_together(answers: Sequence[Observed]) -> Observed:
         taken = max((s.number for s in shown), default=taken)
     said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
     prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
-    return Observed(parsed=joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)
+    return Observed(parsed=_joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)
 
 
 def _with_more(observed: Observed, more: Observed) -> Observed:
@@ -498,7 +495,7 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-# ---------------------------------------------------------------- slices of long messages, and joined answers
+# ---------------------------------------------------------------- slices of long messages, and _joined answers
 
 _MOST_SLICES: Final = 12
 """Slices of one message at most; of a longer message, each slice shows its two ends."""
@@ -506,7 +503,7 @@ _SHARE: Final = 0.9
 """The share of a prompt for a slice; tags, dates and escapes need the rest."""
 
 
-def sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
+def _sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
     """Yield the messages, those with more text than one prompt shows in slices: same place, same time, one after the other.
 
     Tool calls and results stay whole: of them a prompt shows a bounded part anyway.
@@ -543,7 +540,7 @@ def _end(text: str, size: int) -> int:
     return len(cut(text, size)) or size
 
 
-def joined(answers: Sequence[Parsed]) -> Parsed:
+def _joined(answers: Sequence[Parsed]) -> Parsed:
     """Return several answers about one span as one: all their lines and faults, and the newest hints."""
     drafts: list[Draft] = []
     notes, hints = FaultNotes(), HintsDraft()

@@ -1,4 +1,7 @@
-"""The interface to language models: a request, a reply, and the one method between them."""
+"""The interface to language models: requests, replies, `complete`, errors and prices.
+
+Also models that wrap others: with retries, with a budget, or around a function.
+"""
 
 import asyncio
 import inspect

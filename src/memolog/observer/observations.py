@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
-from memolog.core.observation import Observation, Priority, Source, Span, Trust
+from memolog.core.observation import KEPT, Observation, Priority, Source, Span, Trust
 from memolog.core.run import Run
 from memolog.core.settings import Mode
 from memolog.core.thread import Hints
@@ -203,7 +203,7 @@ def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
 
     Otherwise the next reflection could drop a statement of the user.
     """
-    if priority in {"high", "done"}:
+    if priority in KEPT:
         return priority
     weights = {line.priority for line in merged}
     return "high" if "high" in weights else "done" if "done" in weights else priority

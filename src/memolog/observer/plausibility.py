@@ -10,6 +10,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from memolog.core.message import Message
+from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, HintsDraft, Parsed
 from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
@@ -169,7 +170,7 @@ def _is_unfounded(draft: Draft, said: Evidence) -> bool:
     """
     if not draft.cites:
         return support(draft.text, said) < _LEAST_SUPPORT
-    is_statement = draft.priority in {"high", "done"} and not draft.verbatim
+    is_statement = draft.priority in KEPT and not draft.verbatim
     return is_statement and not support(draft.text, said) and not _are_in_other_languages(draft.text, said.literal)
 
 

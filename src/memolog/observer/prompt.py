@@ -1,4 +1,7 @@
-"""Load the prompt texts under `texts/` and compute their version, which is stored with every result."""
+"""Build the prompts of the observer and the reflector from the texts under `texts/`, whose version is stored with every result.
+
+Also finds in plain words what each mode looks for: the embedded observer adds such sentences, and lines get their fields.
+"""
 
 import hashlib
 import re

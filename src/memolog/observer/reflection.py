@@ -1,6 +1,6 @@
 """Guard a reflection against loss: carry over lines that must be kept, and list what is left out.
 
-The rules are in `grounding.loss`. When the kept lines alone exceed the log, the oldest go to an archive.
+`loss` holds the rules. When the kept lines alone exceed the log, the oldest go to an archive.
 """
 
 from collections import Counter
@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from memolog.core.observation import MARKS, Observation
+from memolog.core.observation import KEPT, MARKS, Observation
 from memolog.observer.drafts import ReflectedDraft
 from memolog.observer.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
 from memolog.observer.observations import merged_sources, weight_of
@@ -140,7 +140,6 @@ def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str
 
 # ---------------------------------------------------------------- the archive
 
-_KEPT: Final = frozenset({"high", "done"})
 _ARCHIVED, _SUBJECT, _SINCE = "archived", "subject", "since"
 # Make room for a tenth of the log, so that the next reflection is not due at once.
 _ROOM: Final = 0.9
@@ -150,7 +149,7 @@ _OTHER: Final = "other things"
 
 def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
     """Return the tokens of the 🔴 and ✅ lines in the log, with mark and time."""
-    return sum(_weight(line, counter) for line in lines if line.priority in _KEPT)
+    return sum(_weight(line, counter) for line in lines if line.priority in KEPT)
 
 
 def as_they_are(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
@@ -170,7 +169,7 @@ def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, c
         return kept
     earlier = [line for line in lines if isinstance(line.metadata.get(_ARCHIVED), int)]
     known = {line.id for line in earlier}
-    candidates = sorted((line for line in lines if line.priority in _KEPT and line.id not in known), key=_age)
+    candidates = sorted((line for line in lines if line.priority in KEPT and line.id not in known), key=_age)
     leaving: list[Observation] = []
     for line in candidates:
         if over <= 0:

@@ -1,4 +1,7 @@
-"""Convert a reply in JSON to the lines that were asked for, and salvage complete objects of one that was cut off."""
+"""Parse the reply of an observer or a reflector into drafts, hints and faults.
+
+Reads sections between tags, Markdown and JSON, whole or cut off. Never raises: what cannot be used is a fault.
+"""
 
 import json
 import re
@@ -37,7 +40,7 @@ from memolog.text.dates import find_date
 from memolog.text.escape import short_line, unescape
 from memolog.text.word_lists import NOTHING
 
-_DEFAULT: Final = "medium"
+_DEFAULT_PRIORITY: Final = "medium"
 _ID: Final = re.compile(r"o(\d{1,9})")
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
@@ -52,7 +55,7 @@ _THREAD: Final = re.compile(rf"{THREAD_OPENING}(.*?)(?:</thread>|\Z)", re.DOTALL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
+class _Reply:
     """The lines and hints of a reply."""
 
     lines: tuple[Line, ...] = ()
@@ -136,20 +139,20 @@ def parse_observations(
 def _parsed(
     text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
 ) -> Parsed:
-    read = read_reply(text, Known.of(message.number for message in shown), notes, is_cut_off=is_cut_off)
+    read = _read_reply(text, Known.of(message.number for message in shown), notes, is_cut_off=is_cut_off)
     drafts = _drafts(read, _Times.of(shown, base, zone), notes)
     if not drafts and not read.nothing and not notes.has_fatal:
         notes.note("empty", "no observation, and no word that there is none")
     return Parsed(observations=drafts, hints=read.hints, faults=notes.faults(), nothing=read.nothing and not drafts)
 
 
-def _drafts(read: Read, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]:
+def _drafts(read: _Reply, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]:
     drafts: list[Draft] = []
-    for line, parent in zip(read.lines, parents(read.lines), strict=True):
+    for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
         drafts.append(
             Draft(
-                priority=line.priority or (above.priority if above else _DEFAULT),
+                priority=line.priority or (above.priority if above else _DEFAULT_PRIORITY),
                 text=line.text,
                 said_at=times.said_at(line, above, notes),
                 about=line.about,
@@ -207,7 +210,7 @@ def _by_citations(
         places = [
             place for place, draft in enumerate(whole.observations) if draft.cites and owners[draft.cites[0]] == thread
         ]
-        drafts = tuple(_moved(whole.observations[place], places, owners, thread) for place in places)
+        drafts = tuple(_in_thread(whole.observations[place], places, owners, thread) for place in places)
         own = FaultNotes()
         own.take(whole.faults)
         own.note("untagged", "no sections for threads")
@@ -217,7 +220,7 @@ def _by_citations(
     return results
 
 
-def _moved(draft: Draft, places: list[int], owners: Mapping[int, str], thread: str) -> Draft:
+def _in_thread(draft: Draft, places: list[int], owners: Mapping[int, str], thread: str) -> Draft:
     """Return a draft as one of fewer: its parent's new index, and only the citations of its own thread."""
     parent = places.index(draft.parent) if draft.parent in places else None
     return replace(draft, parent=parent, cites=tuple(number for number in draft.cites if owners[number] == thread))
@@ -241,9 +244,9 @@ def parse_reflection(
     if aliases:
         text = _LEADING_NAMES.sub(_named, text)
         text, of_threads = _of_threads(text, frozenset(aliases), notes)
-    read = read_reply(text, Known.of(numbers), notes)
+    read = _read_reply(text, Known.of(numbers), notes)
     drafts: list[ReflectedDraft] = []
-    for line, parent in zip(read.lines, parents(read.lines), strict=True):
+    for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
         drafts.append(
             ReflectedDraft(
@@ -283,7 +286,7 @@ def _of_threads(text: str, aliases: frozenset[str], notes: FaultNotes) -> tuple[
     def taken(hit: re.Match[str]) -> str:
         inside = sections(hit[2], notes)
         if hit[1] in aliases:
-            hints, off_track = hints_of(inside.hints, notes)
+            hints, off_track = _hints_of(inside.hints, notes)
             found.setdefault(hit[1], ParsedReflection(hints=hints, off_track=off_track))
         else:
             notes.note("forged_tag", f"the thread {hit[1]}, which was not shown")
@@ -311,17 +314,17 @@ def failure(parsed: Parsed | ParsedReflection) -> str | None:
 _MOST_DUPLICATES: Final = 10
 
 
-def read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool = False) -> Read:
+def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool = False) -> _Reply:
     """Return the lines and hints of a cleaned reply; `is_cut_off` says that its end is known to be missing."""
     if not text:
         notes.note("empty", "no text")
-        return Read()
+        return _Reply()
     if is_degenerate(text) or max(map(len, text.split("\n"))) > LONGEST_LINE:
         notes.note("degenerate", text[-80:])
-        return Read()
+        return _Reply()
     if is_nonsense(without_fence(text)):
         notes.note("nonsense", text)
-        return Read()
+        return _Reply()
     found = _found(text, notes)
     body = found.loose if found.observations is None else found.observations
     if found.observations is None:
@@ -330,27 +333,27 @@ def read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool =
         # An incomplete hint or document must not replace a complete one.
         notes.note("cut_off_hint", f"<{found.unclosed}> never ends")
         found.hints.pop(found.unclosed, None)
-    hints, off_track = hints_of(found.hints, notes)
+    hints, off_track = _hints_of(found.hints, notes)
     hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
     if _is_nothing(body):
         if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
             # Outside a section, a single word may also come from a program that has no answer.
             notes.note("empty", body)
-            return Read()
-        return Read(hints=hints, off_track=off_track, nothing=True)
+            return _Reply()
+        return _Reply(hints=hints, off_track=off_track, nothing=True)
     is_torn = found.unclosed == "observations" or (is_cut_off and found.observations is None)
-    lines = _reading_lines(found, body, known, notes, is_torn=is_torn)
-    return Read(lines=tuple(lines), hints=hints, off_track=off_track)
+    lines = _checked_lines(found, body, known, notes, is_torn=is_torn)
+    return _Reply(lines=tuple(lines), hints=hints, off_track=off_track)
 
 
 def _found(text: str, notes: FaultNotes) -> Sections:
     """Return the sections of a reply, be it tagged, in Markdown or in JSON, as a whole or inside its section."""
     plain = without_fence(text)
-    whole = json_reply(plain)
+    whole = _json_reply(plain)
     if whole:
         return Sections(observations=_json_lines(whole[0], notes), hints=whole[1])
     found = sections(plain, notes)
-    inner = json_reply(without_fence(found.observations or ""))
+    inner = _json_reply(without_fence(found.observations or ""))
     if inner:
         found.observations = _json_lines(inner[0], notes)
         found.hints = {**inner[1], **found.hints}
@@ -358,7 +361,7 @@ def _found(text: str, notes: FaultNotes) -> Sections:
     return found
 
 
-def _reading_lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_torn: bool) -> list[Line]:
+def _checked_lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_torn: bool) -> list[Line]:
     lines = read_lines(body, known, notes)
     if found.observations is not None:
         # Some close the section too early: what is marked like a line is one.
@@ -408,7 +411,7 @@ def _without_duplicates(lines: list[Line], notes: FaultNotes) -> list[Line]:
     return kept
 
 
-def parents(lines: Sequence[Line]) -> list[int | None]:
+def _parents(lines: Sequence[Line]) -> list[int | None]:
     """Return for each line the index of the one it stands under: the nearest before it that is indented less."""
     above: list[tuple[int, int]] = []
     found: list[int | None] = []
@@ -454,7 +457,7 @@ def _is_nothing(body: str) -> bool:
     return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
 
 
-def hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
+def _hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
     """Return the hints among the sections of a reply, by tag, and what it says of work that is off track."""
     task = _hint(texts.get("current-task"), notes)
     if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
@@ -480,7 +483,7 @@ def _hint(text: str | None, notes: FaultNotes) -> str | None:
 
 # ---------------------------------------------------------------- replies in JSON
 
-JsonReply = tuple[str, dict[str, str]]
+_JsonReply = tuple[str, dict[str, str]]
 """The lines, and the hints by their tags."""
 
 _TEXTS: Final = ("text", "observation", "content", "description", "summary", "fact", "note", "value", "message")
@@ -515,7 +518,7 @@ _LOOKS_LIKE: Final = re.compile(r"\s*(?:\{\s*(?:\"|\}|\Z)|\[\s*(?:[\{\"\]]|\Z))"
 _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
-def json_reply(text: str) -> JsonReply | None:
+def _json_reply(text: str) -> _JsonReply | None:
     """Return a reply in JSON as lines and hints; None if it is not JSON, no lines if it has none."""
     if not _LOOKS_LIKE.match(text):
         return None

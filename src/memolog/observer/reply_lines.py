@@ -16,9 +16,9 @@ from memolog.text.dates import TIME, date_heading, find_date, read_time
 from memolog.text.escape import unescape
 from memolog.text.word_lists import MEANING
 
-MOST_LINES: Final = 2_000
+_MOST_LINES: Final = 2_000
 _MOST_ROWS: Final = 100
-MOST_VERBATIM: Final = 20_000
+_MOST_VERBATIM: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,10 +92,10 @@ PRIORITY_WORDS: Final[dict[str, Priority]] = {
 
 def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
     """Return the lines of a section that are observations, each with the date that stands above it."""
-    lines = list(islice(_all_lines(text, known, notes), MOST_LINES + 1))
-    if len(lines) > MOST_LINES:
-        notes.note("too_many", f"more than {MOST_LINES:,} lines")
-        del lines[MOST_LINES:]
+    lines = list(islice(_all_lines(text, known, notes), _MOST_LINES + 1))
+    if len(lines) > _MOST_LINES:
+        notes.note("too_many", f"more than {_MOST_LINES:,} lines")
+        del lines[_MOST_LINES:]
     if not any(line.is_marked for line in lines):
         return lines
     for line in lines:
@@ -106,7 +106,7 @@ def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
 
 def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
     gathered = _Gathered(known, notes)
-    for kind, raw in _sorted(text):
+    for kind, raw in _with_kinds(text):
         if kind == "verbatim":
             gathered.verbatim.append(raw)
         elif kind == "gap":
@@ -117,7 +117,7 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
             if heading.day is None:
                 notes.note("wrong_date", raw)
         else:
-            if gathered.first and is_reference(raw, known):
+            if gathered.first and _is_reference(raw, known):
                 gathered.rows.append(_in_brackets(raw))
                 continue
             line = _line(raw, known, FaultNotes())
@@ -167,12 +167,12 @@ class _Gathered:
 
 def _verbatim(rows: list[str], notes: FaultNotes) -> str | None:
     text = "\n".join(rows).strip("\n")
-    if len(text) > MOST_VERBATIM:
+    if len(text) > _MOST_VERBATIM:
         notes.note("over_long", f"{len(text):,} characters word for word")
-    return unescape(without_tags(cut(text, MOST_VERBATIM), notes)) if text.strip() else None
+    return unescape(without_tags(cut(text, _MOST_VERBATIM), notes)) if text.strip() else None
 
 
-def _sorted(text: str) -> Iterator[tuple[str, str]]:
+def _with_kinds(text: str) -> Iterator[tuple[str, str]]:
     """Yield each line with its kind: text that is kept word for word, or an ordinary line."""
     fenced: list[str] | None = None
     seen = False
@@ -219,12 +219,12 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
     text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
     # Only code sets this mark; a model that copies a line copies it too.
     text = _DOUBT.sub("", text)
-    text, refs = take_references(text, known, notes)
+    text, refs = _take_references(text, known, notes)
     if not refs and head.priority is not None and head.at is None:
         # Small models put the number where the time belongs.
-        text, refs = take_leading_references(text, known)
+        text, refs = _take_leading_references(text, known)
     is_cited = bool(refs)
-    text, facts = take_facts(text)
+    text, facts = _take_facts(text)
     if len(text) > MOST_LINE:
         notes.note("over_long", f"{len(text):,} characters")
         text = cut(text, MOST_LINE)
@@ -280,7 +280,7 @@ _BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, 
 _BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
 _MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
 _ANY_WORD: Final = "|".join(PRIORITY_WORDS)
-_LINES_WORD: Final = re.compile(
+_PRIORITY_WORD: Final = re.compile(
     rf"(?:\[({_ANY_WORD})\]|\(({_ANY_WORD})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
     re.IGNORECASE,
 )
@@ -318,7 +318,7 @@ class _Head:
     def _mark(self) -> bool:
         if hit := _MARK.match(self.rest):
             self.priority = self.priority or _BY_MARK[hit[1]]
-        elif self.priority is None and (hit := _LINES_WORD.match(self.rest)):
+        elif self.priority is None and (hit := _PRIORITY_WORD.match(self.rest)):
             self.priority = PRIORITY_WORDS[(hit[1] or hit[2] or hit[3]).lower()]
         elif not (hit := _TODO.match(self.rest)):
             return False
@@ -352,31 +352,31 @@ class _Head:
     def _emphasis(self, hit: re.Match[str]) -> bool:
         """Return whether only the head is in bold, whose marks then mean nothing."""
         after = self.rest[hit.end() :]
-        return bool(_MARK.match(after) or _LINES_WORD.match(after) or _WHEN.match(after) or not after.strip())
+        return bool(_MARK.match(after) or _PRIORITY_WORD.match(after) or _WHEN.match(after) or not after.strip())
 
 
 # ---------------------------------------------------------------- references
 
-_WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
+_REFERENCE_WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
 _ITEM: Final = r"[#mo]?\d{1,9}"
 _BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
 # Items must be separated, so that a run of digits can be read in one way only.
-_LIST: Final = rf"[ ]*(?:{_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_WORD})?{_ITEM}){{0,5000}}[ ]*"
-_AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
+_LIST: Final = rf"[ ]*(?:{_REFERENCE_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_REFERENCE_WORD})?{_ITEM}){{0,5000}}[ ]*"
+_AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_REFERENCE_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
 _IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)
 _ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
 _INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
 _RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
 # The longest bracket that is looked at, so that a line of brackets is read in bounded time.
-_REFERENCES_LONGEST: Final = 20_000
+_LONGEST_REFERENCES: Final = 20_000
 _MOST_GROUPS: Final = 50
 
 
-def take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
+def _take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
     """Return the text without its references, and the numbers of it that were shown, in order."""
     found: set[int] = set()
     for _ in range(_MOST_GROUPS):
-        window = text[-_REFERENCES_LONGEST:]
+        window = text[-_LONGEST_REFERENCES:]
         opened = max(window.rfind("["), window.rfind("【"), window.rfind("("), window.rfind("（"))
         if opened < 0 or not (hit := _AT_END.match(window, opened)):
             break
@@ -386,16 +386,16 @@ def take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tu
     return text, tuple(sorted(found))
 
 
-def take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
+def _take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
     """Return the text without numbers in brackets at its beginning, and these; they stay unless all of them were shown."""
-    hit = _IN_FRONT.match(text[:_REFERENCES_LONGEST])
+    hit = _IN_FRONT.match(text[:_LONGEST_REFERENCES])
     numbers = _shown(hit[1], known) if hit else ()
     return (text[hit.end() :], numbers) if hit and numbers else (text, ())
 
 
-def is_reference(row: str, known: Known) -> bool:
+def _is_reference(row: str, known: Known) -> bool:
     """Return whether a row holds numbers in brackets that were shown, and nothing else."""
-    hit = _ALONE.fullmatch(row) if len(row) <= _REFERENCES_LONGEST else None
+    hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST_REFERENCES else None
     return bool(hit and _shown(hit[1], known))
 
 
@@ -463,16 +463,16 @@ _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
 _EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
 _PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*+[=:]\s*(.+)", re.DOTALL)
 _FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
-_LONGEST: Final = 1_600
+_LONGEST_FACTS: Final = 1_600
 _MOST_VALUE: Final = 500
 _MOST_WORD: Final = 40
 _MOST_FILES: Final = 50
 _MOST_FIELDS: Final = 20
 
 
-def take_facts(text: str) -> tuple[str, Facts]:
+def _take_facts(text: str) -> tuple[str, Facts]:
     """Return the text without the facts in braces at its end, and the facts."""
-    hit = _BRACES.search(text, max(len(text) - _LONGEST, 0)) if text.rstrip(" .").endswith("}") else None
+    hit = _BRACES.search(text, max(len(text) - _LONGEST_FACTS, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:
         return text, Facts()
     pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]

@@ -15,7 +15,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
-from memolog.core.observation import Observation, Span
+from memolog.core.observation import KEPT, Observation, Span
 from memolog.core.pairs import Place, part_at, results_of_calls
 from memolog.core.thread import Hints
 from memolog.errors import LeaseLost, ThreadNotFound
@@ -56,7 +56,6 @@ _ANSWERED: Final = 6
 """How many messages before a span are shown: its first messages may answer them."""
 # A second answer may exceed the target by a tenth of the log: it adds what the first one lost.
 _LOST_SHARE: Final = 10
-_KEPT: Final = frozenset({"high", "done"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -373,7 +372,7 @@ class RunExecutor:
         """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
         lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
-        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
+        told = {place for line in judged.observations if line.priority in KEPT for place in _cited(line)}
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
         if not messages or observer is self._embedded:
             return judged
@@ -383,7 +382,7 @@ class RunExecutor:
             drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
         )
         after = len(judged.observations)
-        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in _KEPT)
+        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in KEPT)
         return replace(judged, observations=(*judged.observations, *added))
 
     # ------------------------------------------------------------ reflecting
@@ -398,7 +397,7 @@ class RunExecutor:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
         # The target applies to what may be dropped.
-        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in _KEPT))
+        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in KEPT))
         threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
         aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
@@ -496,7 +495,7 @@ def _messages_of(task: _ClaimedRun, answer: Observed) -> tuple[Message, ...]:
 
 
 def _is_lowered(line: Observation) -> bool:
-    return line.metadata.get("lowered_from") in _KEPT and line.is_unverified
+    return line.metadata.get("lowered_from") in KEPT and line.is_unverified
 
 
 def _cited(line: Observation) -> list[tuple[str, int]]:

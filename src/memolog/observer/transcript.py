@@ -57,7 +57,7 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class _Piece:
     """A part between its tags; only what is between them may be shortened."""
 
     open: str = ""
@@ -71,7 +71,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
+class _Calls:
     """The tool calls of some messages, and which of them were answered."""
 
     of_results: Mapping[int, ToolCallPart]
@@ -90,7 +90,7 @@ class _Entry:
 
     shown: Shown
     header: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[_Piece, ...]
     tokens: int = field(default=0)
 
     @property
@@ -120,9 +120,9 @@ class PartWriter:
 
     def body(self, text: str, tokens: int) -> str:
         """Return foreign text escaped and redacted, within so many tokens."""
-        text = self.redactor.redact(clean(ends_of(text, tokens)))
+        text = self.redactor.redact(clean(_ends_of(text, tokens)))
         text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
-        return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
+        return _shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
 
     def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
         """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
@@ -247,19 +247,19 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
 
 def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
-    calls = calls_of(live)
+    calls = _calls_of(live)
     entries = [_entry(message, calls, zone, writer, number) for number, message in enumerate(live, first)]
     return [replace(entry, tokens=writer.counter.count(entry.text) + 1) for entry in entries]
 
 
-def _entry(message: Message, calls: Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
+def _entry(message: Message, calls: _Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
     at = in_zone(message.created_at, zone)
     shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
     # The role comes first and names are quoted, so that no name looks like a role.
     speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
     again = " (continued)" if message.continuation else ""
     header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
-    return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, writer))
+    return _Entry(shown=shown, header=header, pieces=_pieces_of(message, calls, writer))
 
 
 def _written(entries: Sequence[_Entry], left_out: int) -> str:
@@ -302,7 +302,7 @@ def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
     bodies = [counter.count(piece.body) for piece in entry.pieces]
     cap = share(bodies, most - _frame(entry, counter))
     pieces = tuple(
-        piece if size <= cap else replace(piece, body=shorten(piece.body, cap, counter))
+        piece if size <= cap else replace(piece, body=_shorten(piece.body, cap, counter))
         for piece, size in zip(entry.pieces, bodies, strict=True)
     )
     return replace(entry, pieces=pieces, tokens=min(entry.tokens, most))
@@ -315,7 +315,7 @@ def _fewer(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
     left_out = len(entry.pieces) - many
     if left_out <= 0:
         return entry
-    mark = Piece(open=f"<left-out>{left_out:,} parts</left-out>")
+    mark = _Piece(open=f"<left-out>{left_out:,} parts</left-out>")
     return replace(entry, pieces=(*entry.pieces[: many // 2], mark, *entry.pieces[-(many - many // 2) :]))
 
 
@@ -336,34 +336,34 @@ _REASONING_TOKENS: Final = 200
 _OTHER_TOKENS: Final = 500
 
 
-def calls_of(messages: Sequence[Message]) -> Calls:
+def _calls_of(messages: Sequence[Message]) -> _Calls:
     """Return the calls in these messages."""
     pairs = [
         (part_at(messages, call), part_at(messages, result)) for call, result in results_of_calls(messages).items()
     ]
     parts = [part for message in messages for part in message.parts]
-    return Calls(
+    return _Calls(
         by_id={part.id: part for part in parts if isinstance(part, ToolCallPart)},
         of_results={id(result): call for call, result in pairs if isinstance(call, ToolCallPart)},
         answered=frozenset(id(call) for call, _ in pairs),
     )
 
 
-def pieces_of(message: Message, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
+def _pieces_of(message: Message, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
     """Return the parts of a message, those with something to show."""
     if message.own:
-        return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (Piece(body=_OWN),)
+        return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (_Piece(body=_OWN),)
     return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
 
 
-def _pieces(part: Part, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
+def _pieces(part: Part, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
     match part:
         case TextPart():
-            return (Piece(body=writer.body(part.text, writer.most_tokens)),)
+            return (_Piece(body=writer.body(part.text, writer.most_tokens)),)
         case ReasoningPart():
             # Signatures and encrypted reasoning are of use only to the provider.
             body = writer.body(part.text, _REASONING_TOKENS)
-            return (Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
+            return (_Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
         case ToolCallPart():
             return (_call(part, calls, writer),)
         case ToolResultPart():
@@ -372,33 +372,33 @@ def _pieces(part: Part, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
             return (_file(part, writer),)
         case UnknownPart():
             body = writer.body(_json_text(part.data, writer), _OTHER_TOKENS)
-            return (Piece(open="<other>", body=body, close="</other>"),)
+            return (_Piece(open="<other>", body=body, close="</other>"),)
 
 
-def _call(part: ToolCallPart, calls: Calls, writer: PartWriter) -> Piece:
+def _call(part: ToolCallPart, calls: _Calls, writer: PartWriter) -> _Piece:
     state = "" if id(part) in calls.answered else ' state="no result"'
     body = writer.body(_json_text(part.arguments, writer), _TOOL_TOKENS)
-    return Piece(open=f"<call{state}>{writer.tool(part.name)} ", body=body, close="</call>")
+    return _Piece(open=f"<call{state}>{writer.tool(part.name)} ", body=body, close="</call>")
 
 
-def _result(part: ToolResultPart, calls: Calls, writer: PartWriter) -> Piece:
+def _result(part: ToolResultPart, calls: _Calls, writer: PartWriter) -> _Piece:
     call = calls.call_of(part)
     name = part.name or (call.name if call else "")
     state = ' state="error"' if part.is_error else ""
     body = writer.body(_json_text(part.content, writer), _TOOL_TOKENS)
-    return Piece(open=f"<result{state}>{writer.tool(name)}\n", body=body, close="</result>")
+    return _Piece(open=f"<result{state}>{writer.tool(name)}\n", body=body, close="</result>")
 
 
 # ---------------------------------------------------------------- files
 
 
-def _file(part: FilePart, writer: PartWriter) -> Piece:
+def _file(part: FilePart, writer: PartWriter) -> _Piece:
     """Return a placeholder with the name, type and size of a file."""
     facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
         # What follows the path may be a signature that opens the file.
         facts.append(writer.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
-    return Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
+    return _Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
 
 
 def _measures(part: FilePart) -> Iterable[str]:
@@ -426,18 +426,18 @@ def _size(count: int) -> str:
 _OWN: Final = "used the memory; the answer is not shown"
 
 
-def _own(part: Part, calls: Calls, writer: PartWriter) -> Piece:
+def _own(part: Part, calls: _Calls, writer: PartWriter) -> _Piece:
     """Return a line about a call of a memory tool; its answer is in the log already."""
     call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
     if not isinstance(call, ToolCallPart):
-        return Piece(body=_OWN)
+        return _Piece(body=_OWN)
     given = parsed(call.arguments)
     arguments = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
     query, action = arguments.get("query"), arguments.get("action")
     if isinstance(query, str) and query.strip():
-        return Piece(body=f"searched for “{writer.line(query)}”; the answer is not shown")
+        return _Piece(body=f"searched for “{writer.line(query)}”; the answer is not shown")
     done = f"{writer.tool(call.name)} {writer.tool(action)}" if isinstance(action, str) else writer.tool(call.name)
-    return Piece(body=f"used {done}; the answer is not shown")
+    return _Piece(body=f"used {done}; the answer is not shown")
 
 
 # ---------------------------------------------------------------- JSON
@@ -527,7 +527,7 @@ def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
     return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
 
 
-def ends_of(text: str, tokens: int) -> str:
+def _ends_of(text: str, tokens: int) -> str:
     """Return the two ends of a huge text, generously; cut between words, so that no secret is torn in two."""
     room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
     if len(text) <= 2 * room + _WORD:
@@ -540,7 +540,7 @@ def ends_of(text: str, tokens: int) -> str:
     return f"{head}\n{_mark(len(text) - len(head) - len(tail))}\n{tail}"
 
 
-def shorten(text: str, tokens: int, counter: TokenCounter) -> str:
+def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
     """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
     if _fits(text, tokens, counter):
         return text
@@ -594,5 +594,5 @@ def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
         room -= cost
     if not kept:
         # A few tokens of a line are useless.
-        return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
+        return "" if tokens < 2 * _MARK_TOKENS else _shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
     return "\n".join(reversed(kept))

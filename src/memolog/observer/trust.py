@@ -14,6 +14,7 @@ from memolog.core.observation import KEPT, Observation, Priority, Trust
 from memolog.core.thread import Hints
 from memolog.observer.evidence import (
     Evidence,
+    has_word,
     is_english,
     is_found,
     is_spoken_by_user,
@@ -148,11 +149,11 @@ class Voices:
         said, returned = 0, 0
         first = self.said if self.by_user is None else self.by_user
         for word in content_words(text)[:_MOST_WORDS]:
-            if _has_word(word, first):
+            if has_word(word, first):
                 said += 1
-            elif _has_word(word, self.returned):
+            elif has_word(word, self.returned):
                 returned += 1
-            elif _has_word(word, self.said):
+            elif has_word(word, self.said):
                 said += 1
         return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
@@ -170,10 +171,6 @@ class Voices:
         """Return whether a text names something that only a tool named."""
         named = [mention for mention in mentions(text) if mention.kind in kinds]
         return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
-
-
-def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
-    return any(text.has(f".{word}.") for text in texts)
 
 
 def voices_of(
@@ -226,7 +223,7 @@ _CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
 _ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
 # Words that report that something was said, not what.
 _SAYING_WORDS: Final = """
-    agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
+    agreed agrees announced asking _claimed clarified confirms declined described explained explicitly insisted instructed
     likes mentioned noted notes planned plans promised reminded repeated replied reported requests suggested thinks wanted wished
     wishes wrote authorized approves approving permission allowed regarding meaning instead
 """
@@ -253,7 +250,7 @@ _LEAST_CLAUSE: Final = 3
 _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
 
 
-def claimed(text: str) -> list[str]:
+def _claimed(text: str) -> list[str]:
     """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did.
 
     A line that says nothing else claims it for all of that.
@@ -279,7 +276,7 @@ def is_backed(
     that a user confirmed what the assistant did: then the assistant's words do not count against it. `asked` is what the user
     answers in these messages: a tool's word may be in it.
     """
-    claims = claimed(text)
+    claims = _claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
     words = tuple(dict.fromkeys(word for clause in clauses for word in clause))
     if not words:

@@ -1,6 +1,7 @@
 """Classify sentences: statement, question, request or filler; confirmation, agreement, decision, preference, plan.
 
-Uses tables of common words in English, German, Spanish and French. A sentence without a sign is a statement.
+Also finds which listed item a user chooses and what an assistant proposes. Uses tables of common words in several European
+languages. A sentence without a sign is a statement.
 """
 
 import re
@@ -322,7 +323,7 @@ def act_of(sentence: str) -> Act:
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence) or _ASKS.match(sentence):
-        tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or chooses(sentence)
+        tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or _chooses(sentence)
         return "statement" if tells or (_ASKS_YOU.search(sentence) and _binds(sentence)) else "question"
     if _REQUEST.match(sentence):
         # A request that names something or sets a condition is a statement.
@@ -604,8 +605,8 @@ _DESCRIBES: Final = re.compile(
 _STEM: Final = 5
 
 
-def chooses(sentence: str) -> bool:
-    """Return whether a sentence chooses an item by its number, also where it continues as a question."""
+def _chooses(sentence: str) -> bool:
+    """Return whether a sentence _chooses an item by its number, also where it continues as a question."""
     return bool(
         _CHOOSES.search(sentence) and not _WHICH.match(sentence) and next(_references(sentence, is_choice=True), None)
     )

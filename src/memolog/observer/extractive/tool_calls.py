@@ -1,6 +1,7 @@
 """Turn tool calls and their results into lines of the log, one line for a call and its result.
 
-Consecutive calls of one kind are joined. Results of the memory's own tools are not read.
+Consecutive calls of one kind are joined. Results of the memory's own tools are not read. Also finds files and errors in the
+words of messages.
 """
 
 import re
@@ -55,9 +56,9 @@ class _Target:
     files: tuple[str, ...] = ()
 
 
-_DOINGS_NAME: Final = 60
+_LONGEST_NAME: Final = 60
 _MOST_JOINED: Final = 500
-_QUERY: Final = 160
+_LONGEST_QUERY: Final = 160
 _CHANGE: Final = re.compile(
     r"(updated|created|wrote|written|deleted|edited|modified|overwritten|renamed)\b", re.IGNORECASE
 )
@@ -79,22 +80,8 @@ def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
     """Return the lines about tool calls, by the number of the message under which they stand."""
     found: list[ToolLine] = []
     for tool_line in _tool_lines(messages):
-        last = found[-1] if found else None
-        is_same = (
-            last is not None
-            and last.tool == tool_line.tool
-            and last.joins
-            and tool_line.joins
-            and last.verb == tool_line.verb
-            and last.category == tool_line.category
-        )
-        if (
-            is_same
-            and last
-            and _spoke(messages, last.number, tool_line.number) is False
-            and len(last.text) < _MOST_JOINED
-        ):
-            found[-1] = _joined(last, tool_line)
+        if found and _can_join(found[-1], tool_line, messages):
+            found[-1] = _joined(found[-1], tool_line)
         else:
             found.append(tool_line)
     by_number: dict[int, list[ToolLine]] = {}
@@ -103,9 +90,15 @@ def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
     return by_number
 
 
-def _spoke(messages: Sequence[Message], first: int, last: int) -> bool:
-    """Return whether a user spoke between two messages."""
-    return any(message.role == "user" and message.text for message in messages[first:last])
+def _can_join(last: ToolLine, tool_line: ToolLine, messages: Sequence[Message]) -> bool:
+    """Return whether a line can be joined to the one before it: same tool, verb and category, and no user spoke between."""
+    return (
+        last.joins
+        and tool_line.joins
+        and (last.tool, last.verb, last.category) == (tool_line.tool, tool_line.verb, tool_line.category)
+        and len(last.text) < _MOST_JOINED
+        and not any(message.role == "user" and message.text for message in messages[last.number : tool_line.number])
+    )
 
 
 def _joined(last: ToolLine, tool_line: ToolLine) -> ToolLine:
@@ -136,32 +129,32 @@ def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
             elif isinstance(part, ToolResultPart) and part.call_id not in called and not message.own:
                 yield _answered(number, (number,), part.name or "tool", _Target(""), part)
             elif isinstance(part, TextPart) and message.role == "tool" and not message.own and part.text.strip():
-                yield _doings_line("tool", _Target(""), _read("tool", part.text, is_error=False), number, (number,))
+                yield _tool_line("tool", _Target(""), _outcome("tool", part.text, is_error=False), number, (number,))
 
 
 def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> ToolLine:
-    name = REDACTION.redact(short_line(call.name, _DOINGS_NAME)) or "tool"
+    name = _line(call.name, _LONGEST_NAME) or "tool"
     if own or (result is not None and result[2]):
         cites = (number,) if result is None else (number, result[0])
         return ToolLine(number, name, _own(name, call.arguments), cites, "low")
     target = _target_of(name, call.arguments)
     if result is None:
-        return _doings_line(name, target, Outcome("no result", "finding"), number, (number,))
+        return _tool_line(name, target, Outcome("no result", "finding"), number, (number,))
     answer_number, part, _ = result
     return _answered(number, tuple(dict.fromkeys((number, answer_number))), name, target, part)
 
 
 def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> ToolLine:
-    name = REDACTION.redact(short_line(name, _DOINGS_NAME)) or "tool"
-    outcome = _read(name, _text_of(part.content), is_error=part.is_error)
-    return _doings_line(name, target, outcome, number, cites)
+    name = _line(name, _LONGEST_NAME) or "tool"
+    outcome = _outcome(name, _text_of(part.content), is_error=part.is_error)
+    return _tool_line(name, target, outcome, number, cites)
 
 
-def _read(name: str, text: str, *, is_error: bool) -> Outcome:
-    return outcome_of(text, name=name, is_error=is_error, reads=_is_read(name), edits=_is_edit(name))
+def _outcome(name: str, text: str, *, is_error: bool) -> Outcome:
+    return _outcome_of(text, name=name, is_error=is_error, reads=_is_read(name), edits=_is_edit(name))
 
 
-def _doings_line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
+def _tool_line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
     """Return the line for a call and its outcome."""
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
     said = outcome.text
@@ -187,7 +180,7 @@ def _verb(name: str, *, has_target: bool) -> str:
         for pattern, verb in _VERBS:
             if pattern.fullmatch(name):
                 return f"Assistant {verb}"
-    called = f"Assistant called {quoted_label(name, _DOINGS_NAME, is_tool=True)}"
+    called = f"Assistant called {quoted_label(name, _LONGEST_NAME, is_tool=True)}"
     return f"{called} on" if has_target else called
 
 
@@ -196,8 +189,8 @@ def _own(name: str, arguments: JsonValue) -> str:
     value = parsed(arguments)
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
-        return f"Assistant searched the memory for “{REDACTION.redact(short_line(query, _QUERY))}”"
-    return f"Assistant used {quoted_label(name, _DOINGS_NAME, is_tool=True)}"
+        return f"Assistant searched the memory for “{_line(query, _LONGEST_QUERY)}”"
+    return f"Assistant used {quoted_label(name, _LONGEST_NAME, is_tool=True)}"
 
 
 def _text_of(value: JsonValue) -> str:
@@ -225,13 +218,13 @@ _EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete
 # Placeholders that some tools send instead of arguments.
 _NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*+\w*+[\s*`]*+\Z", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
-_DOINGS_PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
+_ARGUMENT_PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
 _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)(\S.*)$", re.MULTILINE)
 _LONGEST: Final = 110
 _LONGEST_VALUE: Final = 40
 _LONGEST_PATH: Final = 400
 _MOST_VALUES: Final = 6
-_DOINGS_SCANNED: Final = 4_000
+_SCANNED_ARGUMENT: Final = 4_000
 
 
 def _is_read(name: str) -> bool:
@@ -249,7 +242,7 @@ def _target_of(name: str, arguments: JsonValue) -> _Target:
     value = parsed(arguments)
     if isinstance(value, Mapping):
         return _from_object(cast("Mapping[str, object]", value), name)
-    text = REDACTION.redact(clean(value[:_DOINGS_SCANNED])) if isinstance(value, str) else ""
+    text = REDACTION.redact(clean(value[:_SCANNED_ARGUMENT])) if isinstance(value, str) else ""
     if _NOTHING.match(text):
         return _Target("")
     return _from_text(text, name)
@@ -260,9 +253,9 @@ def _from_object(value: Mapping[str, object], name: str) -> _Target:
     others = _arguments(value, _OTHER_KEYS, _LONGEST)
     if _is_edit(name):
         patch = next(
-            (item for item in value.values() if isinstance(item, str) and "File: " in item[:_DOINGS_SCANNED]), ""
+            (item for item in value.values() if isinstance(item, str) and "File: " in item[:_SCANNED_ARGUMENT]), ""
         )
-        files = files or tuple(_argument(path, _LONGEST_PATH) for path in _PATCHED.findall(patch))[:_MOST_FILES]
+        files = files or tuple(_line(path, _LONGEST_PATH) for path in _PATCHED.findall(patch))[:_MOST_FILES]
         return _Target(", ".join(files) or (others[0] if others else _values(value)), files)
     text = " ".join([*others[:1], *files])
     return _Target(text or _values(value), files if _is_read(name) else ())
@@ -271,7 +264,7 @@ def _from_object(value: Mapping[str, object], name: str) -> _Target:
 def _arguments(value: Mapping[str, object], keys: str, most: int) -> list[str]:
     """Return the arguments with these names that are non-empty strings."""
     texts = (value.get(key) for key in keys.split())
-    return [_argument(text, most) for text in texts if isinstance(text, str) and text.strip()]
+    return [_line(text, most) for text in texts if isinstance(text, str) and text.strip()]
 
 
 def _values(value: Mapping[str, object]) -> str:
@@ -279,25 +272,19 @@ def _values(value: Mapping[str, object]) -> str:
     plain = [
         (key, item) for key, item in list(value.items())[:50] if isinstance(item, str | int | float) and item != ""
     ]
-    return ", ".join(
-        f"{_argument(str(key), 30)}={_argument(str(item), _LONGEST_VALUE)}" for key, item in plain[:_MOST_VALUES]
-    )
+    return ", ".join(f"{_line(str(key), 30)}={_line(str(item), _LONGEST_VALUE)}" for key, item in plain[:_MOST_VALUES])
 
 
 def _from_text(text: str, name: str) -> _Target:
     first = short_line(text.strip().split("\n", 1)[0].replace("`", ""), _LONGEST)
     quoted = [short_line(part, _LONGEST) for part in _QUOTED.findall(text)]
-    files = tuple(part for part in quoted if _DOINGS_PATH.fullmatch(part))[:1]
+    files = tuple(part for part in quoted if _ARGUMENT_PATH.fullmatch(part))[:1]
     patched = tuple(short_line(path, _LONGEST_PATH) for path in _PATCHED.findall(text)) if _is_edit(name) else ()
     if patched:
         return _Target(", ".join(patched[:_MOST_FILES]), patched[:_MOST_FILES])
     if quoted and quoted[0] not in first:
         return _Target(f"{first} `{quoted[0]}`", files)
     return _Target(first, files if _is_read(name) or _is_edit(name) else ())
-
-
-def _argument(text: str, most: int) -> str:
-    return REDACTION.redact(short_line(text, most))
 
 
 # ---------------------------------------------------------------- what a call returned
@@ -345,22 +332,22 @@ _REFUSED: Final = re.compile(
     r"(?:tool use was rejected|doesn't want to proceed|interrupted by user|user (?:rejected|declined|denied))"
 )
 _DIFF: Final = re.compile(r"^diff --git a/(\S+)", re.MULTILINE)
-_SCANNED: Final = 200_000
+_SCANNED_OUTPUT: Final = 200_000
 _ENDS: Final = 2_000
 _MOST_LINES: Final = 12
 _MOST_ERROR: Final = 1_200
-_LINE: Final = 200
-_ERROR_LINE: Final = 300
-_NAME: Final = re.compile(
+_LONGEST_LINE: Final = 200
+_LONGEST_ERROR_LINE: Final = 300
+_NAMES: Final = re.compile(
     r"[\w.@~+:-]{0,100}(?:/[\w.@~+-]{1,100})+|\b\w{1,80}\.\w{1,80}\b|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z]+[A-Z]\w*|\b\w+_\w+"
 )
-_SHORT: Final = 160
+_SHORT_OUTPUT: Final = 160
 _PROSE: Final = 400
 _MOST_PROSE: Final = 600
 _GROUPED: Final = 3
 
 
-def outcome_of(raw: str, *, name: str, is_error: bool, reads: bool, edits: bool) -> Outcome:
+def _outcome_of(raw: str, *, name: str, is_error: bool, reads: bool, edits: bool) -> Outcome:
     """Return the summary of an output; `reads` and `edits` say whether the tool reads or changes files."""
     text = _FENCE.sub("", clean(_ANSI.sub("", _bounded(raw))))
     if _REFUSED.search(text[:_ENDS]):
@@ -378,10 +365,10 @@ def outcome_of(raw: str, *, name: str, is_error: bool, reads: bool, edits: bool)
 
 def _bounded(raw: str) -> str:
     """Return the two ends of a huge output, where errors and results stand."""
-    return raw if len(raw) <= _SCANNED else f"{raw[: _SCANNED // 2]}\n{raw[-_SCANNED // 2 :]}"
+    return raw if len(raw) <= _SCANNED_OUTPUT else f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
 
 
-def _line(text: str, most: int = _LINE) -> str:
+def _line(text: str, most: int = _LONGEST_LINE) -> str:
     return REDACTION.redact(short_line(text, most))
 
 
@@ -391,13 +378,14 @@ def _line(text: str, most: int = _LINE) -> str:
 def _error(text: str) -> str:
     """Return an error on one line; of the rest of a long one, only the names."""
     text = REDACTION.redact(short_line(text, _MOST_ERROR * 4))
-    if len(text) <= _ERROR_LINE:
+    if len(text) <= _LONGEST_ERROR_LINE:
         return text
     names = dict.fromkeys(
-        hit.strip(".,-") for hit in _NAME.findall(text[_ERROR_LINE:]) if hit not in text[:_ERROR_LINE]
+        hit.strip(".,-") for hit in _NAMES.findall(text[_LONGEST_ERROR_LINE:]) if hit not in text[:_LONGEST_ERROR_LINE]
     )
     return _cut(
-        f"{_cut(text, _ERROR_LINE)} [{', '.join(names)}]" if names else _cut(text, _ERROR_LINE), 2 * _ERROR_LINE
+        f"{_cut(text, _LONGEST_ERROR_LINE)} [{', '.join(names)}]" if names else _cut(text, _LONGEST_ERROR_LINE),
+        2 * _LONGEST_ERROR_LINE,
     )
 
 
@@ -436,7 +424,7 @@ def _fitted(groups: dict[str, list[str]]) -> list[str]:
         if room <= 0:
             found.append(f"+{len(groups) - len(found)} more files")
             break
-        found.append(_cut(text, max(room, _LINE)))
+        found.append(_cut(text, max(room, _LONGEST_LINE)))
         room -= len(text)
     return found
 
@@ -459,11 +447,11 @@ def _edited(text: str) -> Outcome:
     files = tuple(dict.fromkeys(_line(file) for file, _ in found))
     if files:
         return Outcome(f"{found[0][1]} {', '.join(files)}", "change", files)
-    return Outcome(_line(text) if len(text) <= _SHORT else _size(text), "change")
+    return Outcome(_line(text) if len(text) <= _SHORT_OUTPUT else _size(text), "change")
 
 
 def _shown(text: str) -> Outcome:
-    if len(text) <= _SHORT:
+    if len(text) <= _SHORT_OUTPUT:
         return Outcome(_rows(text), "finding")
     return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
 
@@ -483,14 +471,14 @@ def _printed(text: str, name: str) -> Outcome:
     changed = _edited(text)
     if changed.files:
         return changed
-    if len(text) <= _SHORT:
+    if len(text) <= _SHORT_OUTPUT:
         return Outcome(_rows(text), "finding")
     if lint := _error_lines(text, _LINT) if "lint" in name.lower() else []:
         return Outcome("; ".join(lint), "finding")
     if diffs := _DIFF.findall(text):
-        return Outcome(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _LINE), "finding")
+        return Outcome(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _LONGEST_LINE), "finding")
     if text.lstrip()[:1] in {"{", "["}:
-        return Outcome(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _LINE), "finding")
+        return Outcome(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _LONGEST_LINE), "finding")
     return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
 
 
@@ -545,11 +533,11 @@ def files_in(text: str) -> tuple[str, ...]:
 
 def error_of(text: str) -> Outcome | None:
     """Return the error in a pasted stack trace: type and message, file and line."""
-    errors = list(_TYPED.finditer(text[:_SCANNED]))
-    frames = list(_FRAME.finditer(text[:_SCANNED]))
+    errors = list(_TYPED.finditer(text[:_SCANNED_OUTPUT]))
+    frames = list(_FRAME.finditer(text[:_SCANNED_OUTPUT]))
     if not errors or "\n" not in text.strip():
         return None
-    said = _line(errors[-1][1].rstrip(" `"), _ERROR_LINE)
+    said = _line(errors[-1][1].rstrip(" `"), _LONGEST_ERROR_LINE)
     # Python names the innermost frame last, others first.
     frame = next((one for one in reversed(frames) if one["python"]), frames[0] if frames else None)
     if frame is None:
