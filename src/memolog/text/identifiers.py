@@ -19,7 +19,7 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mention:
-    """Something in a text that could be looked up in another."""
+    """Something in a text that can be looked up in another text."""
 
     kind: Kind
     text: str
@@ -66,10 +66,10 @@ def folded(text: str) -> str:
 
 
 def squeezed(plain: str) -> str:
-    """Return a folded text as words between points: `.src.auth.ts.`, whatever stood between them.
+    """Return a folded text as words between points: `.src.auth.ts.`.
 
-    So a path, a dotted name, a name in snake case and the same words apart are alike, and a search for one that begins and
-    ends with a point finds whole words only.
+    A path, a dotted name, a name in snake case and separate words become alike. A search for a text that begins and ends
+    with a point finds whole words only.
     """
     if not plain.isascii():
         plain = _APART.sub(r".\g<0>.", plain)
@@ -82,7 +82,7 @@ def with_escapes_undone(text: str) -> str:
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """Return the words that say something, each once, in order; of unspaced scripts the pairs of neighbours."""
+    """Return the content words, each once, in order; in scripts without spaces, pairs of neighbouring characters."""
     words = squeezed(folded(text)).strip(".").split(".")
     found: dict[str, None] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
@@ -178,7 +178,7 @@ def _plain(whole: str, part: str) -> str:
 
 
 def _moved(value: str, places: int) -> str:
-    """Return the value times a power of ten, without the rounding that arithmetic would bring."""
+    """Return the value times a power of ten, without rounding errors."""
     whole, _, part = value.partition(".")
     if places >= 0:
         part = part.ljust(places, "0")
@@ -313,11 +313,11 @@ _COMMON_WORDS: Final = """
     dr prof herr frau madame monsieur señor señora
     nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
 _COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
-"""Words that are written with a capital and name nothing that could be looked up."""
+"""Words that are often capitalised and name nothing that could be looked up."""
 
 
 def _kind_of(word: str) -> Kind | None:
-    """Return what a word is that could be looked up elsewhere, or None for a plain word."""
+    """Return the kind of a word that could be looked up elsewhere, or None for a plain word."""
     if _FLAG.fullmatch(word):
         return "flag"
     if "/" in word or "\\" in word:
@@ -332,7 +332,7 @@ def _kind_of(word: str) -> Kind | None:
 
 
 def _is_capitalised(word: str) -> bool:
-    """Return whether a plain word is written like a name, and is none of the words that always are."""
+    """Return whether a plain word is capitalised like a name and is not always capitalised, as "Monday" is."""
     plain = word.casefold()
     return len(word) > 1 and word[0].isupper() and _COMMON.isdisjoint({plain, plain.removesuffix("s")})
 
@@ -423,7 +423,7 @@ _LEAST_QUOTE: Final = 3
 
 
 def mentions(text: str) -> tuple[Mention, ...]:
-    """Return what can be checked in a text, each once, in order."""
+    """Return the mentions of a text, each once, in order."""
     text = _unescaped(text)
     return tuple(dict.fromkeys(_mentions(text)))
 

@@ -33,12 +33,12 @@ _SECONDS_UNKNOWN: Final = 300.0
 # The longest recordings that a provider takes (Gemini): 9.5 hours of sound, an hour of video.
 _MOST_AUDIO_SECONDS: Final = 34_200.0
 _MOST_VIDEO_SECONDS: Final = 3_600.0
-# Whatever else a provider takes (office files, archives), it shows the model an extract.
+# Of other files (office files, archives) a provider shows the model an extract.
 _OTHER_BYTES_PER_TOKEN: Final = 3
 _OTHER_MOST: Final = 20_000
 _FILE_OVERHEAD: Final = 4
 
-# Compressed PDFs hide their pages; then the size has to do.
+# The pages of compressed PDFs cannot be counted; then they are estimated by size.
 _PDF_PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _TEXT_TYPES: Final = re.compile(
     r"text/.*|.*[+](json|xml|yaml)"
@@ -47,7 +47,7 @@ _TEXT_TYPES: Final = re.compile(
 
 
 def count_file(part: FilePart, counter: TokenCounter, provider: str = "openai") -> int:
-    """Return what the file costs, over-estimated where its size is unknown; never raises."""
+    """Return the tokens of a file, over-estimated if its size is unknown; never raises."""
 
     def measure() -> int:
         name = counter.count(part.name) if part.name else 0
@@ -117,10 +117,10 @@ def _other(data: bytes | None) -> int:
 
 
 def _positive(value: object) -> int | float | None:
-    """Return the number if it is one above zero; anything else is as good as unknown."""
+    """Return a positive finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # An endless length is a mistake, not a length; NaN fails both comparisons.
+    # NaN fails both comparisons.
     return value if 0 < value < math.inf else None
 
 
@@ -150,12 +150,12 @@ _GEMINI_SMALL: Final = 384
 _GEMINI_TILE_SIDE: Final = 768
 _GEMINI_MOST_TILES: Final = 16
 
-# Larger than any image; keeps the arithmetic in range whatever is claimed.
+# Larger than any image; keeps the arithmetic in range for any stated size.
 _LARGEST_SIDE: Final = 1_000_000
 
 
 def image_tokens(width: object, height: object, *, provider: str = "openai", detail: object = None) -> int:
-    """Return what an image costs: if the size is unknown, or the provider, the most it could."""
+    """Return the tokens of an image; the largest possible number if its size or the provider is unknown."""
     low = detail == "low"
     sides = _side(width), _side(height)
     rules = (_RULES[provider],) if provider in _RULES else tuple(_RULES.values())

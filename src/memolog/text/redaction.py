@@ -113,14 +113,14 @@ class Redactor:
         return text, found
 
     def value(self, value: JsonValue) -> JsonValue:
-        """Return a JSON value with each of its texts redacted, and also what a name gives away: `{"password": "…"}`.
+        """Return a JSON value with its texts redacted, and values whose names mark them as secrets: `{"password": "…"}`.
 
-        Returns the very same value if there is no secret in it.
+        Returns the same object if there is no secret in it.
         """
         return _JsonRedactor(self).value(value) if self.enabled else value
 
     def in_line(self, text: str) -> list[Found]:
-        """Return the secrets of a command, which is a text without further texts inside it."""
+        """Return the secrets of a command, without decoding texts inside it."""
         return _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
 
     def _found(self, text: str, layers: int) -> list[Found]:
@@ -139,10 +139,10 @@ class Redactor:
 
 
 REDACTION: Final = Redactor()
-"""The patterns that ship."""
+"""Redacts with the built-in patterns."""
 
 NO_REDACTION: Final = Redactor(enabled=False)
-"""Leaves every text as it is."""
+"""Redacts nothing."""
 
 
 def redactor_for(config: Config) -> Redactor:
@@ -171,7 +171,7 @@ def _unmarked(text: str) -> str:
 
 
 def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewMessage:
-    """Return the message with every secret replaced by `[redacted: kind]`; the same one if it has none."""
+    """Return the message with every secret replaced by `[redacted: kind]`; the same object if it has none."""
     parts = parts_without_secrets(message.parts, redactor)
     metadata = redactor.value(message.metadata)
     speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
@@ -181,7 +181,7 @@ def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewM
 
 
 def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return stored messages without their secrets, those without any as they are."""
+    """Return stored messages without their secrets; messages without secrets are the same objects."""
     return (
         tuple(_stored_without_secrets(message, redactor) for message in messages)
         if redactor.enabled
@@ -198,7 +198,7 @@ def _stored_without_secrets(message: Message, redactor: Redactor) -> Message:
 
 
 async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return messages without their secrets."""
+    """Return messages without their secrets; a long input is redacted in a worker thread."""
     is_long = sum(message.tokens for message in messages) > _LONG_TOKENS
     return await offload(messages_without_secrets, messages, redactor, when=is_long)
 
@@ -215,7 +215,7 @@ class _PartRedactor:
         self._redact, self.value = redactor.redact, redactor.value
 
     def part(self, part: Part) -> Part:
-        """Return a part without its secrets, the very same if it has none."""
+        """Return a part without its secrets; the same object if it has none."""
         match part:
             case TextPart():
                 text = self._redact(part.text)
@@ -253,7 +253,7 @@ class _PartRedactor:
         )
 
     def content(self, part: FilePart) -> bytes | None:
-        """Return the bytes of a text without its secrets; what is no text stays."""
+        """Return the bytes of a text file without its secrets; other files are unchanged."""
         if part.data is None or not part.media_type.lower().startswith(_TEXT_TYPES):
             return part.data
         try:
@@ -309,7 +309,7 @@ class _JsonRedactor:
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor
         self.found: dict[str, str] = {}
-        """The texts that were secrets by their names alone, and their kinds."""
+        """The kinds of the texts that are secrets by their names alone."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
         """Return a value without secrets; the owner is the kind of secret that a table around it is named after."""
@@ -395,7 +395,7 @@ class _JsonRedactor:
         return clean
 
     def _deep(self, value: JsonValue) -> JsonValue:
-        """Return what is nested too deeply to go into, as one text if there is a secret in it."""
+        """Return a value that is nested too deeply to walk, as one redacted text if it has a secret."""
         if not self._redactor:
             return value
         try:
@@ -407,7 +407,7 @@ class _JsonRedactor:
 
 
 def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
-    """Return the kinds of secrets that the first of some rows names; nothing if they are no rows or none is secret."""
+    """Return the kind of secret of each column that the first row names; empty if there are no rows or no secret column."""
     if len(rows) < 2 or not isinstance(rows[0], list | tuple):  # noqa: PLR2004 - the names, and at least one row
         return []
     heads = cast("Sequence[JsonValue]", rows[0])
@@ -466,7 +466,7 @@ def _lowered(text: str) -> str:
 
 
 def _joined(found: list[Found]) -> list[Found]:
-    """Return the secrets in their order, those that overlap as one, which is of the kind that was found first."""
+    """Return the secrets in their order; overlapping ones are joined under the kind that was found first."""
     if len(found) < 2:  # noqa: PLR2004 - nothing to join
         return found
     ranked = sorted(enumerate(found), key=lambda item: (item[1].start, item[0]))

@@ -89,7 +89,7 @@ def places_of(word: Word, text: str) -> Iterator[int]:
 
 @remembered(_REMEMBERED)
 def terms_of_word(word: Word) -> tuple[str, ...]:
-    """Return the terms that a word is indexed as: the one that says most comes first."""
+    """Return the terms under which a word is indexed, the most specific first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()) and not is_unspaced(word):
         return (stem(folded(word))[:LONGEST_WORD],)
     if word.isdigit():
@@ -105,13 +105,13 @@ def is_unspaced(word: Word) -> bool:
 
 
 def _characters(run: str) -> Iterator[str]:
-    """Yield each pair of neighbours, then each character: a word of one or two is found as surely as a sentence."""
+    """Yield each pair of neighbours, then each character, so that words of one or two characters are found."""
     yield from (run[at : at + 2] for at in range(len(run) - 1))
     yield from run
 
 
 def plain_of(word: Word) -> str:
-    """Return a word as it is compared with others: folded, and a path with the slashes that most have."""
+    """Return a word as it is compared with others: folded, with forward slashes in paths."""
     return folded(word).replace("\\", "/")[:LONGEST_WORD]
 
 
@@ -123,14 +123,14 @@ def whole_of(word: Word) -> str:
 def _wholes(word: Word) -> Iterator[str]:
     yield whole_of(word)
     yield from map(whole_of, _ends(word))
-    # In `os.WriteFile` or `provider_test.go` there stands a name that is asked for alone.
+    # `os.WriteFile` and `provider_test.go` contain a name that queries use alone.
     for segment in _SEGMENTS.split(word)[:_MOST_PARTS]:
         if "_" in segment or (segment != segment.lower() and _PART.fullmatch(segment) is None):
             yield whole_of(segment)
 
 
 def _ends(word: Word) -> Iterator[str]:
-    """Yield the ends of a path: it is asked for by its last folders as often as by all of them."""
+    """Yield the ends of a path, because queries often name only its last folders."""
     end = word.replace("\\", "/")
     for _ in range(_MOST_ENDS):
         _, slash, end = end.partition("/")
@@ -140,7 +140,7 @@ def _ends(word: Word) -> Iterator[str]:
 
 
 def names_in(word: Word) -> Iterator[str]:
-    """Yield what a longer word is also known by, folded: the ends of a path, and the parts of an identifier."""
+    """Yield other names of a word, folded: the ends of a path and the parts of an identifier."""
     if not word.isalpha():
         yield from map(plain_of, _ends(word))
     if not word.isalpha() or not (word.islower() or word.istitle() or word.isupper()):
@@ -155,7 +155,7 @@ def _parts(word: Word) -> Iterator[str]:
 
 
 def parts_in_order(word: Word) -> Sequence[str]:
-    """Return what a word is made of, as it is written: characters where a script has no spaces, else what signs hold together."""
+    """Return the parts of a word as they are written: characters of a script without spaces, else what signs join."""
     if word.isalnum() and word.isascii():
         return (word,)
     return word if is_unspaced(word) else [part for part in _JOINED.split(word) if part]
@@ -221,7 +221,7 @@ _LAST: Final = (
     *("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ion", "ism", "ate", "iti", "ous", "ive", "ize"),
     *("al", "er", "ic", "ou"),
 )
-# Most words end in none of these: one look at all of them is many times faster than one after the other.
+# Most words end in none of these: `endswith` with all of them is much faster than one check each.
 _LONG_ENDS: Final = tuple(suffix for suffix, _ in _LONG)
 _MIDDLE_ENDS: Final = tuple(suffix for suffix, _ in _MIDDLE)
 _SHORTEST = 3
@@ -230,7 +230,7 @@ _MOST_REMEMBERED = 100_000
 
 @remembered(_MOST_REMEMBERED)
 def stem(word: str) -> str:
-    """Return what an English word shares with its other forms: `went` and `going` become `go`."""
+    """Return the stem of an English word: `went` and `going` become `go`."""
     word = IRREGULAR.get(word, word)
     # Only words of plain letters have English endings.
     if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()):
@@ -246,7 +246,7 @@ def stem(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """Return one letter a letter: `v` for vowels, `c` for consonants; `y` is a vowel after a consonant."""
+    """Return the shape of a word: `v` for each vowel, `c` for each consonant; `y` is a vowel after a consonant."""
     shape = ""
     for letter in word:
         vowel = letter in "aeiou" or (letter == "y" and shape.endswith("c"))
