@@ -193,13 +193,10 @@ def wanted_section(wanted: Sequence[Wanted]) -> str:
     rows = [_ASK]
     for item in wanted:
         form = "plain text" if item.schema is None else f"JSON by this schema: {escape(dumps(item.schema))}"
-        known = "" if item.known is None else f"\n  known so far: {escape(cut(_shown(item.known), _MOST_KNOWN))}"
+        value = clean(item.known) if isinstance(item.known, str) else dumps(item.known)
+        known = "" if item.known is None else f"\n  known so far: {escape(cut(value, _MOST_KNOWN))}"
         rows.append(f"- {item.key}: {escape(item.instructions.strip())} ({form}){known}")
     return "\n".join(rows)
-
-
-def _shown(value: JsonValue) -> str:
-    return clean(value) if isinstance(value, str) else dumps(value)
 
 
 def taken(reply: str, keys: Sequence[str]) -> tuple[str, dict[str, str]]:

@@ -495,7 +495,7 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-# ---------------------------------------------------------------- slices of long messages, and _joined answers
+# ---------------------------------------------------------------- slices of long messages, and joined answers
 
 _MOST_SLICES: Final = 12
 """Slices of one message at most; of a longer message, each slice shows its two ends."""

@@ -231,7 +231,7 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
         text=_meaning_once(redactor.redact(draft.text)),
         verbatim=_redacted(draft.verbatim, redactor),
         files=tuple(map(redactor.redact, draft.files)),
-        metadata=_facts(draft.metadata, redactor),
+        metadata=cast("JsonObject", redactor.value(dict(draft.metadata))),
     )
 
 
@@ -245,10 +245,6 @@ def _meaning_once(text: str) -> str:
         return hit[0] if is_new else ""
 
     return _MEANING.sub(first, text)
-
-
-def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", redactor.value(dict(metadata)))
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:

@@ -76,11 +76,6 @@ def _without(text: str, opening: re.Pattern[str]) -> str:
     return "".join([*kept, text[at:]])
 
 
-def _inside(text: str, opening: re.Pattern[str]) -> list[str]:
-    """Return what stands in the elements that these tags open."""
-    return [inside.strip("\n") for _, inside in _elements(text, opening)]
-
-
 def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
     """Return the usable part of a reply; its faults list what was dropped.
 
@@ -213,7 +208,7 @@ class _Echoes:
         ours = f"{prompt.system}\n{_without(prompt.text, _GIVEN)}"
         self._instructions = Evidence(ours)
         self._ours = set(map(_row, ours.split("\n")))
-        self._shown = set(map(_row, "\n".join(_inside(prompt.text, _TRANSCRIPT)).split("\n")))
+        self._shown = {_row(line) for _, inside in _elements(prompt.text, _TRANSCRIPT) for line in inside.split("\n")}
 
     def has(self, text: str, least: int) -> bool:
         """Return whether a text is part of the instructions and not of the messages."""

@@ -439,7 +439,8 @@ def _log(given: ReflectInput) -> str:
         names = _short_names(observation, given.aliases)
         time = f" ({said:%H:%M})" if said else ""
         lines.append(f"{indent}o{number} {names}{MARKS[observation.priority]}{time} {_words(observation)}")
-        lines.extend(f"{indent}  | {row}" for row in _verbatim(observation))
+        if observation.verbatim:
+            lines.extend(f"{indent}  | {row}" for row in escape(clean(observation.verbatim)).split("\n"))
     return "\n".join(lines)
 
 
@@ -463,10 +464,6 @@ def _words(observation: Observation) -> str:
     meaning = f" (meaning {about})" if about and not is_told else ""
     doubt = f"{UNVERIFIED} " if observation.is_unverified else ""
     return f"{doubt}{escape(short_line(observation.text, 10_000))}{meaning}"
-
-
-def _verbatim(observation: Observation) -> list[str]:
-    return escape(clean(observation.verbatim)).split("\n") if observation.verbatim else []
 
 
 # ---------------------------------------------------------------- what a mode looks for

@@ -118,7 +118,7 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
                 notes.note("wrong_date", raw)
         else:
             if gathered.first and _is_reference(raw, known):
-                gathered.rows.append(_in_brackets(raw))
+                gathered.rows.append(f"[{raw.strip(_AROUND)}]")
                 continue
             line = _line(raw, known, FaultNotes())
             if gathered.goes_on(line):
@@ -127,11 +127,6 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
             yield from gathered.finished()
             gathered.begin(raw, line)
     yield from gathered.finished()
-
-
-def _in_brackets(row: str) -> str:
-    """Return a row of references as they stand at the end of a line."""
-    return f"[{row.strip(_AROUND)}]"
 
 
 class _Gathered:

@@ -371,7 +371,8 @@ class RunExecutor:
     ) -> Judged:
         """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
-        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
+        doubtful = (line for line in judged.observations if line.is_unverified)
+        lowered = {place for line in doubtful if line.metadata.get("lowered_from") in KEPT for place in _cited(line)}
         told = {place for line in judged.observations if line.priority in KEPT for place in _cited(line)}
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
         if not messages or observer is self._embedded:
@@ -492,10 +493,6 @@ def _messages_of(task: _ClaimedRun, answer: Observed) -> tuple[Message, ...]:
     """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
     last = answer.last_seq
     return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
-
-
-def _is_lowered(line: Observation) -> bool:
-    return line.metadata.get("lowered_from") in KEPT and line.is_unverified
 
 
 def _cited(line: Observation) -> list[tuple[str, int]]:

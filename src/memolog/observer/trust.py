@@ -223,7 +223,7 @@ _CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
 _ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
 # Words that report that something was said, not what.
 _SAYING_WORDS: Final = """
-    agreed agrees announced asking _claimed clarified confirms declined described explained explicitly insisted instructed
+    agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
     likes mentioned noted notes planned plans promised reminded repeated replied reported requests suggested thinks wanted wished
     wishes wrote authorized approves approving permission allowed regarding meaning instead
 """

@@ -90,7 +90,7 @@ def _imitates(line: str) -> bool:
 
 
 def quoted(text: str) -> str:
-    """Return the text with a quotation mark before each line that _imitates the log or a header of ours."""
+    """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
     return "\n".join(f"{_QUOTE}{line}" if _imitates(line) else line for line in text.split("\n"))
 
 

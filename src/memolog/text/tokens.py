@@ -108,7 +108,7 @@ def learn(calibration: Calibration, counted: int, reported: int) -> Calibration:
     return replace(calibration, factor=known + weight * (ratio - known), samples=samples + 1)
 
 
-def apply(factor: float, tokens: int) -> int:
+def calibrated(factor: float, tokens: int) -> int:
     """Return how many tokens the provider will report for what we count as `tokens`, rounded up."""
     # A rounding error below a millionth must not add a token.
     return math.ceil(round(max(tokens, 0) * _usable(factor), 6))

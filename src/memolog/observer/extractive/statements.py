@@ -606,7 +606,7 @@ _STEM: Final = 5
 
 
 def _chooses(sentence: str) -> bool:
-    """Return whether a sentence _chooses an item by its number, also where it continues as a question."""
+    """Return whether a sentence chooses an item by its number, also where it continues as a question."""
     return bool(
         _CHOOSES.search(sentence) and not _WHICH.match(sentence) and next(_references(sentence, is_choice=True), None)
     )
