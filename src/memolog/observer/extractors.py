@@ -96,7 +96,7 @@ class Extractor:
 
 
 @dataclass(slots=True, kw_only=True)
-class Drawn:
+class Extracted:
     """The new values, and what failed."""
 
     values: list[NewExtract] = field(default_factory=list[NewExtract])
@@ -124,15 +124,15 @@ class Extractors:
             if e.instructions.strip()
         )
 
-    async def drawn(
+    async def extract(
         self,
         messages: Sequence[Message],
         said: Mapping[str, str] | None,
         known: Mapping[str, JsonValue],
         redactor: Redactor,
-    ) -> Drawn:
+    ) -> Extracted:
         """Return the new values: as a model said them or, without a model, as the functions return them."""
-        result = Drawn()
+        result = Extracted()
         for extractor in self._all:
             try:
                 value = await _value(extractor, messages, said)
@@ -199,7 +199,7 @@ def wanted_section(wanted: Sequence[Wanted]) -> str:
     return "\n".join(rows)
 
 
-def taken(reply: str, keys: Sequence[str]) -> tuple[str, dict[str, str]]:
+def take_extracts(reply: str, keys: Sequence[str]) -> tuple[str, dict[str, str]]:
     """Return a reply without its sections of extracts, and the first of each that was asked for.
 
     What stands among the observations is not looked at: it may be an echo of what was said.

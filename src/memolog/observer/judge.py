@@ -90,13 +90,13 @@ def judge(
     shown: what a tool said there is still a tool's. `readings` is asked only where a line is not in a user's own words. Lines
     with ids among `extracted` were taken from the messages by code: what they name was counted or shortened, not invented.
     """
-    case = _Case(messages, log, policy, foreign, lines, readings, frozenset(extracted))
+    case = _Checker(messages, log, policy, foreign, lines, readings, frozenset(extracted))
     own = [observation for observation in observations if not case.is_foreign(observation)]
     judged = _applied([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
 
-class _Case:
+class _Checker:
     """The messages of one span, each prepared once however many lines cite it."""
 
     def __init__(
@@ -141,7 +141,7 @@ class _Case:
         trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
             # It cites a user's message, but its words are not the user's.
-            trust = _less(trust, observation, self._voices)
+            trust = _lowered_trust(trust, observation, self._voices)
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
         judged = replace(observation, trust=trust)
@@ -231,7 +231,7 @@ def judge_reflection(
             backed = False
         trust = lowest(root.trust for root in roots)
         if said and not backed:
-            trust = _less(trust, observation, voices)
+            trust = _lowered_trust(trust, observation, voices)
         missing: tuple[str, ...] = ()
         if policy != "keep":
             # The reflector read the whole slice: a line may name what stands in another.
@@ -266,7 +266,7 @@ def _claims(observation: Observation, is_for_user: bool) -> bool:
     return is_for_user or observation.priority in KEPT
 
 
-def _less(trust: Trust, observation: Observation, voices: Voices) -> Trust:
+def _lowered_trust(trust: Trust, observation: Observation, voices: Voices) -> Trust:
     """Return the trust of a line that claims a user's word without having it."""
     theirs: Trust = "tool" if _is_of_tool(observation, voices) else "assistant"
     return lowest((trust, theirs))

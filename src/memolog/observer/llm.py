@@ -17,7 +17,7 @@ from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.evidence import source_text
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
-from memolog.observer.extractors import taken
+from memolog.observer.extractors import take_extracts
 from memolog.observer.faults import Fault, FaultKind, FaultNotes
 from memolog.observer.model import BudgetSpent, Model, ModelReply, ModelRequest, Purpose
 from memolog.observer.model_choice import ModelPair
@@ -169,7 +169,7 @@ def embedded_statements(given: ObserveInput, messages: Sequence[Message], counte
     return replace(found, parsed=Parsed(observations=drafts))
 
 
-async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+async def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
     found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
@@ -254,12 +254,12 @@ class _ModelObserver:
         for piece in pieces:
             calls.append(self._observe_piece(replace(given, messages=piece), redactor, ask, first, gate))
             first += len(piece)
-        answers = await _together(calls)
+        answers = await _gathered(calls)
         if len(answers) == 1:
             return answers[0]
         end = next((number for number, answer in enumerate(answers) if answer.last_seq is not None), len(answers) - 1)
         # Messages after a cut-off answer are observed again.
-        return replace(put_together(answers[: end + 1]), last_seq=answers[end].last_seq)
+        return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(
         self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
@@ -271,7 +271,7 @@ class _ModelObserver:
         for attempt in range(2):
             async with gate:
                 reply = await self._ask("observe", prompt, ask, times=1 + attempt)
-            text, said = taken(reply.text, [wanted.key for wanted in given.wanted])
+            text, said = take_extracts(reply.text, [wanted.key for wanted in given.wanted])
             parsed = parse_observations(
                 text,
                 prompt.shown,
@@ -324,7 +324,7 @@ class _ModelObserver:
             observed = _with_more(observed, Observed(parsed=answer, prompt=prompt))
             missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
         if missing:
-            observed = _with_more(observed, await stood_in(given, missing, self._counter))
+            observed = _with_more(observed, await embedded_answer(given, missing, self._counter))
             fault = Fault(kind="uncovered", detail=f"{len(missing)} messages", count=len(missing))
             observed = replace(observed, parsed=replace(observed.parsed, faults=(*observed.parsed.faults, fault)))
         return observed
@@ -462,30 +462,30 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
     return cut, replace(given, messages=messages)
 
 
-def put_together(answers: Sequence[Observed]) -> Observed:
+def join_answers(answers: Sequence[Observed]) -> Observed:
     """Join answers; each message gets a number of its own."""
     shifted: list[Observed] = []
-    taken = 0
+    offset = 0
     for answer in answers:
-        shown = tuple(replace(s, number=s.number + taken) for s in answer.prompt.shown)
-        drafts = tuple(replace(d, cites=tuple(n + taken for n in d.cites)) for d in answer.parsed.observations)
+        shown = tuple(replace(s, number=s.number + offset) for s in answer.prompt.shown)
+        drafts = tuple(replace(d, cites=tuple(n + offset for n in d.cites)) for d in answer.parsed.observations)
         prompt = replace(answer.prompt, shown=shown)
         shifted.append(replace(answer, parsed=replace(answer.parsed, observations=drafts), prompt=prompt))
-        taken = max((s.number for s in shown), default=taken)
+        offset = max((s.number for s in shown), default=offset)
     said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
     prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
-    return Observed(parsed=_joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)
+    return Observed(parsed=_joined_replies([answer.parsed for answer in shifted]), prompt=prompt, said=said)
 
 
 def _with_more(observed: Observed, more: Observed) -> Observed:
     """Add lines about the same messages to an answer, in their order; its hints stay."""
-    both = put_together([observed, more])
+    both = join_answers([observed, more])
     drafts = in_order(both.parsed.observations)
     parsed = replace(both.parsed, observations=drafts, hints=observed.parsed.hints, nothing=not drafts)
     return replace(observed, parsed=parsed, prompt=both.prompt)
 
 
-async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def _gathered(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results of all calls; the first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -540,7 +540,7 @@ def _end(text: str, size: int) -> int:
     return len(cut(text, size)) or size
 
 
-def _joined(answers: Sequence[Parsed]) -> Parsed:
+def _joined_replies(answers: Sequence[Parsed]) -> Parsed:
     """Return several answers about one span as one: all their lines and faults, and the newest hints."""
     drafts: list[Draft] = []
     notes, hints = FaultNotes(), HintsDraft()

@@ -55,7 +55,7 @@ _VAGUE_WORDS: Final = 60
 _VAGUE_SHARE: Final = 0.05
 
 
-class Said:
+class ResultLine:
     """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
 
     def __init__(
@@ -66,10 +66,10 @@ class Said:
         self.given = _Words(frozenset(given))
         """The words of the lines that it stands for."""
 
-    def beside(self, words: Mapping[str, Sequence[str]]) -> "Said":
+    def beside(self, words: Mapping[str, Sequence[str]]) -> "ResultLine":
         """Return the same line with the words that it was given, by the ids of lines."""
         given = (word for name in self.stands_for for word in words.get(name, ()))
-        return Said(self.text, self.stands_for, self.priority, given=given)
+        return ResultLine(self.text, self.stands_for, self.priority, given=given)
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -129,7 +129,7 @@ class _Statement:
     """The share of its words that a line which names it must contain."""
 
 
-def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observation, ...]:
+def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[Observation, ...]:
     """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
     statements = {line.id: _statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
     if not statements:
@@ -137,7 +137,7 @@ def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observ
     # A line of lower priority could be dropped by the next reflection.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
     result = [said.beside(words) for said in result if said.priority in KEPT]
-    standing: dict[str, list[Said]] = {}
+    standing: dict[str, list[ResultLine]] = {}
     for said in result:
         for name in said.stands_for:
             standing.setdefault(name, []).append(said)
@@ -167,10 +167,10 @@ def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> tuple[Obs
     return tuple(line for line in lines if line.id in gone)
 
 
-def vague(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Said, ...]:
+def vague(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[ResultLine, ...]:
     """Return the lines of a result that stand for many different lines and hold hardly any of their words."""
     words = {line.id: content_words(line.text) for line in lines}
-    found: list[Said] = []
+    found: list[ResultLine] = []
     for said in result:
         merged = [name for name in said.stands_for if name in words]
         distinct = {word for name in merged for word in words[name]}
@@ -207,7 +207,7 @@ def _statement(line: Observation) -> _Statement:
     )
 
 
-def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
+def _says(said: ResultLine, one: _Statement, *, is_named: bool) -> bool:
     if not _denies_the_same(said, one) or not all(_has_side(said, side) for side in one.sides):
         return False
     if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
@@ -222,7 +222,7 @@ def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
     )
 
 
-def _denies_the_same(said: Said, one: _Statement) -> bool:
+def _denies_the_same(said: ResultLine, one: _Statement) -> bool:
     """Return whether a line denies what a statement denies, and nothing that it affirms."""
     if not one.denials:
         is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
@@ -233,7 +233,7 @@ def _denies_the_same(said: Said, one: _Statement) -> bool:
     return all(any(_is_same_denial(other, denial) for other in own) for denial in one.denials)
 
 
-def _adds(denial: "_Denial", said: Said, one: _Statement) -> bool:
+def _adds(denial: "_Denial", said: ResultLine, one: _Statement) -> bool:
     """Return whether a clause has a word that is in none of its source lines, which may change its meaning."""
     known = _Words(one.words)
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
@@ -256,7 +256,9 @@ def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
     return held >= ceil(share * len(denial.words))
 
 
-def _supersedes(said: Said, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]) -> bool:
+def _supersedes(
+    said: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
+) -> bool:
     own = [word for word in older.words if word not in _COMMON]
     if not said.is_change or not any(map(said.words.has, own)):
         return False
@@ -312,14 +314,14 @@ def _same_word(one: str, other: str) -> bool:
 class _Index:
     """Finds the lines of a result that have most words in common with a text."""
 
-    def __init__(self, result: Sequence[Said]) -> None:
+    def __init__(self, result: Sequence[ResultLine]) -> None:
         self._result = result
         self._by_opening: dict[str, set[int]] = {}
         for place, said in enumerate(result):
             for word in content_words(said.text):
                 self._by_opening.setdefault(word[:_SHORT], set()).add(place)
 
-    def nearest(self, words: Sequence[str]) -> list[Said]:
+    def nearest(self, words: Sequence[str]) -> list[ResultLine]:
         """Return the few lines that come nearest."""
         hits = Counter(place for word in words for place in self._by_opening.get(word[:_SHORT], ()))
         return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
@@ -555,7 +557,7 @@ def _sides(text: str) -> tuple[_Side, ...]:
     return tuple(found)
 
 
-def _has_side(said: Said, side: _Side) -> bool:
+def _has_side(said: ResultLine, side: _Side) -> bool:
     """Return whether a line has the same of two opposites, before one of the same words."""
     same = (
         other

@@ -68,7 +68,7 @@ class Model(Protocol):
         ...
 
 
-class Managed:
+class ManagedModel:
     """A model of ours that can be checked before its first call, and closed after its last."""
 
     async def check(self) -> None:
@@ -80,17 +80,17 @@ class Managed:
 
 async def check_model(model: Model | None) -> None:
     """Raise ConfigError if this model cannot work as it is configured; makes no call and costs nothing."""
-    if isinstance(model, Managed):
+    if isinstance(model, ManagedModel):
         await model.check()
 
 
 async def close_model(model: Model | None) -> None:
     """Close the connections of a managed model, and of the models within it."""
-    if isinstance(model, Managed):
+    if isinstance(model, ManagedModel):
         await model.aclose()
 
 
-class Wrapper(Managed):
+class ModelWrapper(ManagedModel):
     """A model that changes how another one is called."""
 
     def __init__(self, model: Model) -> None:
@@ -305,12 +305,12 @@ async def in_time(call: Awaitable[T], seconds: float, name: str) -> T:
 
 async def complete_in_time(model: Model, request: ModelRequest) -> ModelReply:
     """Return a model's answer within the time of the request; models of ours keep to it themselves, attempt by attempt."""
-    if isinstance(model, Managed) or request.timeout is None:
+    if isinstance(model, ManagedModel) or request.timeout is None:
         return await model.complete(request)
     return await in_time(model.complete(request), request.timeout, model.name)
 
 
-class RetryingModel(Wrapper):
+class RetryingModel(ModelWrapper):
     """Repeats a call after a transport error. For models that do not retry by themselves."""
 
     def __init__(self, model: Model, retry: Retry = DEFAULT_RETRY) -> None:
@@ -409,7 +409,7 @@ class Limit:
     """Returns what the ledger says; if it raises, no call is made."""
 
 
-class BudgetedModel(Wrapper):
+class BudgetedModel(ModelWrapper):
     """Asks a model only while every limit has something left."""
 
     def __init__(self, model: Model, *limits: Limit) -> None:

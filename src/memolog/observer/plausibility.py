@@ -283,7 +283,7 @@ def _is_alike(one: _LogLine, other: _LogLine) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ShownMessage:
     """A shown message, its number, and its words."""
 
     message: Message
@@ -298,11 +298,13 @@ class _Sources:
         waiting: dict[tuple[str, int], list[int]] = {}
         for shown in reversed(prompt.shown):
             waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
-        self.all: list[_Said] = []
+        self.all: list[_ShownMessage] = []
         for message in given.messages:
             if message.state == "live":
                 numbers = waiting.get((message.thread, message.seq))
-                self.all.append(_Said(message, numbers.pop() if numbers else None, Evidence(source_text(message))))
+                self.all.append(
+                    _ShownMessage(message, numbers.pop() if numbers else None, Evidence(source_text(message)))
+                )
         self._by_number = {said.number: said for said in self.all if said.number is not None}
 
     def of(self, draft: Draft) -> Evidence | None:
@@ -334,14 +336,16 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
     )
 
 
-def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool) -> bool:
+def _is_covered(
+    said: _ShownMessage, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool
+) -> bool:
     if any(is_foreign or _says_of(said, _words(draft)) for draft in cited.get(said.number or 0, ())):
         return True
     text = source_text(said.message)
     return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
 
 
-def _says_of(said: _Said, line: str) -> bool:
+def _says_of(said: _ShownMessage, line: str) -> bool:
     """Return whether a line shares a word or a number with a message."""
     if _log_line(line, None).numbers & said.evidence.words:
         return True

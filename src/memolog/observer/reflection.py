@@ -11,7 +11,7 @@ from typing import Final
 
 from memolog.core.observation import KEPT, MARKS, Observation
 from memolog.observer.drafts import ReflectedDraft
-from memolog.observer.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
+from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
 from memolog.observer.observations import merged_sources, weight_of
 from memolog.observer.trust import lowest
 from memolog.text.identifiers import content_words
@@ -52,7 +52,7 @@ class Guarded:
 def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Sequence[Observation]) -> Gaps:
     """Return what the drafts of an answer lost of the lines; `ids` maps the short ids in drafts to ids."""
     by_id = {line.id: line for line in lines}
-    result: list[Said] = []
+    result: list[ResultLine] = []
     texts: list[str] = []
     for draft in drafts:
         merged = [by_id[ids[name]] for name in draft.merges if name in ids and ids[name] in by_id]
@@ -61,7 +61,7 @@ def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Seq
         texts.append(_words(draft))
         if not is_bare_list(draft.text):
             priority = weight_of(draft.priority, merged)
-            result.append(Said(above + texts[-1], (line.id for line in merged), priority))
+            result.append(ResultLine(above + texts[-1], (line.id for line in merged), priority))
     return Gaps(
         omitted=tuple(line.id for line in unsaid(lines, result)),
         names=lost(lines, [said.text for said in result]),
@@ -92,12 +92,12 @@ def guarded(
     )
 
 
-def _said(lines: Sequence[Observation]) -> list[tuple[Observation, Said]]:
+def _said(lines: Sequence[Observation]) -> list[tuple[Observation, ResultLine]]:
     texts = {line.ordinal: _words(line) for line in lines}
     return [
         (
             line,
-            Said(
+            ResultLine(
                 "\n".join(filter(None, (texts.get(line.parent or 0), texts[line.ordinal]))), line.merges, line.priority
             ),
         )
@@ -152,7 +152,7 @@ def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
     return sum(_weight(line, counter) for line in lines if line.priority in KEPT)
 
 
-def as_they_are(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
+def unchanged(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
     """Return the lines of a slice as an unchanged reflection, so that some of them can be archived."""
     return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
 

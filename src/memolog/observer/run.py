@@ -23,7 +23,7 @@ from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import Claim, Made, Work
 from memolog.observer.bisect import TRIES, observe_in_parts
-from memolog.observer.budget import Asking
+from memolog.observer.budget import ModelCalls
 from memolog.observer.drafts import Parsed, ParsedReflection
 from memolog.observer.extractors import Extractors, latest
 from memolog.observer.judge import Judged, judge, judge_reflection
@@ -32,14 +32,14 @@ from memolog.observer.llm import (
     Observed,
     Observer,
     Reflected,
+    embedded_answer,
     embedded_statements,
     readings_of,
-    stood_in,
 )
 from memolog.observer.model import BudgetSpent
 from memolog.observer.observations import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
-from memolog.observer.reflection import Guarded, archived, as_they_are, guarded
+from memolog.observer.reflection import Guarded, archived, guarded, unchanged
 from memolog.observer.reply import failure
 from memolog.observer.working_memory import document_for, proposal_of
 from memolog.text.redaction import Redactor, cleaned, redactor_for
@@ -99,14 +99,16 @@ class RunExecutor:
         if not found:
             # The thread was deleted while the run was waiting: nothing is left to observe.
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
-        ask = Asking(self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config)
+        ask = ModelCalls(
+            self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config
+        )
         try:
             return await self._with_fallback(resource, found, config, ask)
         except RunFault as fault:
             raise fault.billed(ask.usage) from fault
 
     async def _with_fallback(
-        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: Asking
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: ModelCalls
     ) -> tuple[RunOutcome, ...]:
         observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
         problems: tuple[Problem, ...] = ()
@@ -138,7 +140,7 @@ class RunExecutor:
         return (replace(first, made=made, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
 
     async def _outcomes(
-        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, observer: Observer, ask: Asking
+        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, observer: Observer, ask: ModelCalls
     ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
             return [await self._reflect(resource, *found[0], config, observer, ask)]
@@ -175,7 +177,7 @@ class RunExecutor:
         groups = await self._store.logs.groups_at(
             resource, work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
         )
-        shown = _log_end(groups, config.observation.previous_tokens)
+        shown = _last_groups(groups, config.observation.previous_tokens)
         lines = (
             await self._store.logs.observations(resource, work.log_pk, [group.id for group in shown]) if shown else ()
         )
@@ -218,7 +220,7 @@ class RunExecutor:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that results of this one answer."""
-        missing = await offload(_unasked, messages, when=has_many_parts(messages))
+        missing = await offload(_results_without_calls, messages, when=has_many_parts(messages))
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
@@ -230,7 +232,7 @@ class RunExecutor:
         return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
 
     async def _observe(
-        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: Asking
+        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: ModelCalls
     ) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
             return [await self._observe_divided(tasks[0], config, observer, ask)]
@@ -248,7 +250,7 @@ class RunExecutor:
         outcome = await self._checked(task, answer, config, observer, foreign)
         if answer.parsed.observations and outcome.made and not outcome.made.observations:
             messages = _messages_of(task, answer)
-            embedded = await stood_in(task.given, messages, self._counter)
+            embedded = await embedded_answer(task.given, messages, self._counter)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
             again = await self._checked(task, answer, config, observer, foreign)
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
@@ -260,7 +262,9 @@ class RunExecutor:
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
         return await offload(self._outcome, task, answer, config, observer, foreign, when=is_long)
 
-    async def _observe_divided(self, task: _ClaimedRun, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
+    async def _observe_divided(
+        self, task: _ClaimedRun, config: Config, observer: Observer, ask: ModelCalls
+    ) -> RunOutcome:
         """Observe part by part what failed as a whole, so that it does not hold up the log forever."""
         divided = await observe_in_parts(
             observer,
@@ -292,12 +296,12 @@ class RunExecutor:
         if outcome.made is None or not self._extractors:
             return outcome
         messages = _messages_of(task, answer)
-        drawn = await self._extractors.drawn(messages, answer.said, task.known, redactor_for(config))
+        found = await self._extractors.extract(messages, answer.said, task.known, redactor_for(config))
         return replace(
             outcome,
-            made=replace(outcome.made, extracts=tuple(drawn.values)),
-            problems=(*outcome.problems, *drawn.problems),
-            faults=(*outcome.faults, *("extract" for _ in drawn.problems)),
+            made=replace(outcome.made, extracts=tuple(found.values)),
+            problems=(*outcome.problems, *found.problems),
+            faults=(*outcome.faults, *("extract" for _ in found.problems)),
         )
 
     def _outcome(
@@ -389,7 +393,7 @@ class RunExecutor:
     # ------------------------------------------------------------ reflecting
 
     async def _reflect(
-        self, resource: str, claim: Claim, work: Work, config: Config, observer: Observer, ask: Asking
+        self, resource: str, claim: Claim, work: Work, config: Config, observer: Observer, ask: ModelCalls
     ) -> RunOutcome:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(resource, work.log_pk, names)
@@ -427,7 +431,7 @@ class RunExecutor:
             raise RunFault(
                 "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
             )
-        new_hints, wrong = _standings(given, answer.parsed, hints, redactor_for(config))
+        new_hints, wrong = _changed_hints(given, answer.parsed, hints, redactor_for(config))
         return RunOutcome(
             claim=claim,
             made=Made(
@@ -450,7 +454,7 @@ class RunExecutor:
         parsed, lines = answer.parsed, given.observations
         group, new_id = self._store.new_id(), self._store.new_id
         if not parsed.lines:
-            kept = archived(as_they_are(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
+            kept = archived(unchanged(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
             return group, kept, ()
         drafted = reflections_from(
             parsed, lines, answer.prompt, group, new_id, self._counter, redactor_for(config), given.aliases
@@ -478,7 +482,7 @@ class RunExecutor:
         return found
 
 
-def _unasked(messages: Sequence[Message]) -> set[Place]:
+def _results_without_calls(messages: Sequence[Message]) -> set[Place]:
     """Return the places of results whose call is in none of these messages."""
     answered = set(results_of_calls(messages).values())
     return {
@@ -518,7 +522,7 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
 
 
-def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
+def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
     """Return the newest groups with so many tokens in total; the prompt cuts the first of them."""
     shown: list[GroupRow] = []
     for group in reversed(groups):
@@ -529,7 +533,7 @@ def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
     return shown[::-1]
 
 
-def _standings(
+def _changed_hints(
     given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
 ) -> tuple[dict[str, Hints], tuple[str, ...]]:
     """Return the changed hints of a reflection by thread, and the faults."""

@@ -79,7 +79,7 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _KeptMessage:
     """One message with what is kept of it."""
 
     number: int
@@ -137,7 +137,7 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
         if message.role == "user" and utterance:
             root = None
         day = in_zone(message.created_at, given.zone).date()
-        said = _Said(number, message, day, kept.get(number, Kept()), tool_lines.get(number, []))
+        said = _KeptMessage(number, message, day, kept.get(number, Kept()), tool_lines.get(number, []))
         for line in _lines(said, utterance, talk):
             if line.is_root or root is None:
                 root = len(drafts)
@@ -222,7 +222,7 @@ def _sentences_of(text: str) -> list[str]:
     return [piece.text for piece in pieces_of(text, whole=True) if piece.kind == "sentence"]
 
 
-def _lines(said: _Said, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
+def _lines(said: _KeptMessage, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
     """Yield the lines of one message."""
     if said.message.role == "user":
         if utterance:
@@ -241,7 +241,7 @@ def _lines(said: _Said, utterance: Utterance | None, talk: _Conversation) -> Ite
 # ---------------------------------------------------------------- users
 
 
-def _user_lines(said: _Said, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
+def _user_lines(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
     """Yield what a user confirmed, stated, reported and asked, in this order."""
     cites = (said.number,)
     agreed = _agreed(said, utterance, talk)
@@ -287,7 +287,7 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _agreed(said: _Said, utterance: Utterance, talk: _Conversation) -> _Line | None:
+def _agreed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> _Line | None:
     """Return what a user agreed to or declined with a bare yes or no."""
     answer = answer_of(utterance.text)
     if answer is None:
@@ -316,7 +316,7 @@ def _question(answer: str) -> str:
     return last if last.endswith(QUESTION_MARKS) else ""
 
 
-def _confirmed(said: _Said, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
+def _confirmed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
     """Return the line of finished work if the user confirms that it works, and the other statements."""
     text, statements = utterance.text, said.kept.statements
     number, words = talk.answer
@@ -345,7 +345,7 @@ def _beginning(text: str) -> str:
     return found or short_line(text, _WHAT)
 
 
-def _referents(text: str, said: _Said, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
+def _referents(text: str, said: _KeptMessage, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
     """Return what a user's words refer to, as text to append to their line, and the messages that contain it."""
     chosen = _chosen(text, talk)
     if chosen:
@@ -412,7 +412,7 @@ def _item(entry: Entry, most: int) -> str:
 # ---------------------------------------------------------------- assistants
 
 
-def _answer_lines(said: _Said, talk: _Conversation) -> Iterator[_Line]:
+def _answer_lines(said: _KeptMessage, talk: _Conversation) -> Iterator[_Line]:
     cites = (said.number,)
     who = _who(said.message, "Assistant:")
     prose = [piece.text for piece in said.kept.pieces if piece.list < 0]
@@ -483,7 +483,7 @@ def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
 # ---------------------------------------------------------------- files and speakers
 
 
-def _attached(said: _Said) -> Iterator[_Line]:
+def _attached(said: _KeptMessage) -> Iterator[_Line]:
     files = [part for part in said.message.parts if isinstance(part, FilePart)]
     if not files or said.message.own:
         return
