@@ -39,7 +39,7 @@ async def spent_of(store: "Store", resource: str, thread: str | None, config: Co
 
 
 class ModelCalls:
-    """Calls models for the runs of one batch, within their budget. Make one for each batch."""
+    """Calls models for the runs of one batch, within their budget. Create one for each batch."""
 
     def __init__(self, store: "Store", resource: str, thread: str | None, runs: Sequence[str], config: Config) -> None:
         self._store, self._resource, self._runs, self._config = store, resource, runs, config

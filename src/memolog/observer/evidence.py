@@ -280,7 +280,7 @@ _MOST_VALUES: Final = 20_000
 
 
 def source_text(message: Message) -> str:
-    """Return everything in a message that an observer may draw on."""
+    """Return all text of a message that an observer may use."""
     return "\n".join(filter(None, (said_text(message), returned_text(message))))
 
 
@@ -293,7 +293,7 @@ def said_text(message: Message) -> str:
 
 
 def returned_text(message: Message) -> str:
-    """Return what tools answered in a message, whatever its role; all of it where the message is a tool's."""
+    """Return what tools returned in a message; the whole message if it is a tool's."""
     if message.own:
         return ""
     is_tool = message.role == "tool"

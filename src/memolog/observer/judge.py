@@ -97,7 +97,7 @@ def judge(
 
 
 class _Checker:
-    """The messages of one span, each prepared once however many lines cite it."""
+    """Checks lines against the messages of one span; each message is prepared once."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class _Checker:
         return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=bool(said))
 
     def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
-        """Return whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
+        """Return whether the users' messages that a line cites support its claim, in their words or as code reads them."""
         if observation.verbatim and self._voices.copies_tool(observation.verbatim):
             return False
         # If a line cites every message, a single one of them must back it.
@@ -170,7 +170,7 @@ class _Checker:
         return False
 
     def _nearest(self, observation: Observation, said: Sequence[Message]) -> list[Message]:
-        """Return the few messages that have most words of a line."""
+        """Return the few messages that share most words with a line."""
         words = content_words(observation.text)
         shares = [sum(is_word_of(word, (self._said(message),)) for word in words) for message in said]
         best = sorted(range(len(said)), key=lambda place: -shares[place])[:_MOST_COMPARED]
@@ -245,7 +245,7 @@ def judge_reflection(
 
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
-    """Return whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
+    """Return whether a line takes its words from doubtful lines, and not from the other lines that it merges."""
     doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
@@ -262,18 +262,18 @@ def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[s
 
 
 def _claims(observation: Observation, is_for_user: bool) -> bool:
-    """Return whether a line claims the weight of a user's word."""
+    """Return whether a line claims to be a user's statement."""
     return is_for_user or observation.priority in KEPT
 
 
 def _lowered_trust(trust: Trust, observation: Observation, voices: Voices) -> Trust:
-    """Return the trust of a line that claims a user's word without having it."""
+    """Return the trust of a line that claims to be a user's statement and is not."""
     theirs: Trust = "tool" if _is_of_tool(observation, voices) else "assistant"
     return lowest((trust, theirs))
 
 
 def _is_of_tool(observation: Observation, voices: Voices) -> bool:
-    """Return whether a line has its words, or something that it names, from tools alone."""
+    """Return whether the words or a name of a line come from tools alone."""
     return _is_echo(observation, voices) or voices.names_from_tool(observation.text)
 
 
@@ -314,7 +314,7 @@ def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
 
 
 def _renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the lines that stay in their order; one whose parent goes stands under the parent's parent."""
+    """Renumber the kept lines; a line whose parent is dropped moves under the nearest kept ancestor."""
     places: Mapping[int, int] = {observation.ordinal: place for place, observation in enumerate(kept, start=1)}
     parents = {observation.ordinal: observation.parent for observation in before}
 
@@ -332,7 +332,7 @@ def _renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> t
 
 
 _LEAST_SAID: Final = 0.5
-"""How much of a new line's words must have been said."""
+"""The share of the words of a new line that must have been said."""
 _LABEL: Final = re.compile(r"\s*+(?:[-*+]|\d{1,9}[.)])?\s*+(?:[^:\n]{1,60}:)?\s*+")
 
 

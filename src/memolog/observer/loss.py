@@ -1,4 +1,4 @@
-"""The loss guard: what a reflection no longer says.
+"""The loss guard: find what a reflection no longer says.
 
 Pure rules that compare the lines of a slice with the lines that are to replace them:
 
@@ -73,7 +73,7 @@ class ResultLine:
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The text, prepared for questions."""
+        """The text, prepared for lookups."""
         return Evidence(self.text)
 
     @cached_property
@@ -103,7 +103,7 @@ class ResultLine:
 
     @cached_property
     def sides(self) -> "tuple[_Side, ...]":
-        """Which of two opposites it has, and before which words."""
+        """The opposites that it has ("below" or "above"), each with the words after it."""
         return _sides(self.text)
 
     @cached_property
@@ -114,7 +114,7 @@ class ResultLine:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Statement:
-    """A line that must be said, taken apart once."""
+    """A line that must still be said, analysed once."""
 
     line: Observation
     words: tuple[str, ...]
@@ -223,7 +223,7 @@ def _says(said: ResultLine, one: _Statement, *, is_named: bool) -> bool:
 
 
 def _denies_the_same(said: ResultLine, one: _Statement) -> bool:
-    """Return whether a line denies what a statement denies, and nothing that it affirms."""
+    """Return whether a line denies what a statement denies and nothing that the statement affirms."""
     if not one.denials:
         is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
         return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
@@ -286,7 +286,7 @@ _ENDING: Final = 2
 
 
 class _Words:
-    """Words in which others are looked up, whatever their endings."""
+    """A set of words in which other forms of a word are found too."""
 
     def __init__(self, words: Collection[str]) -> None:
         self._words = frozenset(words)
@@ -322,7 +322,7 @@ class _Index:
                 self._by_opening.setdefault(word[:_SHORT], set()).add(place)
 
     def nearest(self, words: Sequence[str]) -> list[ResultLine]:
-        """Return the few lines that come nearest."""
+        """Return the few lines with most words in common."""
         hits = Counter(place for word in words for place in self._by_opening.get(word[:_SHORT], ()))
         return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
 
@@ -527,7 +527,7 @@ class _Side:
 
 
 def _phrases() -> dict[str, list[tuple[tuple[str, ...], int, bool]]]:
-    """Return the opposites by their first words, longer ones first: their words, which pair, and whether they stand second."""
+    """Return the opposites by first word, longer ones first: their words, their pair, and whether they are its second side."""
     found: dict[str, list[tuple[tuple[str, ...], int, bool]]] = {}
     for pair, words in enumerate(_OPPOSITES):
         for place, side in enumerate(words.split(" / ")):
@@ -541,7 +541,7 @@ _PHRASES: Final = _phrases()
 
 
 def _sides(text: str) -> tuple[_Side, ...]:
-    """Return which of two opposites a text has, in order."""
+    """Return the opposites that a text has, in order."""
     words = squeezed(folded(text)).strip(".").split(".")
     found: list[_Side] = []
     at = 0
@@ -558,7 +558,7 @@ def _sides(text: str) -> tuple[_Side, ...]:
 
 
 def _has_side(said: ResultLine, side: _Side) -> bool:
-    """Return whether a line has the same of two opposites, before one of the same words."""
+    """Return whether a line has the same opposite before one of the same words."""
     same = (
         other
         for other in said.sides
@@ -604,7 +604,7 @@ def _has_caseless(name: str, text: Evidence) -> bool:
 
 
 def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tuple[int, Observation, str, int]]:
-    """Yield what lines name and no text of a result does: place and line, the name, and its rank."""
+    """Yield the names of lines that no text of a result has: place, line, name and rank."""
     whole = Evidence("\n".join(result))
     known: dict[Mention, bool] = {}
     for place, line in enumerate(lines):

@@ -258,7 +258,7 @@ class Retry:
     time: Callable[[], float] = time.monotonic
 
     async def run(self, ask: Callable[[float], Awaitable[T]], seconds: float) -> T:
-        """Return what `ask` returns, which is told how many seconds it has; ask again after a transport error."""
+        """Return the result of `ask(seconds)`; ask again after a transport error."""
         limit = seconds if self.total is None else self.total
         end = self.time() + limit
         attempt = 1
@@ -304,7 +304,7 @@ async def in_time(call: Awaitable[T], seconds: float, name: str) -> T:
 
 
 async def complete_in_time(model: Model, request: ModelRequest) -> ModelReply:
-    """Return a model's answer within the time of the request; models of ours keep to it themselves, attempt by attempt."""
+    """Return a model's answer within the time of the request; managed models apply it to each attempt themselves."""
     if isinstance(model, ManagedModel) or request.timeout is None:
         return await model.complete(request)
     return await in_time(model.complete(request), request.timeout, model.name)
@@ -346,7 +346,7 @@ class CallableModel:
 
     @property
     def name(self) -> str:
-        """Return how the function is called in events, runs and the ledger."""
+        """Return the name of the model in events, runs and the ledger."""
         return self._name
 
     @property

@@ -190,7 +190,7 @@ def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
 
 
 def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
-    """Return the hints without those that repeat the format instead of filling it."""
+    """Return the hints without those that only repeat the format."""
     known = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
     for name in ("current_task", "suggested_response", "title"):
         text: str | None = getattr(hints, name)

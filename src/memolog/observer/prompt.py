@@ -457,7 +457,7 @@ def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
     return f"{','.join(names)} " if names else ""
 
 
-def _words(observation: Observation) -> str:
+def _line_text(observation: Observation) -> str:
     about = observation.about.isoformat() if observation.about else ""
     # A date that the text does not contain was added later and is shown.
     is_told = about in observation.text or "(meaning " in observation.text
@@ -468,11 +468,11 @@ def _words(observation: Observation) -> str:
 
 # ---------------------------------------------------------------- what a mode looks for
 
-_MOST_LINES: Final = 20
+_MOST_FINDINGS: Final = 20
 _MOST_OF_MESSAGE: Final = 3
-_MOST_TEXT: Final = 100_000
-_LONGEST: Final = 300
-_SHORTEST: Final = 8
+_MOST_SCANNED: Final = 100_000
+_LONGEST_FINDING: Final = 300
+_SHORTEST_FINDING: Final = 8
 _SENTENCES: Final = re.compile(r"\n+|(?<=[.!?])\s+(?=[A-Z\"'`(])")
 _OPENING: Final = re.compile(r"^[\s>*•#|-]+(?:\d{1,3}[.)]\s)?")
 
@@ -563,7 +563,7 @@ def with_findings(parsed: Parsed, spoken: Sequence[Spoken], mode: Mode) -> Parse
     known = "\n".join(draft.text for draft in parsed.observations)
     found: list[Draft] = []
     for message in spoken:
-        fresh = [text for text in _sentences(message.text, mode) if text[:_LONGEST] not in known]
+        fresh = [text for text in _findings(message.text, mode) if text[:_LONGEST_FINDING] not in known]
         for text in fresh[:_MOST_OF_MESSAGE]:
             who = "Result" if message.is_tool else "Assistant"
             line = f"{who}: {short_line(text, _LONGEST)}"
@@ -571,7 +571,7 @@ def with_findings(parsed: Parsed, spoken: Sequence[Spoken], mode: Mode) -> Parse
             known += f"\n{text}"
     if not found:
         return parsed
-    return replace(parsed, observations=(*parsed.observations, *found[:_MOST_LINES]), nothing=False)
+    return replace(parsed, observations=(*parsed.observations, *found[:_MOST_FINDINGS]), nothing=False)
 
 
 def with_fields(draft: Draft, mode: Mode) -> Draft:
@@ -592,8 +592,8 @@ def with_fields(draft: Draft, mode: Mode) -> Draft:
     return replace(draft, category=category, metadata={**fields, **draft.metadata})
 
 
-def _sentences(text: str, mode: Mode) -> Iterator[str]:
-    for piece in _SENTENCES.split(text[:_MOST_TEXT]):
+def _findings(text: str, mode: Mode) -> Iterator[str]:
+    for piece in _SENTENCES.split(text[:_MOST_SCANNED]):
         sentence = _OPENING.sub("", piece).strip()
-        if len(sentence) >= _SHORTEST and any(search.sentence.search(sentence) for search in _LOOKED_FOR[mode]):
+        if len(sentence) >= _SHORTEST_FINDING and any(search.sentence.search(sentence) for search in _LOOKED_FOR[mode]):
             yield sentence

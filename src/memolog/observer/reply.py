@@ -221,7 +221,7 @@ def _by_citations(
 
 
 def _in_thread(draft: Draft, places: list[int], owners: Mapping[int, str], thread: str) -> Draft:
-    """Return a draft as one of fewer: its parent's new index, and only the citations of its own thread."""
+    """Return a draft with its parent's new index and the citations of its own thread."""
     parent = places.index(draft.parent) if draft.parent in places else None
     return replace(draft, parent=parent, cites=tuple(number for number in draft.cites if owners[number] == thread))
 
@@ -275,12 +275,12 @@ def parse_reflection(
 
 
 def _named(hit: re.Match[str]) -> str:
-    """Return the opening of a line with the name of its thread after the mark; several names are no name."""
+    """Return the opening of a line with the name of its thread after the mark; several names are dropped."""
     return f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: ")
 
 
 def _of_threads(text: str, aliases: frozenset[str], notes: FaultNotes) -> tuple[str, dict[str, ParsedReflection]]:
-    """Return a reply without the sections of threads, and what they say; lines that stand in one are kept."""
+    """Return a reply without the sections of threads, and these by alias; lines inside a section are kept."""
     found: dict[str, ParsedReflection] = {}
 
     def taken(hit: re.Match[str]) -> str:
@@ -347,7 +347,7 @@ def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool 
 
 
 def _found(text: str, notes: FaultNotes) -> Sections:
-    """Return the sections of a reply, be it tagged, in Markdown or in JSON, as a whole or inside its section."""
+    """Return the sections of a reply that is tagged, in Markdown or in JSON; JSON may also stand inside a section."""
     plain = without_fence(text)
     whole = _json_reply(plain)
     if whole:
@@ -412,7 +412,7 @@ def _without_duplicates(lines: list[Line], notes: FaultNotes) -> list[Line]:
 
 
 def _parents(lines: Sequence[Line]) -> list[int | None]:
-    """Return for each line the index of the one it stands under: the nearest before it that is indented less."""
+    """Return the index of the parent of each line: the nearest line before it with less indentation."""
     above: list[tuple[int, int]] = []
     found: list[int | None] = []
     for place, line in enumerate(lines):
@@ -452,13 +452,13 @@ _MOST_TITLE: Final = 120
 
 
 def _is_nothing(body: str) -> bool:
-    """Return whether the reply says in words that there is nothing; an empty section says nothing at all."""
+    """Return whether the reply says in words that there is nothing; an empty section does not."""
     words = body.strip()
     return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
 
 
 def _hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
-    """Return the hints among the sections of a reply, by tag, and what it says of work that is off track."""
+    """Return the hints among the sections of a reply, and the text of its off-track section."""
     task = _hint(texts.get("current-task"), notes)
     if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
         # Only an explicit "none" ends the current task; a missing section does not.

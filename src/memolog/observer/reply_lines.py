@@ -42,7 +42,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What a line says about itself."""
+    """The facts in braces at the end of a line."""
 
     category: str | None = None
     files: tuple[str, ...] = ()
@@ -145,7 +145,7 @@ class _Gathered:
         self.first, self.rows, self.verbatim, self.has_gap = line, [raw], [], False
 
     def goes_on(self, line: Line) -> bool:
-        """Return whether a row is the rest of the line before it, which was wrapped."""
+        """Return whether a row continues the line before it."""
         if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
             return False
         is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
@@ -204,7 +204,7 @@ _DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 
 
 def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
-    """Take one line of the reply apart."""
+    """Parse one line of the reply."""
     raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
     indent = len(raw) - len(raw.lstrip(" "))
     bullet = _BULLET.match(raw)
@@ -241,7 +241,7 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
 
 
 def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
-    """Return the day that a line speaks of; a day that does not exist is taken out of the text."""
+    """Return the text and the day that it is about; a "(meaning …)" with an impossible day is removed."""
     first: date | None = None
 
     def check(hit: re.Match[str]) -> str:
@@ -345,7 +345,7 @@ class _Head:
         return True
 
     def _emphasis(self, hit: re.Match[str]) -> bool:
-        """Return whether only the head is in bold, whose marks then mean nothing."""
+        """Return whether the bold marks belong to the head of the line and can be dropped."""
         after = self.rest[hit.end() :]
         return bool(_MARK.match(after) or _PRIORITY_WORD.match(after) or _WHEN.match(after) or not after.strip())
 
@@ -382,7 +382,7 @@ def _take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, t
 
 
 def _take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
-    """Return the text without numbers in brackets at its beginning, and these; they stay unless all of them were shown."""
+    """Return the text without leading numbers in brackets, and the numbers; unless all were shown, they stay in the text."""
     hit = _IN_FRONT.match(text[:_LONGEST_REFERENCES])
     numbers = _shown(hit[1], known) if hit else ()
     return (text[hit.end() :], numbers) if hit and numbers else (text, ())

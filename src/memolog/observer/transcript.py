@@ -75,12 +75,12 @@ class _Calls:
     """The tool calls of some messages, and which of them were answered."""
 
     of_results: Mapping[int, ToolCallPart]
-    """The call of each result, by the identity of the result's part: ids of calls may come again."""
+    """The call of each result, by the identity of the result's part, because ids of calls may repeat."""
     by_id: Mapping[str, ToolCallPart]
     answered: frozenset[int]
 
     def call_of(self, result: ToolResultPart) -> ToolCallPart | None:
-        """Return the call that a result answers, or seems to answer once more."""
+        """Return the call that a result answers, also for a repeated result."""
         return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
 
 
@@ -198,7 +198,7 @@ def split(
 
 
 def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[int, str]:
-    """Return what some messages add to a piece that stands at a day, and the day it stands at then."""
+    """Return the tokens that messages add to a piece whose last day is `day`, and the new last day."""
     cost = 0
     for entry in entries:
         if entry.day != day:
@@ -295,7 +295,7 @@ def _fitting(entries: Sequence[_Entry], budget: int, counter: TokenCounter) -> t
 
 
 def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
-    """Return the message within so many tokens: each of its parts gives up the same, short ones nothing."""
+    """Return the message within so many tokens: its longest parts are cut to the same size."""
     if entry.tokens <= most:
         return entry
     entry = _fewer(entry, most, counter)
@@ -350,7 +350,7 @@ def _calls_of(messages: Sequence[Message]) -> _Calls:
 
 
 def _pieces_of(message: Message, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
-    """Return the parts of a message, those with something to show."""
+    """Return the parts of a message that have something to show."""
     if message.own:
         return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (_Piece(body=_OWN),)
     return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
@@ -517,7 +517,7 @@ def _mark(characters: int) -> str:
 
 
 def _characters(middle: str) -> int:
-    """Return how long a middle is, with what was left out of it before."""
+    """Return the length of a middle, with characters that were left out of it before."""
     before = sum(int(hit[1].replace(",", "")) - len(hit[0]) - 2 for hit in _MARK.finditer(middle))
     return max(len(middle) + before, 0)
 
@@ -528,7 +528,7 @@ def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
 
 
 def _ends_of(text: str, tokens: int) -> str:
-    """Return the two ends of a huge text, generously; cut between words, so that no secret is torn in two."""
+    """Return the two ends of a huge text, cut between words so that no secret is divided."""
     room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
     if len(text) <= 2 * room + _WORD:
         return text
@@ -560,7 +560,7 @@ def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
 
 
 def _torn(head: str) -> int:
-    """Return how long the piece of an entity is that a cut left at the end."""
+    """Return the length of an incomplete entity at the end."""
     entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
     return len(head) - entity.start() if entity else 0
 

@@ -1,4 +1,4 @@
-"""Decide whose word a line of the log is: a user's, an assistant's or a tool's.
+"""Decide from whom a line of the log comes: a user, an assistant or a tool.
 
 Since wording can be varied, the rules rely on structure: who is cited, and whether only a tool's text has these words.
 """
@@ -32,14 +32,14 @@ _BY_ROLE: Final[Mapping[str, Trust]] = {"tool": "tool", "assistant": "assistant"
 
 
 def trust_of(message: Message) -> Trust:
-    """Return whose word a message is; a result of a tool inside a user's message is a tool's."""
+    """Return the trust of a message; a message with a tool result is a tool's, also a user's."""
     if any(isinstance(part, ToolResultPart) for part in message.parts):
         return "tool"
     return _BY_ROLE.get(message.role, "tool")
 
 
 def lowest(trusts: Iterable[Trust]) -> Trust:
-    """Return the lowest of some trusts; of none, the lowest there is."""
+    """Return the lowest of some trusts; "tool" if there are none."""
     found = frozenset(trusts)
     for trust in _ORDER:
         if trust in found:
@@ -113,7 +113,7 @@ def _names(plain: str, names: Collection[str], verbs: str) -> bool:
 
 
 def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
-    """Return the priority that a line may have: without a user's word nothing is a statement, and nothing is finished."""
+    """Return the priority that a line may have: only lines backed by a user's words may be statements or finished work."""
     return "medium" if priority in KEPT and not is_backed else priority
 
 
@@ -129,7 +129,7 @@ POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voices:
-    """What was said by people and models, and what tools returned."""
+    """Texts by origin: what users and models said, and what tools returned."""
 
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
@@ -196,17 +196,17 @@ def line_text(line: Observation) -> str:
 
 
 def is_of_user(line: Observation) -> bool:
-    """Return whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
+    """Return whether a line of the log counts as a user's statement: it cites users alone, or code found it to be one."""
     return not is_false(line) and (line.trust == "user" or line.priority in KEPT)
 
 
 def is_of_tool(line: Observation) -> bool:
-    """Return whether a line of the log is no more than a tool's word."""
+    """Return whether a line of the log counts as text of a tool."""
     return not is_of_user(line) and (line.trust == "tool" or is_false(line))
 
 
 def is_false(line: Observation) -> bool:
-    """Return whether a line was found to claim a user's word without having it."""
+    """Return whether code found that a line claims to be a user's statement and is not."""
     return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
@@ -317,7 +317,7 @@ def _clause_words(clause: str) -> tuple[str, ...]:
 
 
 def _is_translated(text: str, cited: Evidence) -> bool:
-    """Return whether a line is in English and what it cites is not: models fall back to English, never from it."""
+    """Return whether a line is in English and its sources are not: models translate to English, never from it."""
     line = Evidence(text)
     if line.is_latin and cited.is_latin is False:
         return True
@@ -372,7 +372,7 @@ _ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path",
 
 
 def _may_be_users(task: str, voices: Voices) -> bool:
-    """Return whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
+    """Return whether a task can come from users: it has a word of theirs, or no tool spoke and it has none of the assistant's."""
     words = _clause_words(task)
     by_user = voices.by_user or ()
     if not words or any(is_word_of(word, by_user) for word in words):

@@ -159,7 +159,7 @@ def _conversation_before(given: ObserveInput) -> _Conversation:
 
 
 def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[ToolLine]]) -> float:
-    """Return how many characters half of the tool calls and results leave after their lines; may be negative."""
+    """Return half the characters of tool calls and results, less those of their lines; may be negative."""
     parts = [part for message in live for part in message.parts]
     told = sum(
         len(part.content) for part in parts if isinstance(part, ToolResultPart) and isinstance(part.content, str)
@@ -466,7 +466,7 @@ def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: 
 
 
 def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
-    """Yield the items, each with its details and with what is listed beneath it."""
+    """Yield the items, each with its details and the items beneath it."""
     below: dict[int, list[str]] = {}
     for piece in pieces:
         if piece.number is None:

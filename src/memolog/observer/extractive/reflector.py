@@ -91,7 +91,7 @@ class _Entry:
 
     @property
     def stays(self) -> bool:
-        """Whether it is kept whatever the target: statements, finished work, and lines about changed files."""
+        """Whether it is kept regardless of the target: statements, finished work, and lines about changed files."""
         return self.is_kept or (self.observation.category == "change" and self.observation.priority == "medium")
 
 

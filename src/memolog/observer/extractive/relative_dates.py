@@ -321,7 +321,7 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
 
 
 class _Sides(NamedTuple):
-    """Whether the words around a day say that it is still to come, or that it is over; both or neither may hold."""
+    """Whether the words around a day show that it is ahead, or behind; both or neither may hold."""
 
     is_ahead: bool
     is_behind: bool

@@ -377,7 +377,7 @@ def is_request(sentence: str) -> bool:
 
 
 def is_about_self(text: str) -> bool:
-    """Return whether the speaker speaks of themselves."""
+    """Return whether a text is about its speaker."""
     return bool(_SELF.search(text))
 
 
@@ -471,7 +471,7 @@ _WISHES: Final = re.compile(
 
 
 def subject_of(sentence: str) -> str:
-    """Return what a sentence is about: without its opening, the words that ask, and who wants it."""
+    """Return the subject of a sentence, without its opening and the words that ask or wish."""
     text = without_request(without_opening(sentence)).strip(" .!?")
     hit = _INTENT.match(text)
     return text[hit.end() :] if hit and len(text) - hit.end() > 2 * _FEW_WORDS else text

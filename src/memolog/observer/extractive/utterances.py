@@ -317,7 +317,7 @@ def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[tuple[int, str
 
 
 def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
-    """Return what may be kept of an answer; `first` is the place that its first offer will have among all."""
+    """Return what may be kept of an answer; `first` is the index of its first offer among all offers."""
     places: dict[int, int] = {}
     counts: dict[int, int] = {}
     offers: list[_Offer] = []
@@ -391,5 +391,5 @@ def _answers(utterances: Iterable[Utterance]) -> list[tuple[Utterance, list[int]
 
 
 def _after(question: str, previous: str) -> str:
-    """Return what the log says beneath a question, the last time that it has it."""
+    """Return the lines of the log beneath the last occurrence of a question."""
     return _NEXT_ROOT.split(previous[previous.rfind(f"asked: {question}") :], 1)[0]
