@@ -25,28 +25,6 @@ from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter
 
-_HINT_CHARACTERS: Final = 2_000
-_MOST_MISSING: Final = 200
-_MISSING_CHARACTERS: Final = 200
-_BY_SUBJECT: Final = "The 🔴 and ✅ lines alone are as long as that: merge them by subject, and let each still be said."
-_MISSING_LINES: Final = (
-    'Your last answer no longer says these lines. Say each again with its words, its numbers and its "not" or "never", '
-    "alone or merged with lines about the same thing, and cite its id."
-)
-_MISSING_DETAIL: Final = (
-    "These lines of your last answer stand for many others and say hardly anything of them. Say what happened."
-)
-_MISSING_NAMES: Final = (
-    "Your last answer lost these names. Name each in the line it belongs to; never list names alone."
-)
-_ALIAS_CHARACTERS: Final = 40
-_MOST_FILES: Final = 20
-_MOST_DAYS: Final = 20
-_MOST_FILE_BYTES: Final = 20_000_000
-
-
-# ---------------------------------------------------------------- texts
-
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 VOICES: Final[tuple[str, ...]] = get_args(Voice)
 LEVELS: Final = range(5)
@@ -310,6 +288,25 @@ def _ask_messages(shown: Sequence[Shown]) -> str:
 
 # ---------------------------------------------------------------- sections
 
+_HINT_CHARACTERS: Final = 2_000
+_MOST_MISSING: Final = 200
+_MISSING_CHARACTERS: Final = 200
+_BY_SUBJECT: Final = "The 🔴 and ✅ lines alone are as long as that: merge them by subject, and let each still be said."
+_MISSING_LINES: Final = (
+    'Your last answer no longer says these lines. Say each again with its words, its numbers and its "not" or "never", '
+    "alone or merged with lines about the same thing, and cite its id."
+)
+_MISSING_DETAIL: Final = (
+    "These lines of your last answer stand for many others and say hardly anything of them. Say what happened."
+)
+_MISSING_NAMES: Final = (
+    "Your last answer lost these names. Name each in the line it belongs to; never list names alone."
+)
+_ALIAS_CHARACTERS: Final = 40
+_MOST_FILES: Final = 20
+_MOST_DAYS: Final = 20
+_MOST_FILE_BYTES: Final = 20_000_000
+
 
 def _thread(
     given: ObserveInput, counter: TokenCounter, most_tokens: int, redactor: Redactor, first: int
@@ -438,7 +435,7 @@ def _log(given: ReflectInput) -> str:
         indent = "  " * depth
         names = _short_names(observation, given.aliases)
         time = f" ({said:%H:%M})" if said else ""
-        lines.append(f"{indent}o{number} {names}{MARKS[observation.priority]}{time} {_words(observation)}")
+        lines.append(f"{indent}o{number} {names}{MARKS[observation.priority]}{time} {_line_text(observation)}")
         if observation.verbatim:
             lines.extend(f"{indent}  | {row}" for row in escape(clean(observation.verbatim)).split("\n"))
     return "\n".join(lines)
@@ -566,7 +563,7 @@ def with_findings(parsed: Parsed, spoken: Sequence[Spoken], mode: Mode) -> Parse
         fresh = [text for text in _findings(message.text, mode) if text[:_LONGEST_FINDING] not in known]
         for text in fresh[:_MOST_OF_MESSAGE]:
             who = "Result" if message.is_tool else "Assistant"
-            line = f"{who}: {short_line(text, _LONGEST)}"
+            line = f"{who}: {short_line(text, _LONGEST_FINDING)}"
             found.append(Draft(priority="medium", text=line, said_at=message.at, cites=(message.number,)))
             known += f"\n{text}"
     if not found:
