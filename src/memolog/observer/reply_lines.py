@@ -219,7 +219,7 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
         # Small models put the number where the time belongs.
         text, refs = _take_leading_references(text, known)
     is_cited = bool(refs)
-    text, facts = _take_facts(text)
+    text, facts = take_facts(text)
     if len(text) > MOST_LINE:
         notes.note("over_long", f"{len(text):,} characters")
         text = cut(text, MOST_LINE)
@@ -465,7 +465,7 @@ _MOST_FILES: Final = 50
 _MOST_FIELDS: Final = 20
 
 
-def _take_facts(text: str) -> tuple[str, Facts]:
+def take_facts(text: str) -> tuple[str, Facts]:
     """Return the text without the facts in braces at its end, and the facts."""
     hit = _BRACES.search(text, max(len(text) - _LONGEST_FACTS, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:
