@@ -177,8 +177,8 @@ def _tool_line(name: str, target: _Target, outcome: Outcome, number: int, cites:
 def _verb(name: str, *, has_target: bool) -> str:
     """Return the opening of a line; the name of the tool if it is not a common one."""
     if has_target:
-        for pattern, verb in _VERBS:
-            if pattern.fullmatch(name):
+        for names, verb in _VERBS:
+            if names.fullmatch(name):
                 return f"Assistant {verb}"
     called = f"Assistant called {quoted_label(name, _LONGEST_NAME, is_tool=True)}"
     return f"{called} on" if has_target else called
