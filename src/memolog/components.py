@@ -37,7 +37,7 @@ _V = TypeVar("_V")
 
 
 @dataclass(slots=True, kw_only=True)
-class Kit:
+class Components:
     """The parts of an open memory."""
 
     store: Store

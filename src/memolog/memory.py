@@ -22,7 +22,7 @@ from memolog.admin.export import Target, log_as_markdown
 from memolog.admin.forget import examine
 from memolog.admin.import_export import Progress
 from memolog.compaction.extractive import words_left
-from memolog.components import Kit, check_thread, check_turn
+from memolog.components import Components, check_thread, check_turn
 from memolog.connection import Connection
 from memolog.context.context import Context
 from memolog.core.clock import Clock, SystemClock, system_chance
@@ -252,13 +252,13 @@ class Thread(_Handle):
 
     async def seen(self, number: int) -> Context:
         """Build again what the model saw: the context of that number in the thread, counted from 1."""
-        kit = await self._connection.open()
-        return await kit.contexts.again(self.resource, self.id, number, self._connection.config)
+        components = await self._connection.open()
+        return await components.contexts.again(self.resource, self.id, number, self._connection.config)
 
     async def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
         """Return stored messages, oldest first: those after a sequence number, or the last ones before it."""
-        kit = await self._connection.open()
-        return await kit.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
+        components = await self._connection.open()
+        return await components.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
 
     # ------------------------------------------------------------ the thread itself
 
@@ -285,13 +285,13 @@ class Thread(_Handle):
         """Store settings that differ from the configuration in all turns of this thread; they replace earlier ones."""
         check_thread(settings)
         self._connection.config.with_overrides(settings)
-        kit = await self._connection.open_to_write()
-        return await kit.store.threads.update(self.resource, self.id, overrides=dict(settings))
+        components = await self._connection.open_to_write()
+        return await components.store.threads.update(self.resource, self.id, overrides=dict(settings))
 
     async def clone(self, new_thread: str | None = None) -> ThreadInfo:
         """Copy the thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.threads.clone(self.resource, self.id, new_thread)
+        components = await self._connection.open_to_write()
+        return await components.store.threads.clone(self.resource, self.id, new_thread)
 
     async def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
         """Forget the thread, or one message of it, with what was made of it. It cannot be undone; `dry_run` only reports."""
@@ -302,27 +302,27 @@ class Thread(_Handle):
     async def status(self) -> Status:
         """Return token counts, backlog, health and cost."""
         connection = self._connection
-        kit = await connection.open()
+        components = await connection.open()
         config, snapshot = await connection.look(self.id, self.resource, create=False)
-        spent = 0.0 if config.budget is None else await spent_of(kit.store, self.resource, self.id, config)
+        spent = 0.0 if config.budget is None else await spent_of(components.store, self.resource, self.id, config)
         return status_of(
             snapshot,
             config,
-            await kit.store.ledger.total(self.resource, thread=self.id),
+            await components.store.ledger.total(self.resource, thread=self.id),
             connection.clock.now(),
-            await kit.factor(self.resource, snapshot.thread.last_model),
+            await components.factor(self.resource, snapshot.thread.last_model),
             spent,
             unsaved=connection.outbox.counts().get((self.resource, self.id)),
             trouble=connection.bus.trouble(self.resource, self.id),
-            dropped=await kit.store.logs.count_dropped(snapshot.resource, snapshot.log.pk),
+            dropped=await components.store.logs.count_dropped(snapshot.resource, snapshot.log.pk),
         )
 
     async def log(self, *, generation: int | None = None) -> tuple[Observation, ...]:
         """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`."""
-        kit = await self._connection.open()
-        config = await kit.config_for(self.resource)
-        snapshot = await kit.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
-        logs, log = kit.store.logs, snapshot.log.pk
+        components = await self._connection.open()
+        config = await components.config_for(self.resource)
+        snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
+        logs, log = components.store.logs, snapshot.log.pk
         groups: Sequence[GroupRow] = snapshot.groups
         if generation is not None:
             check_number("generation", generation, then="Take one from history().")
@@ -371,41 +371,41 @@ class Thread(_Handle):
         return await self.observe()
 
     async def _by_hand(self, what: str, *, may_wait: bool = False, through: int | None = None) -> None:
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         config, snapshot = await self._connection.look(self.id, self.resource)
         through = snapshot.thread.last_seq if through is None else through
         asked = Asked(by_hand=frozenset({what}), may_wait=may_wait, through=through)
-        await kit.core.advance(snapshot, config, asked)
+        await components.core.advance(snapshot, config, asked)
 
     async def history(self) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""
-        kit = await self._connection.open()
-        return await kit.store.logs.history(self.resource, await self._owner_of_log(kit))
+        components = await self._connection.open()
+        return await components.store.logs.history(self.resource, await self._owner_of_log(components))
 
     async def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
         """Return the log as it was at a moment."""
         if not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"`at` must be a datetime, got {type(at).__name__}.", then="Pass datetime(…, tzinfo=UTC).")
-        kit = await self._connection.open()
-        return await kit.store.logs.as_of(self.resource, await self._owner_of_log(kit), at)
+        components = await self._connection.open()
+        return await components.store.logs.as_of(self.resource, await self._owner_of_log(components), at)
 
-    async def _owner_of_log(self, kit: Kit) -> str | None:
-        return self.id if (await kit.config_for(self.resource)).scope == "thread" else None
+    async def _owner_of_log(self, components: Components) -> str | None:
+        return self.id if (await components.config_for(self.resource)).scope == "thread" else None
 
     async def restore(self, generation: int) -> Generation:
         """Bring an old generation of the log back, with all that was activated since."""
         check_number("generation", generation, then="Take one from history().")
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         while True:
             _, snapshot = await self._connection.look(self.id, self.resource)
             now = self._connection.clock.now()
             try:
-                made = await kit.store.logs.restore(snapshot, generation, now=now)
+                made = await components.store.logs.restore(snapshot, generation, now=now)
                 break
             except Conflict:
                 # A run ended meanwhile: look again. Each try sees what the one before it lost to.
                 continue
-        await kit.core.tell(
+        await components.core.tell(
             GenerationMade(
                 at=now,
                 resource=self.resource,
@@ -421,18 +421,18 @@ class Thread(_Handle):
 
     async def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
         """Return the values that extractors drew from the thread, the newest of each; or all versions of one, oldest first."""
-        kit = await self._connection.open()
-        versions = await kit.store.extracts.list(self.resource, self.id)
+        components = await self._connection.open()
+        versions = await components.store.extracts.list(self.resource, self.id)
         if key is not None:
             return tuple(version for version in versions if version.key == key)
         return tuple(latest(versions).values())
 
     async def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
         """Return the runs of the observer and the reflector over this thread's log, the newest first."""
-        kit = await self._connection.open()
-        config = await kit.config_for(self.resource)
-        snapshot = await kit.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
-        found = await kit.store.runs.list(self.resource, log_pk=snapshot.log.pk, limit=limit)
+        components = await self._connection.open()
+        config = await components.config_for(self.resource)
+        snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
+        found = await components.store.runs.list(self.resource, log_pk=snapshot.log.pk, limit=limit)
         return tuple(run for run in found if run.thread in {None, self.id})
 
     async def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
@@ -449,11 +449,11 @@ class Thread(_Handle):
         """
         if check_number("keep", keep) < 0:
             raise InputError(f"`keep` must be 0 or more, got {keep}.")
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         config, _ = await self._connection.look(self.id, self.resource)
         status = await self.observe()
         up_to = status.cursor if config.observe else None
-        return await kit.compacting.compact(
+        return await components.compacting.compact(
             self.resource, self.id, config, keep=keep, up_to=up_to, covered=status.cursor
         )
 
@@ -463,8 +463,8 @@ class Thread(_Handle):
 
     async def restore_compaction(self, compaction: str) -> Compaction:
         """Bring the messages of a compaction back as they were, byte for byte."""
-        kit, now = await self._connection.open_to_write(), self._connection.clock.now()
-        return await kit.store.compactions.restore(self.resource, self.id, compaction, now=now)
+        components, now = await self._connection.open_to_write(), self._connection.clock.now()
+        return await components.store.compactions.restore(self.resource, self.id, compaction, now=now)
 
     async def prune(self) -> Pruned:
         """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
@@ -472,7 +472,7 @@ class Thread(_Handle):
         Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
         keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
         """
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         config, _ = await self._connection.look(self.id, self.resource)
         if not config.compaction.prune:
             raise InputError(
@@ -481,8 +481,8 @@ class Thread(_Handle):
                 then="Set compaction.prune = True if that is what you want.",
             )
         days, now = config.compaction.prune_days, self._connection.clock.now()
-        pruned = await kit.store.compactions.prune(self.resource, self.id, days=days, now=now, left=words_left)
-        file = kit.store.engine.file
+        pruned = await components.store.compactions.prune(self.resource, self.id, days=days, now=now, left=words_left)
+        file = components.store.engine.file
         if file is None or not pruned.messages:
             return pruned
         # Rows that change leave their bytes behind.
@@ -570,15 +570,15 @@ class Resource(_Handle):
 
         Returns in how many of them something was begun or is under way: none, once all of it is observed.
         """
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         touched, page = 0, None
         while page is None or page.next is not None:
-            page = await kit.store.threads.list(self.id, limit=200, after=page.next if page else None)
+            page = await components.store.threads.list(self.id, limit=200, after=page.next if page else None)
             for thread in page.items:
                 config, snapshot = await self._connection.look(thread.id, self.id)
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
                     asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
-                    _, decisions = await kit.core.advance(snapshot, config, asked)
+                    _, decisions = await components.core.advance(snapshot, config, asked)
                     touched += bool(snapshot.runs) or any(name != "Wait" for name in decisions)
         return touched
 
@@ -589,8 +589,8 @@ class Resource(_Handle):
         observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
         """
         connection = self._connection
-        kit, now = await connection.open_to_write(), connection.clock.now()
-        merged = await kit.store.copies.merge(self.id, now=now, render=kit.core.rerender)
+        components, now = await connection.open_to_write(), connection.clock.now()
+        merged = await components.store.copies.merge(self.id, now=now, render=components.core.rerender)
         for thread, why in merged.left:
             connection.tell(Degraded(at=now, resource=self.id, thread=thread, what="merging a log", error=why))
         return merged.threads
@@ -619,9 +619,9 @@ class Resource(_Handle):
         wanted = Wanted(
             thread=thread, limit=limit, context=context, sources=named, by=by, explain=explain, cursor=cursor
         )
-        kit = await self._connection.open()
+        components = await self._connection.open()
         config, now = self._connection.config, self._connection.clock.now()
-        return await search_memory(kit.store, config, query, self.id, wanted, now)
+        return await search_memory(components.store, config, query, self.id, wanted, now)
 
     async def recall(
         self,
@@ -652,9 +652,11 @@ class Resource(_Handle):
             tokens=tokens,
             cursor=cursor,
         )
-        kit = await self._connection.open()
-        config = await kit.config_for(self.id)
-        return await recall(kit.store, self._connection.counter, self.id, request, shared=config.scope == "resource")
+        components = await self._connection.open()
+        config = await components.config_for(self.id)
+        return await recall(
+            components.store, self._connection.counter, self.id, request, shared=config.scope == "resource"
+        )
 
     # ------------------------------------------------------------ tasks, working memory, tools
 
@@ -688,25 +690,25 @@ class Resource(_Handle):
 
     async def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
         """Correct a line of the log; returns the new line. The old one is kept as retracted, its sources stay."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.line_edits.edit(
+        components = await self._connection.open_to_write()
+        return await components.store.line_edits.edit(
             self.id,
             observation,
             text,
             tokens=self._connection.counter.count(text),
             priority=priority,
-            render=kit.core.rerender,
+            render=components.core.rerender,
         )
 
     async def retract(self, observation: str) -> Observation:
         """Take an observation out of the log and of search, until it is reinstated."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.line_edits.retract(self.id, observation, render=kit.core.rerender)
+        components = await self._connection.open_to_write()
+        return await components.store.line_edits.retract(self.id, observation, render=components.core.rerender)
 
     async def reinstate(self, observation: str) -> Observation:
         """Bring a retracted observation back."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.line_edits.reinstate(self.id, observation, render=kit.core.rerender)
+        components = await self._connection.open_to_write()
+        return await components.store.line_edits.reinstate(self.id, observation, render=components.core.rerender)
 
     async def forget(
         self,
@@ -743,8 +745,8 @@ class Resource(_Handle):
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> UsageTotal:
         """Return the tokens and dollars that were spent, in all or for one thread or task."""
-        kit = await self._connection.open()
-        return await kit.store.ledger.total(self.id, thread=thread, task=task, since=since)
+        components = await self._connection.open()
+        return await components.store.ledger.total(self.id, thread=thread, task=task, since=since)
 
 
 class Memory:
@@ -808,7 +810,7 @@ class Memory:
     def address(self, address: str) -> None:
         self._connection.address = address
 
-    async def open(self) -> Kit:
+    async def open(self) -> Components:
         """Open the database, if that has not been done; returns its parts."""
         return await self._connection.open()
 
@@ -914,5 +916,5 @@ class Memory:
         `repair` puts right what can be without losing anything that was said, after a copy of a SQLite file, and builds the
         search index anew. What is not safe is only explained.
         """
-        kit = await (self._connection.open_to_write() if repair else self.open())
-        return await examine(kit, resource, self.config, self.counter, repair=repair)
+        components = await (self._connection.open_to_write() if repair else self.open())
+        return await examine(components, resource, self.config, self.counter, repair=repair)

@@ -21,7 +21,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import in_time
 from memolog.core.exact_json import JsonObject, object_text
 from memolog.core.message import Message, NewMessage
-from memolog.core.own import with_own_apart
+from memolog.core.own_tools import with_own_apart
 from memolog.core.run import Usage
 from memolog.db.scope import check_id
 from memolog.errors import (

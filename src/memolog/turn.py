@@ -13,7 +13,7 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-from memolog.components import Kit, overridden
+from memolog.components import Components, overridden
 from memolog.context.auto_recall import Passage, find_passages, newest_question
 from memolog.context.builder import Made, Shown, known_context
 from memolog.context.context import Context
@@ -78,7 +78,7 @@ class Turn:
 
     def __init__(
         self,
-        open_kit: Callable[[], Awaitable[Kit]],
+        open_components: Callable[[], Awaitable[Components]],
         outside: Outside,
         thread: str,
         resource: str,
@@ -88,8 +88,8 @@ class Turn:
         model: str | None,
         zone: str | None,
     ) -> None:
-        self._open_kit, self._outside = open_kit, outside
-        self._kit: Kit
+        self._open_components, self._outside = open_components, outside
+        self._components: Components
         self._away: Offline | None = None
         self.resource, self.thread = resource, thread
         self._config = config.with_overrides(own) if own else config
@@ -126,7 +126,7 @@ class Turn:
         """Open the database; while it is not there, the turn goes on without it and holds what is said."""
         try:
             async with budget.limit():
-                self._kit = await self._open_kit()
+                self._components = await self._open_components()
         except StoreError as error:
             # What a person must mend is told when the turn begins; later it must not break what is under way.
             if self._config.strict or isinstance(error, StoreClosed) or not (self._away or error.retryable):
@@ -136,7 +136,7 @@ class Turn:
         else:
             self._away = None
         if not self.id:
-            self.id = self._outside.new_id() if self._away else self._kit.store.new_id()
+            self.id = self._outside.new_id() if self._away else self._components.store.new_id()
 
     async def _still_away(self, budget: Budget) -> Offline | None:
         """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
@@ -298,15 +298,15 @@ class Turn:
             said = self._said.not_saved(self._config)
             made = await self._without_saving(ephemeral, said, budget)
             if made.record and not self._config.read_only:
-                at, pending = self._kit.clock.now(), self._said.pending
+                at, pending = self._components.clock.now(), self._said.pending
                 pending.add_context(made.record, said, step=self.step, at=at, model=self._model)
         return made
 
     async def _made(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
         """Save what is new, let the log advance, and build the context."""
         await self._adopt_stored()
-        kit, config = self._kit, self._config
-        hold = kit.core.hold(self.resource, self.thread, config.scope, budget)
+        components, config = self._components, self._config
+        hold = components.core.hold(self.resource, self.thread, config.scope, budget)
         try:
             is_alone = config.observe and not config.read_only and await hold.try_take()
             # Kept at once: whatever fails from here on, the context still has what was just said.
@@ -315,30 +315,30 @@ class Turn:
             self._adopt_overrides(snapshot)
             if self._config.read_only:
                 held = self._said.pending.messages
-                snapshot = await kit.contexts.including(snapshot, held, self._shown(snapshot, ()))
+                snapshot = await components.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
-                snapshot, _ = await kit.core.advance(snapshot, self._config, asked, hold)
-                self._check_model(snapshot, replace(asked, unseen=kit.core.unseen(snapshot)))
+                snapshot, _ = await components.core.advance(snapshot, self._config, asked, hold)
+                self._check_model(snapshot, replace(asked, unseen=components.core.unseen(snapshot)))
             self._snapshot = snapshot
         finally:
             # What follows changes the log no more.
             hold.give()
         passages = await self._passages(snapshot, budget)
-        made = await kit.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
+        made = await components.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
         self._unspanned, self._uncovered, self._said.saved_tokens = made.unspanned, made.uncovered, 0
         await self._after_build(made)
         return made
 
     async def _factor(self, snapshot: Snapshot) -> float:
         """Return how many tokens the model counts for each of ours; where none was named, it is the one that answered last."""
-        return await self._kit.factor(self.resource, self._model or snapshot.thread.last_model)
+        return await self._components.factor(self.resource, self._model or snapshot.thread.last_model)
 
     def _beat(self) -> None:
         """Let other processes see, from the first message on, that this turn is under way."""
         if not self._is_beating and not self._config.read_only:
             self._is_beating = True
-            self._beating.enter_context(self._kit.runner.heartbeat.under_way())
+            self._beating.enter_context(self._components.runner.heartbeat.under_way())
 
     def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
         """Raise where a turn would go on with far more than it should, if that was asked for."""
@@ -349,7 +349,7 @@ class Turn:
         self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage], budget: Budget
     ) -> Made:
         """Return a context although something could not be written: of what can be read, and of what is only known here."""
-        contexts = self._kit.contexts
+        contexts = self._components.contexts
         try:
             async with budget.limit():
                 self._snapshot = read = await self._said.read(self._config)
@@ -368,7 +368,7 @@ class Turn:
         """Take the settings that are stored with the resource, where the configuration does not say otherwise."""
         if not self._is_configured:
             keep = not self._config.read_only
-            self._config = await self._kit.config_for(self.resource, self._config, keep=keep)
+            self._config = await self._components.config_for(self.resource, self._config, keep=keep)
             self._is_configured = True
 
     def _adopt_overrides(self, snapshot: Snapshot) -> None:
@@ -386,11 +386,11 @@ class Turn:
             config=self._config,
             ephemeral=ephemeral,
             zone=self._zone,
-            now=self._kit.clock.now(),
+            now=self._components.clock.now(),
             limit=self._config.context_tokens,
-            window=self._kit.window(self.resource, self._model),
+            window=self._components.window(self.resource, self._model),
             # What is not stored yet comes after the last message that is.
-            unseen_from=self._kit.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
+            unseen_from=self._components.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
             if snapshot
             else None,
         )
@@ -401,9 +401,9 @@ class Turn:
         if question is None:
             return ()
         if self._found is None or self._found[0] != question.seq:
-            kit = self._kit
+            components = self._components
             try:
-                search = find_passages(kit.store, snapshot, question, self._config, kit.clock.now())
+                search = find_passages(components.store, snapshot, question, self._config, components.clock.now())
                 # A slow search must not cost the context.
                 found = await in_time(search, budget.left / 2)
             except MemologError as error:
@@ -413,15 +413,15 @@ class Turn:
         return self._found[1]
 
     async def _after_build(self, made: Made) -> None:
-        kit = self._kit
+        components = self._components
         # How full a shared log is, only those know who have read what the other threads said.
-        if self._snapshot is not None and self._snapshot.beside is None and kit.core.bus.has_listeners:
-            kit.core.bus.emit(windows_of(self._snapshot, self._config, kit.clock.now()))
+        if self._snapshot is not None and self._snapshot.beside is None and components.core.bus.has_listeners:
+            components.core.bus.emit(windows_of(self._snapshot, self._config, components.clock.now()))
         context, last = made.context, self._last.context if self._last else None
         # What is shown in part stays so from step to step, and is told once.
         if context.trimmed or context.shortened > (last.shortened if last else 0):
             event = Trimmed(
-                at=kit.clock.now(),
+                at=components.clock.now(),
                 resource=self.resource,
                 thread=self.thread,
                 messages=context.trimmed,
@@ -429,18 +429,18 @@ class Turn:
                 shortened=context.shortened,
             )
             if self._config.read_only:
-                kit.core.bus.emit(event)
+                components.core.bus.emit(event)
             else:
-                await kit.core.tell(event)
+                await components.core.tell(event)
         if self._config.read_only or self._snapshot is None:
             return
         await self._outbox.record_contexts(self._said.pending)
-        await kit.store.journal.add_context(
+        await components.store.journal.add_context(
             self.resource,
             self._snapshot.thread.pk,
             turn=self.id,
             step=self.step,
-            now=kit.clock.now(),
+            now=components.clock.now(),
             record=made.record,
             model=self._model,
         )
@@ -453,16 +453,16 @@ class Turn:
         await self._said.end()
         config = self._config
         if not config.observe:
-            self._kit.compacting.later(self.resource, self.thread, config)
+            self._components.compacting.later(self.resource, self.thread, config)
         if not config.observe or self._snapshot is None or not self._is_due():
             return None
-        core = self._kit.core
+        core = self._components.core
         hold = core.hold(self.resource, self.thread, config.scope)
         if not await hold.try_take():
             core.look_later(self.resource, self.thread, config)
             return None
         try:
-            snapshot = await self._kit.store.logs.snapshot(self.resource, self.thread, config.scope)
+            snapshot = await self._components.store.logs.snapshot(self.resource, self.thread, config.scope)
             asked = Asked(may_activate=False, ending=True, factor=await self._factor(snapshot))
             await core.advance(snapshot, config, asked, hold)
         finally:
@@ -471,9 +471,9 @@ class Turn:
 
     async def _finish_runs(self, budget: Budget) -> None:
         """Let the embedded observer finish: the process may end after this turn, and its next one would begin again."""
-        if self._kit.is_embedded:
+        if self._components.is_embedded:
             thread = None if self._config.scope == "resource" else self.thread
-            await self._kit.runner.finished(self.resource, thread, budget.left)
+            await self._components.runner.finished(self.resource, thread, budget.left)
 
     def _is_due(self) -> bool:
         """Tell whether a span may be due by now: most turns end without, and need not read the log to find that out."""
@@ -493,4 +493,4 @@ class Turn:
             raise error
 
     async def _tell(self, what: str, error: Exception) -> None:
-        await self._kit.core.degraded(self.resource, self.thread, what, error)
+        await self._components.core.degraded(self.resource, self.thread, what, error)

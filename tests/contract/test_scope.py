@@ -22,7 +22,7 @@ from memolog.core.thread import Hints
 from memolog.errors import EmptyId, InputError, MemologError
 from memolog.log.journal import NewEvent
 from memolog.log.rows import GroupRow
-from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.runs import NewRun, RunClaim, RunResult
 from memolog.log.snapshot import OtherLimits
 from memolog.log.store import Rendered
 from memolog.search.bm25 import TASK, key_of_message, key_of_other
@@ -60,8 +60,8 @@ MINUTE: Final = timedelta(minutes=1)
 NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 AFTER: Final = NOW + timedelta(days=999)
 CONTEXT: Final[dict[str, Any]] = {"turn": "turn-1", "step": 1, "now": NOW, "record": {"a": 1}, "model": "m"}
-CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
-MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+CLAIM: Final = RunClaim(run="run-1", owner="owner", fence=1)
+MADE: Final = RunResult(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
 
 PLACE: Final = Place(stretches=(Stretch(thread_pk=1, thread="secret", first=1, last=2),), start=(1, 1, 0, 0))
 
@@ -321,7 +321,7 @@ CASES: Final[dict[str, list[Call]]] = {
     "runs.finish": [lambda s, r, _: s.runs.finish(r, CLAIM, MADE, now=NOW)],
     "runs.fail": [lambda s, r, _: s.runs.fail(r, CLAIM, "broken", now=NOW, retry_at=NOW)],
     "runs.get": [lambda s, r, _: s.runs.get(r, "run-1")],
-    "runs.work": [lambda s, r, _: s.runs.work(r, "run-1")],
+    "runs.stored": [lambda s, r, _: s.runs.stored(r, "run-1")],
     "runs.prompts": [lambda s, r, _: s.runs.prompts(r, "run-1")],
     "runs.list": [lambda s, r, _: s.runs.list(r)],
     "journal.add": [

@@ -60,16 +60,16 @@ class AgentTurn:
     async def rows(self, id_: str) -> tuple[Message, ...]:
         """Return the stored rows of a message; empty if there are none or the database cannot be read."""
         try:
-            kit = await self.memory.open()
-            return await kit.store.messages.get(self.resource, id_, thread=self.thread)
+            components = await self.memory.open()
+            return await components.store.messages.get(self.resource, id_, thread=self.thread)
         except MemologError:
             return ()
 
     async def is_new_thread(self) -> bool:
         """Tell whether nothing was ever saved in the thread; False if the database cannot be read."""
         try:
-            kit = await self.memory.open()
-            return (await kit.store.threads.get(self.resource, self.thread)).last_seq == 0
+            components = await self.memory.open()
+            return (await components.store.threads.get(self.resource, self.thread)).last_seq == 0
         except NotFound:
             return True
         except MemologError:

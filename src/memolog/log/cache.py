@@ -73,7 +73,7 @@ class Plans(NamedTuple):
     lines: tuple[Observation, ...]
 
 
-class Recent:
+class SnapshotCache:
     """The latest tails by log and thread, and the groups and passed plans of the latest logs."""
 
     def __init__(self) -> None:
@@ -110,11 +110,11 @@ class Recent:
         return tuple(made.values())
 
 
-def reading_groups(log: LogHead, recent: Recent) -> Script[tuple[GroupRow, ...]]:
+def reading_groups(log: LogHead, cache: SnapshotCache) -> Script[tuple[GroupRow, ...]]:
     """Return the groups of a log, from the cache if possible."""
-    groups = recent.groups(log)
+    groups = cache.groups(log)
     if groups is None:
-        groups = recent.groups_of(log, (yield logs.active_groups(log_pk=log.pk, generation=log.generation)))
+        groups = cache.groups_of(log, (yield logs.active_groups(log_pk=log.pk, generation=log.generation)))
     return groups
 
 

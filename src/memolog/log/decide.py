@@ -253,11 +253,11 @@ class Rule:
 def recover(state: State, config: Config, now: datetime) -> Recover | None:
     """Take over a run whose lease has ended, or try a failed one again when its time has come."""
     del config
-    for flight in sorted(state.flights, key=lambda flight: (flight.span.first if flight.span else 0, flight.id)):
-        if flight.status == "running" and flight.has_ended(now):
-            return Recover(run=flight.id, fence=flight.fence, reason="its owner let the lease run out")
-        if flight.status == "failed" and is_due(flight.retry_at, now) and is_due(state.retry_at, now):
-            return Recover(run=flight.id, fence=flight.fence, reason=f"try {flight.attempt + 1} after a failure")
+    for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
+        if run.status == "running" and run.has_ended(now):
+            return Recover(run=run.id, fence=run.fence, reason="its owner let the lease run out")
+        if run.status == "failed" and is_due(run.retry_at, now) and is_due(state.retry_at, now):
+            return Recover(run=run.id, fence=run.fence, reason=f"try {run.attempt + 1} after a failure")
     return None
 
 
@@ -345,12 +345,12 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
     if not (can_help or is_by_hand) or activatable(state, now):
         return None
     reason = f"the tail has {own.tokens:,} tokens, a turn waits from {limit:,} on"
-    under_way = sorted(state.running("observe"), key=lambda flight: flight.id)
+    under_way = sorted(state.running("observe"), key=lambda run: run.id)
     tails = {tail.thread: tail for tail in (state.tails if is_by_hand else (own,))}
-    for flight in under_way:
-        tail = tails.get(flight.thread or "")
-        if tail is not None and flight.span is not None and flight.span.first == tail.cursor + 1:
-            return Observe(run=flight.id, spans=(), reason=reason) if tail.is_seen(flight.span.last) else None
+    for run in under_way:
+        tail = tails.get(run.thread or "")
+        if tail is not None and run.span is not None and run.span.first == tail.cursor + 1:
+            return Observe(run=run.id, spans=(), reason=reason) if tail.is_seen(run.span.last) else None
     if _is_resting(state, now):
         return None
     if len(under_way) >= config.observation.parallel:
@@ -369,10 +369,10 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
         return None
     is_urgent = state.log_tokens >= config.reflect_block_at
     may_wait = state.may_wait and (is_urgent or by_hand) and not breaker_is_open(state.failures, state.retry_at, now)
-    for flight in state.flights:
-        if flight.kind == "reflect":
-            waiting = may_wait and flight.status == "running"
-            return Reflect(run=flight.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
+    for run in state.runs:
+        if run.kind == "reflect":
+            waiting = may_wait and run.status == "running"
+            return Reflect(run=run.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
     if not by_hand:
         is_untried = state.generation == 0 and not state.settled_at
         has_grown = is_untried or state.log_tokens >= state.settled_at + _GROWTH * config.reflect_at
@@ -408,7 +408,7 @@ def wait(state: State, config: Config, now: datetime) -> Wait:
     sizes = f"tail {state.tail_tokens:,} of {limit:,}, log {state.log_tokens:,} of {config.reflect_at:,}"
     if _is_resting(state, now):
         return Wait(reason=_rest(state, now) + sizes)
-    return Wait(reason=f"{sizes}, {len(state.ready)} buffered, {len(state.flights)} under way")
+    return Wait(reason=f"{sizes}, {len(state.ready)} buffered, {len(state.runs)} under way")
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -452,7 +452,7 @@ def _rest(state: State, now: datetime) -> str:
 
 
 def _is_underway(state: State) -> bool:
-    return bool(state.ready or [flight for flight in state.flights if flight.kind == "observe"])
+    return bool(state.ready or [run for run in state.runs if run.kind == "observe"])
 
 
 def _is_condensed(groups: tuple[Entry, ...]) -> bool:

@@ -14,6 +14,7 @@ from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment, object_in, span_from_row
 from memolog.log.heartbeat import Beat
+from memolog.log.state import OpenRun
 from memolog.text.dates import local
 from memolog.text.identifiers import content_words
 
@@ -92,18 +93,9 @@ class BufferedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    """A run that is running or waits for its next attempt."""
+class RunRow(OpenRun):
+    """An open run, and the process that runs it."""
 
-    id: str
-    kind: Any
-    status: Any
-    thread: str | None
-    span: Span | None
-    lease_until: datetime
-    retry_at: datetime | None
-    fence: int
-    attempt: int
     owner: str
     beat_at: datetime
     """When its lease was last renewed."""

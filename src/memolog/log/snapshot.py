@@ -13,7 +13,7 @@ from memolog.core.observation import Scope
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row, moment
 from memolog.errors import Conflict, ThreadNotFound
-from memolog.log.cache import Known, Recent, reading_groups, reading_tail
+from memolog.log.cache import Known, SnapshotCache, reading_groups, reading_tail
 from memolog.log.rows import (
     BufferedRow,
     GroupRow,
@@ -173,10 +173,10 @@ class Snapshot:
         """Return the cursors of the other threads that were read."""
         return {row.thread: row.cursor for row in self.others}
 
-    def keep(self, recent: Recent) -> None:
+    def keep(self, cache: SnapshotCache) -> None:
         """Cache what the next snapshot does not need to read again. Call it after the commit."""
-        recent.tails.put(_tail_key(self.log, self.thread), self.known)
-        recent.keep_groups(self.log, self.groups)
+        cache.tails.put(_tail_key(self.log, self.thread), self.known)
+        cache.keep_groups(self.log, self.groups)
 
 
 def reading_snapshot(
@@ -184,7 +184,7 @@ def reading_snapshot(
     thread: str,
     scope: Scope,
     now: int,
-    recent: Recent,
+    cache: SnapshotCache,
     *,
     newest: int | None = None,
     others: bool | OtherLimits = True,
@@ -202,10 +202,10 @@ def reading_snapshot(
     cursor, alias, covered_at = cursors[0] if cursors else _NO_CURSOR
     # Without a log the newest messages are shown, even if an older log covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
-    known = recent.tails.get(_tail_key(log, head)) or {}
+    known = cache.tails.get(_tail_key(log, head)) or {}
     tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
-    groups = yield from reading_groups(log, recent)
+    groups = yield from reading_groups(log, cache)
     # Groups, runs and open turns of the other threads are only needed to decide for them.
     only = None if owner is None and others is True else head.pk
     buffered = yield q.buffered_groups(log_pk=log.pk, only=only)

@@ -17,7 +17,6 @@ from memolog.log.state import (
     Buffer,
     Decision,
     Entry,
-    Flight,
     Observe,
     Ready,
     ReadyReflection,
@@ -111,21 +110,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
             for group in snapshot.buffered
             if group.thread is not None and group.span is not None
         ),
-        flights=tuple(
-            Flight(
-                id=run.id,
-                kind=run.kind,
-                status=run.status,
-                lease_until=run.lease_until,
-                is_silent=run.id in asked.silent,
-                fence=run.fence,
-                attempt=run.attempt,
-                thread=run.thread,
-                span=run.span,
-                retry_at=run.retry_at,
-            )
-            for run in snapshot.runs
-        ),
+        runs=tuple(replace(run, is_silent=True) if run.id in asked.silent else run for run in snapshot.runs),
         reflection=_ready_reflection(snapshot),
         settled_at=_scaled(snapshot.log.settled_tokens, asked.factor),
         generation=snapshot.log.generation,

@@ -61,8 +61,8 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
-    """A run that has not ended well yet: running, or failed and waiting to be tried again."""
+class OpenRun:
+    """A run without a result: running, or failed and waiting for its next attempt."""
 
     id: str
     kind: RunKind
@@ -122,7 +122,7 @@ class State:
     """What the log covers and the context shows all the same: the request that the tail goes on from."""
     entries: tuple[Entry, ...] = ()
     ready: tuple[Ready, ...] = ()
-    flights: tuple[Flight, ...] = ()
+    runs: tuple[OpenRun, ...] = ()
     reflection: ReadyReflection | None = None
     settled_at: int = 0
     """What the log weighed when its generation began, or when a reflection could not make it any smaller."""
@@ -171,7 +171,7 @@ class State:
     def taken(self) -> dict[str, list[Span]]:
         """Return the spans of each thread that a buffered group or a run holds."""
         found: dict[str, list[Span]] = {}
-        for holder in (*self.ready, *self.flights):
+        for holder in (*self.ready, *self.runs):
             if holder.thread is not None and holder.span is not None:
                 found.setdefault(holder.thread, []).append(holder.span)
         return found
@@ -188,9 +188,9 @@ class State:
             return False
         return canonical_model(self.model) != canonical_model(self.last_model)
 
-    def running(self, kind: RunKind) -> tuple[Flight, ...]:
+    def running(self, kind: RunKind) -> tuple[OpenRun, ...]:
         """Return the runs of a kind that are under way."""
-        return tuple(flight for flight in self.flights if flight.kind == kind and flight.status == "running")
+        return tuple(run for run in self.runs if run.kind == kind and run.status == "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -94,10 +94,8 @@ def _is_stuck(state: State) -> bool:
     """Tell whether what comes next in the log has failed: all that was observed behind it waits, however well that went."""
     heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
     return any(
-        (flight.status == "failed" or flight.attempt > 1)
-        and flight.span is not None
-        and (flight.thread, flight.span.first) in heads
-        for flight in state.flights
+        (run.status == "failed" or run.attempt > 1) and run.span is not None and (run.thread, run.span.first) in heads
+        for run in state.runs
     )
 
 

@@ -19,7 +19,7 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
-from memolog.log.cache import Plans, Recent
+from memolog.log.cache import Plans, SnapshotCache
 from memolog.log.rows import (
     GroupRow,
     group_row,
@@ -107,8 +107,8 @@ class Activated:
 class Logs:
     """The logs of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], recent: Recent) -> None:
-        self._engine, self._clock, self._new_id, self._recent = engine, clock, new_id, recent
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], cache: SnapshotCache) -> None:
+        self._engine, self._clock, self._new_id, self._cache = engine, clock, new_id, cache
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -134,13 +134,13 @@ class Logs:
         now = self._now()
 
         def reading() -> Script[Snapshot]:
-            return reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others)
+            return reading_snapshot(resource, thread, scope, now, self._cache, newest=newest, others=others)
 
         snapshot = await self._engine.read(reading)
         if create and not snapshot.is_complete:
             completing = partial(completing_log, resource, thread, scope, self._new_id, now)
             _, snapshot = await self._engine.write_and_read(completing, reading, name="logs.snapshot")
-        snapshot.keep(self._recent)
+        snapshot.keep(self._cache)
         return snapshot
 
     async def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
@@ -160,7 +160,7 @@ class Logs:
         log = snapshot.log
         if not snapshot.groups:
             return ()
-        known = self._recent.plans.get(log.id)
+        known = self._cache.plans.get(log.id)
         if known and (known.version, known.generation, known.before) == (log.version, log.generation, before):
             return known.lines
         reading = partial(
@@ -172,7 +172,7 @@ class Logs:
             before=before,
         )
         lines = await self._engine.read(reading)
-        self._recent.plans.put(log.id, Plans(log.version, log.generation, before, lines))
+        self._cache.plans.put(log.id, Plans(log.version, log.generation, before, lines))
         return lines
 
     async def lines_by_id(self, resource: str, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:

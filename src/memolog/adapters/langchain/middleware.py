@@ -40,7 +40,7 @@ from memolog.adapters.provider_limits import is_refusal
 from memolog.context.context import Context
 from memolog.core.exact_json import dumps
 from memolog.core.message import MessageState, NewMessage, Part, Role, TextPart
-from memolog.core.own import OWN_TOOLS
+from memolog.core.own_tools import OWN_TOOLS
 from memolog.core.portal import Portal
 from memolog.errors import InputError
 from memolog.memory import Memory

@@ -45,7 +45,7 @@ from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.roundtrip import usage_of_total
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message
-from memolog.core.own import own_tool
+from memolog.core.own_tools import own_tool
 from memolog.memory import Tools
 from memolog.tools.definitions import guidance
 
@@ -179,9 +179,9 @@ class MemologSession:
             return
 
     async def _page(self, before: int) -> Sequence[Message]:
-        kit = await self.memory.open()
+        components = await self.memory.open()
         try:
-            page = await kit.store.messages.page(self.resource, self.thread, before=before, limit=_PAGE)
+            page = await components.store.messages.page(self.resource, self.thread, before=before, limit=_PAGE)
         except NotFound:
             return ()
         return page.items

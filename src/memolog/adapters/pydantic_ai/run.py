@@ -125,10 +125,15 @@ class MemoryRun(AgentTurn):
         """Withdraw what this run saved, after it has ended."""
         place = self.place
         if not place.read_only:
-            kit = await place.memory.open()
+            components = await place.memory.open()
             with contextlib.suppress(NotFound):
-                await kit.store.withdrawals.withdraw(
-                    place.resource, place.thread, self.turn.id, after=0, now=kit.clock.now(), render=kit.core.rerender
+                await components.store.withdrawals.withdraw(
+                    place.resource,
+                    place.thread,
+                    self.turn.id,
+                    after=0,
+                    now=components.clock.now(),
+                    render=components.core.rerender,
                 )
         for child in self.children:
             await child.withdraw()

@@ -24,7 +24,7 @@ from memolog.errors import Conflict, InputError, MemologError, NotFound, StoreBu
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memolog.components import Kit
+    from memolog.components import Components
     from memolog.core.config import Config
     from memolog.events import Event
     from memolog.memory import Memory
@@ -232,7 +232,7 @@ class Call:
     config: "Config"
     as_json: bool
     opened: "Memory | None" = None
-    kit: "Kit | None" = None
+    components: "Components | None" = None
     resource: str = ""
     thread: str = ""
     _steps: list[str] = field(default_factory=list[str])
@@ -246,8 +246,8 @@ class Call:
     @property
     def store(self) -> "Store":
         """Return the open store."""
-        assert self.kit is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
-        return self.kit.store
+        assert self.components is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
+        return self.components.store
 
     @property
     def shown_address(self) -> str:
@@ -377,7 +377,7 @@ async def _answer(
     # A dry run must not create the file.
     is_tried = makes and given.get("dry_run", False) and is_missing(address)
     async with Memory(":memory:" if is_tried else address, config=config) as memory:
-        call = Call(address=address, config=config, as_json=as_json, opened=memory, kit=await memory.open())
+        call = Call(address=address, config=config, as_json=as_json, opened=memory, components=await memory.open())
         if needs in {"resource", "thread"}:
             call.resource = await chosen_resource(call.store, resource)
             call.config = await (await memory.open()).config_for(call.resource)

@@ -178,16 +178,16 @@ class Sweep:
 
     async def _observe(self, memory: Memory, session: _Session, threads: Sequence[str]) -> None:
         """Observe the rest of a session that ends; for others, only what is due."""
-        kit = await memory.open()
+        components = await memory.open()
         for thread in threads:
             with contextlib.suppress(ThreadNotFound):
-                await kit.store.threads.get(session.resource, thread)
+                await components.store.threads.get(session.resource, thread)
                 if session.wants_log:
                     await memory.thread(thread, resource=session.resource).observe()
                 else:
-                    config = await kit.config_for(session.resource, keep=True)
-                    snapshot = await kit.store.logs.snapshot(session.resource, thread, config.scope)
-                    await kit.core.advance(snapshot, config, Asked())
+                    config = await components.config_for(session.resource, keep=True)
+                    snapshot = await components.store.logs.snapshot(session.resource, thread, config.scope)
+                    await components.core.advance(snapshot, config, Asked())
 
 
 def _session(records: Sequence[Record], now: datetime) -> _Session:

@@ -192,15 +192,15 @@ async def read(served: Served, uri: str) -> Content:
 
 async def _log(served: Served) -> Content:
     """Return the log of the thread; without one, of the thread with the newest activity."""
-    kit = await served.memory.open()
-    store, thread = kit.store, served.thread
+    components = await served.memory.open()
+    store, thread = components.store, served.thread
     if thread is None:
         newest = (await store.threads.list(served.resource, limit=1)).items
         thread = newest[0].id if newest else None
     groups: list[str] = []
     if thread is not None:
         with suppress(ThreadNotFound):
-            scope = (await kit.config_for(served.resource)).scope
+            scope = (await components.config_for(served.resource)).scope
             snapshot = await store.logs.snapshot(served.resource, thread, scope, create=False, newest=1)
             groups = [group.text for group in snapshot.groups if group.text]
     return _markdown("\n\n".join(groups) or "The log has no line yet.")

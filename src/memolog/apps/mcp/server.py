@@ -28,7 +28,7 @@ from memolog.apps.mcp import prompts, resources
 from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
 from memolog.core.exact_json import loads
-from memolog.core.own import called_tool
+from memolog.core.own_tools import called_tool
 from memolog.errors import ConfigError, InputError, MemologError, NotFound, StoreUnavailable
 from memolog.version import __version__
 
