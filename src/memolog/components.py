@@ -35,6 +35,25 @@ _MOST_KEPT = 10_000
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
+_COUNTER = HeuristicCounter()
+# Fixed when the database is opened: a turn cannot have its own.
+_FIXED = frozenset(
+    {
+        "busy_timeout",
+        "durability",
+        "max_message_bytes",
+        "pool_size",
+        "redact_patterns",
+        "redact_raw",
+        "statement_timeout",
+    }
+)
+
+# A turn obeys these from its first look at the database on, before it knows the thread.
+_NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
+
+_MODELS = ("model", "observation.model", "reflection.model")
+
 
 @dataclass(slots=True, kw_only=True)
 class Components:
@@ -153,33 +172,6 @@ class Components:
             )
 
 
-def _remember(cache: dict[_K, _V], key: _K, value: _V) -> None:
-    """Put a value into a cache of bounded size."""
-    if len(cache) >= _MOST_KEPT:
-        cache.clear()
-    cache[key] = value
-
-
-_COUNTER = HeuristicCounter()
-# Fixed when the database is opened: a turn cannot have its own.
-_FIXED = frozenset(
-    {
-        "busy_timeout",
-        "durability",
-        "max_message_bytes",
-        "pool_size",
-        "redact_patterns",
-        "redact_raw",
-        "statement_timeout",
-    }
-)
-
-# A turn obeys these from its first look at the database on, before it knows the thread.
-_NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
-
-_MODELS = ("model", "observation.model", "reflection.model")
-
-
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
     """Open the store at an address: a file name, `:memory:` or `postgresql://…`.
 
@@ -251,6 +243,13 @@ def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
         )
     if zone is not None:
         check_zone(zone)
+
+
+def _remember(cache: dict[_K, _V], key: _K, value: _V) -> None:
+    """Put a value into a cache of bounded size."""
+    if len(cache) >= _MOST_KEPT:
+        cache.clear()
+    cache[key] = value
 
 
 def _weigh(message: NewMessage) -> int:

@@ -54,6 +54,9 @@ from memolog.working_memory.store import WorkingMemories
 
 q = load_queries("log/settings")
 
+_SQLITE_PREFIX = "sqlite://"
+_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
+
 
 class ResourceSettings:
     """The settings of every resource, one resource at a time."""
@@ -83,10 +86,6 @@ class ResourceSettings:
 def _reading(resource: str) -> Script[JsonObject]:
     rows = yield q.settings_of(resource=resource)
     return {row.name: loads(row.value) for row in rows}
-
-
-_SQLITE_PREFIX = "sqlite://"
-_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

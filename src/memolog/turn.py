@@ -29,39 +29,6 @@ from memolog.log.status import outage_of, windows_of
 from memolog.messages.provider_messages import Given, answers_in, messages_in
 from memolog.outbox import Offline, Outside, Spent, TurnOutbox, checked_usage, passed_along
 
-
-@cache
-def _tracer() -> Any:
-    try:
-        from opentelemetry import trace  # noqa: PLC0415 - imported with the first span, not with the package
-    except ImportError:
-        return None
-    return trace.get_tracer("memolog")
-
-
-def span(name: str, attributes: Mapping[str, str | int]) -> AbstractContextManager[object]:
-    """Open a span around a block of work."""
-    tracer = _tracer()
-    if tracer is None:
-        return nullcontext()
-    return _opened(tracer, name, attributes)
-
-
-@contextmanager
-def _opened(tracer: Any, name: str, attributes: Mapping[str, str | int]) -> Generator[object]:
-    # What an exception says may hold a secret or the words of a message: an exporter is told its kind and no more.
-    with tracer.start_as_current_span(
-        name, attributes=dict(attributes), record_exception=False, set_status_on_exception=False
-    ) as opened:
-        try:
-            yield opened
-        except Exception as error:
-            from opentelemetry.trace import StatusCode  # noqa: PLC0415 - it is installed where there is a tracer
-
-            opened.set_status(StatusCode.ERROR, type(error).__name__)
-            raise
-
-
 _log = logging.getLogger("memolog")
 
 # How much of a step's time is left for reading, where writing takes too long.
@@ -494,3 +461,35 @@ class Turn:
 
     async def _tell(self, what: str, error: Exception) -> None:
         await self._components.core.degraded(self.resource, self.thread, what, error)
+
+
+def span(name: str, attributes: Mapping[str, str | int]) -> AbstractContextManager[object]:
+    """Open a span around a block of work."""
+    tracer = _tracer()
+    if tracer is None:
+        return nullcontext()
+    return _opened(tracer, name, attributes)
+
+
+@cache
+def _tracer() -> Any:
+    try:
+        from opentelemetry import trace  # noqa: PLC0415 - imported with the first span, not with the package
+    except ImportError:
+        return None
+    return trace.get_tracer("memolog")
+
+
+@contextmanager
+def _opened(tracer: Any, name: str, attributes: Mapping[str, str | int]) -> Generator[object]:
+    # What an exception says may hold a secret or the words of a message: an exporter is told its kind and no more.
+    with tracer.start_as_current_span(
+        name, attributes=dict(attributes), record_exception=False, set_status_on_exception=False
+    ) as opened:
+        try:
+            yield opened
+        except Exception as error:
+            from opentelemetry.trace import StatusCode  # noqa: PLC0415 - it is installed where there is a tracer
+
+            opened.set_status(StatusCode.ERROR, type(error).__name__)
+            raise

@@ -43,6 +43,8 @@ SECTIONS: Final = {
 }
 _TABLE: Final = "memolog"
 
+_REFUSED: Final = object()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -95,9 +97,6 @@ def read_environment(given: Mapping[str, str], known: Known) -> Reading:
         for setting in (by_variable.get(name),)
     )
     return _collected(entries, by_variable, _parsed)
-
-
-_REFUSED: Final = object()
 
 
 def _collected(

@@ -24,18 +24,17 @@ JsonObject = Mapping[str, JsonValue]
 
 T = TypeVar("T")
 
-
-def nothing() -> JsonObject:
-    """Return an empty object: the default of fields that hold one."""
-    return {}
-
-
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # A text that starts with this mark was packed; a text of the user that starts with it is packed too.
 _PACKED = "\x01"
 # Reading takes a stack frame a level: what one caller can just save, another could not load.
 _DEEPEST = 200
+
+
+def nothing() -> JsonObject:
+    """Return an empty object: the default of fields that hold one."""
+    return {}
 
 
 def dumps(value: JsonValue) -> str:

@@ -7,6 +7,37 @@ from typing import Literal, Self, TypeAlias
 
 from memolog.core.observation import Span
 
+FindingKind: TypeAlias = Literal[
+    "alias",
+    "blocked",
+    "count",
+    "coverage",
+    "cursor",
+    "damage",
+    "dead-source",
+    "forgotten-text",
+    "hints",
+    "index-behind",
+    "index-extra",
+    "index-missing",
+    "index-stats",
+    "index-word",
+    "lease",
+    "log-entry",
+    "orphan",
+    "overlap",
+    "pair",
+    "provenance",
+    "rendering",
+    "run",
+    "sequence",
+    "state",
+    "task-link",
+    "tokens",
+    "version",
+    "working-memory",
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
@@ -56,38 +87,6 @@ class Forgotten:
 
 
 _NOT_SUMMED = frozenset({"resource", "dry_run", "is_clean"})
-
-
-FindingKind: TypeAlias = Literal[
-    "alias",
-    "blocked",
-    "count",
-    "coverage",
-    "cursor",
-    "damage",
-    "dead-source",
-    "forgotten-text",
-    "hints",
-    "index-behind",
-    "index-extra",
-    "index-missing",
-    "index-stats",
-    "index-word",
-    "lease",
-    "log-entry",
-    "orphan",
-    "overlap",
-    "pair",
-    "provenance",
-    "rendering",
-    "run",
-    "sequence",
-    "state",
-    "task-link",
-    "tokens",
-    "version",
-    "working-memory",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

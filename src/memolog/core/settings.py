@@ -31,6 +31,25 @@ LEAST_LIMIT: Final = 100
 LEAST_REPEATED: Final = 2_000
 """However small a tail may be, a request of this size is repeated whole."""
 
+_WIDTH: Final = 80
+_READABLE: Final = 10**15
+
+# Beyond these a number is a slip; they also keep every product with a factor finite.
+_MOST: Final = 10**12
+# Database timeouts are 32-bit milliseconds, which end after 24 days.
+_MOST_SECONDS: Final = 2_000_000
+
+# Instructions are sent with every call: beyond this they are a document, pasted by mistake.
+_MOST_PROSE: Final = 20_000
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TRUE: Final = frozenset({"true", "yes", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "0"})
+
+PREFIX: Final = "MEMOLOG_"
+
+Value = TypeVar("Value")
+
 
 def threshold(message_tokens: int | None, mode: str) -> int:
     """Return T: what was given, or else what the mode asks for."""
@@ -46,10 +65,6 @@ def block_at(block_after: float, limit: int) -> int:
 def shared_threshold(limit: int, log_limit: int, log_tokens: int) -> int:
     """Return T when messages may use what the log leaves free."""
     return max(limit, limit + log_limit - log_tokens)
-
-
-_WIDTH: Final = 80
-_READABLE: Final = 10**15
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -83,19 +98,6 @@ def nearest(name: str, known: Iterable[str]) -> str:
     near = [known for known in names if known.rpartition(".")[2] == leaf]
     near = near or get_close_matches(name[:_WIDTH], names, n=1)
     return f" Did you mean {' or '.join(near)}?" if near else ""
-
-
-# Beyond these a number is a slip; they also keep every product with a factor finite.
-_MOST: Final = 10**12
-# Database timeouts are 32-bit milliseconds, which end after 24 days.
-_MOST_SECONDS: Final = 2_000_000
-
-# Instructions are sent with every call: beyond this they are a document, pasted by mistake.
-_MOST_PROSE: Final = 20_000
-
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_TRUE: Final = frozenset({"true", "yes", "on", "1"})
-_FALSE: Final = frozenset({"false", "no", "off", "0"})
 
 
 def _as_is(value: object) -> object:
@@ -376,11 +378,6 @@ WINDOW: Final = Kind(
     read=_read_window,
     take=_take_window,
 )
-
-
-PREFIX: Final = "MEMOLOG_"
-
-Value = TypeVar("Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,6 +38,12 @@ _WORDS = {
 }
 """How each engine spells a key, and one that is never given again after its row was deleted."""
 
+_Schema: TypeAlias = dict[tuple[str, str], tuple[str, str]]
+"""What a database consists of: by kind and name, the table it belongs to and the statement that made it."""
+
+_TABLE = "CREATE TABLE "
+_SHOWN = 3
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Migration:
@@ -90,13 +96,6 @@ def refuse_foreign(where: str, tables: Sequence[str]) -> None:
             why="Memolog keeps its tables apart, so that neither can harm the other.",
             then="Name a file or schema of its own for Memolog.",
         )
-
-
-_Schema: TypeAlias = dict[tuple[str, str], tuple[str, str]]
-"""What a database consists of: by kind and name, the table it belongs to and the statement that made it."""
-
-_TABLE = "CREATE TABLE "
-_SHOWN = 3
 
 
 def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:

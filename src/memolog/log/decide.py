@@ -35,99 +35,25 @@ _OVERSHOOT = 0.95
 # A conversation in which something was said within this time may go on.
 _RECENT = timedelta(hours=1)
 
-
-def activatable(state: State, now: datetime) -> tuple[tuple[Ready, int], ...]:
-    """Return the groups that continue their thread's cursor without a gap, oldest first, each with its raw tokens.
-
-    A group over a message that no model has seen is not among them, nor is any group after it. Where threads share a log, the
-    last answer of a conversation that goes on leaves after everything else, and that of the thread whose turn it is last of all.
-    """
-    found: list[tuple[Ready, int]] = []
-    ages: dict[str, tuple[int, float]] = {}
-    for tail in state.tails:
-        next_seq = tail.cursor + 1
-        for group in sorted((g for g in state.ready if g.thread == tail.thread), key=lambda g: g.span.first):
-            if group.span.first != next_seq or not tail.is_seen(group.span.last):
-                break
-            first = next((w for w in tail.weights if w.seq >= group.span.first), None)
-            # A group never comes before an earlier one of its thread, whatever the clocks said.
-            age = (_place(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
-            ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
-            found.append((group, tail.tokens_in(group.span)))
-            next_seq = group.span.last + 1
-    return tuple(sorted(found, key=lambda item: (ages[item[0].id], item[0].thread, item[0].span.first)))
-
-
-def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
-    """Return 0 for a group that leaves when its age says, 1 or 2 if it ends after the last answer, which is to stay longer."""
-    answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
-    if not answers or last < answers[-1]:
-        return 0
-    if tail.thread == state.thread:
-        return 2
-    return int(tail.weights[-1].at > now - _RECENT)
-
-
-def choose(
-    groups: Sequence[tuple[Ready, int]], tail_tokens: int, floor: int, *, at_least: int = 1
-) -> tuple[Ready, ...]:
-    """Return the first groups, as many as leave the tail nearest to the floor, but `at_least` so many.
-
-    The fewest that reach the floor, unless that leaves far too little; then the most that stay above it.
-    """
-    target = tail_tokens - floor
-    removed = 0
-    for count, (_, tokens) in enumerate(groups, start=1):
-        before, removed = removed, removed + tokens
-        if removed < target:
-            continue
-        too_far = removed - target > _OVERSHOOT * floor or tail_tokens - removed < min(_LEAST_LEFT, floor)
-        keep = count - 1 if too_far and (before > 0 or not at_least) else count
-        return tuple(group for group, _ in groups[: max(at_least, keep)])
-    return tuple(group for group, _ in groups)
-
-
 _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
 _LEAST, _MOST = 0.75, 1.25
 
+# One call may carry several short threads; more than this and a failure costs too much.
+_BATCH_TOKENS = 10_000
+# After a reflection the log must grow by this share of its limit before the next.
+_GROWTH = 0.1
 
-def back_off(failures: int, jitter: float) -> float:
-    """Return the seconds until the next try after that many failures in a row; `jitter` is a number from 0 to 1."""
-    base = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0 ** min(max(0, failures - 1), 20))
-    return base * (_LEAST + (_MOST - _LEAST) * jitter)
-
-
-def is_due(retry_at: datetime | None, now: datetime) -> bool:
-    """Return whether a time to try again has come; one that no back-off can lead to was given by a clock that was ahead."""
-    return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST)
+Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
 
 
-def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
-    """Return whether the model has failed so often in a row that no turn should wait for it now."""
-    return failures > 0 and not is_due(retry_at, now)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """One row of the table: what is done, when, in words, and the function that says so."""
 
-
-def oldest_slice(state: State, config: Config, now: datetime) -> tuple[Entry, ...]:
-    """Return the oldest groups of the log, all but the recent ones.
-
-    Recent is what was said in the last hours or is among the last observations, whichever keeps more, and at most half of the
-    size at which a reflection takes over: else a busy day could never be condensed.
-    """
-    since = now - timedelta(hours=config.reflection.keep_recent.hours)
-    kept = observations = 0
-    cut = len(state.entries)
-    for entry in reversed(state.entries):
-        is_recent = entry.newest is not None and entry.newest >= since
-        is_among_last = observations < config.reflection.keep_recent.observations
-        if entry.is_reflection or not (is_recent or is_among_last):
-            break
-        if kept + entry.tokens > config.keep_recent_at_most:
-            break
-        kept += entry.tokens
-        observations += entry.observations
-        cut -= 1
-    return state.entries[:cut]
+    decision: type[Decision]
+    when: str
+    test: Test
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,109 +71,6 @@ class Stretch:
     def tokens(self) -> int:
         """Return what it weighs."""
         return sum(weight.tokens for weight in self.weights)
-
-
-def closed_ends(weights: Sequence[Weight]) -> list[int]:
-    """Return the positions after which a cut separates no tool call from its result.
-
-    A call that was not answered before the next user message no longer holds a cut back, but for one whose own turn has
-    answered it beside that of the user: the two stay together.
-    """
-    reach = _reach(weights)
-    ends: list[int] = []
-    held = -1
-    for position in range(len(weights)):
-        held = max(held, reach[position])
-        if held <= position:
-            ends.append(position)
-    return ends
-
-
-def _reach(weights: Sequence[Weight]) -> list[int]:
-    """Return up to which position each message must stay with those after it."""
-    reach = list(range(len(weights)))
-    waiting = OpenCalls()
-    for position, weight in enumerate(weights):
-        if weight.role == "user" and not weight.closes and not weight.is_gone:
-            for opened, _ in waiting.unasked():
-                reach[opened] = max(reach[opened], position)
-            waiting.ask(weight.turn)
-        # A message that has a call and its result is whole by itself.
-        within = set(weight.opens)
-        for call in weight.closes:
-            if (answered := waiting.answer(call, weight.turn)) is None:
-                within.discard(call)
-            elif answered.is_in_time:
-                reach[answered.call[0]] = max(reach[answered.call[0]], position)
-        for number, call in enumerate(weight.opens):
-            if call in within:
-                waiting.add(call, (position, number), weight.turn)
-    for opened, _ in waiting.unasked():
-        reach[opened] = len(weights)
-    return reach
-
-
-def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
-    """Return the first messages of a tail that neither a buffered group nor a run holds.
-
-    It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
-    """
-    taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
-    start, end, is_hole = tail.cursor + 1, None, False
-    for span in taken:
-        if span.first > start:
-            end, is_hole = span.first - 1, True
-            break
-        start = max(start, span.last + 1)
-    weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
-    stretch = Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
-    if is_hole or not weights or tail.is_seen(weights[-1].seq):
-        return stretch
-    seen = tuple(w for w in weights if tail.is_seen(w.seq))
-    ends = closed_ends(seen)
-    closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
-    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
-
-
-def longest_span(stretch: Stretch, most: int, least: int = 0) -> Span | None:
-    """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
-
-    One that would be lighter than `least` goes on to the next closed end, and one that is too heavy but cannot be shorter is
-    returned all the same. None: nothing is closed yet. A hole is bounded by spans that were cut at closed pairs, so its end is
-    closed as well.
-    """
-    ends = closed_ends(stretch.weights)
-    if stretch.is_hole and stretch.weights:
-        ends = [*ends, len(stretch.weights) - 1]
-    if not ends:
-        return None
-    chosen, total, position = ends[0], 0, 0
-    for end in ends:
-        before = total
-        while position <= end:
-            total += stretch.weights[position].tokens
-            position += 1
-        if total > most and end != ends[0] and before >= least:
-            break
-        chosen = end
-    return Span(first=stretch.weights[0].seq, last=stretch.weights[chosen].seq)
-
-
-# One call may carry several short threads; more than this and a failure costs too much.
-_BATCH_TOKENS = 10_000
-# After a reflection the log must grow by this share of its limit before the next.
-_GROWTH = 0.1
-
-Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One row of the table: what is done, when, in words, and the function that says so."""
-
-    decision: type[Decision]
-    when: str
-    test: Test
 
 
 def recover(state: State, config: Config, now: datetime) -> Recover | None:
@@ -527,3 +350,178 @@ def _pick(stretches: tuple[Stretch, ...], most: int, least: int = 0) -> tuple[Sp
 
 def _all_observed_once(state: State) -> bool:
     return state.scope == "thread" or all(tail.hinted or not tail.weights for tail in state.tails)
+
+
+def activatable(state: State, now: datetime) -> tuple[tuple[Ready, int], ...]:
+    """Return the groups that continue their thread's cursor without a gap, oldest first, each with its raw tokens.
+
+    A group over a message that no model has seen is not among them, nor is any group after it. Where threads share a log, the
+    last answer of a conversation that goes on leaves after everything else, and that of the thread whose turn it is last of all.
+    """
+    found: list[tuple[Ready, int]] = []
+    ages: dict[str, tuple[int, float]] = {}
+    for tail in state.tails:
+        next_seq = tail.cursor + 1
+        for group in sorted((g for g in state.ready if g.thread == tail.thread), key=lambda g: g.span.first):
+            if group.span.first != next_seq or not tail.is_seen(group.span.last):
+                break
+            first = next((w for w in tail.weights if w.seq >= group.span.first), None)
+            # A group never comes before an earlier one of its thread, whatever the clocks said.
+            age = (_place(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
+            ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
+            found.append((group, tail.tokens_in(group.span)))
+            next_seq = group.span.last + 1
+    return tuple(sorted(found, key=lambda item: (ages[item[0].id], item[0].thread, item[0].span.first)))
+
+
+def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
+    """Return 0 for a group that leaves when its age says, 1 or 2 if it ends after the last answer, which is to stay longer."""
+    answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
+    if not answers or last < answers[-1]:
+        return 0
+    if tail.thread == state.thread:
+        return 2
+    return int(tail.weights[-1].at > now - _RECENT)
+
+
+def choose(
+    groups: Sequence[tuple[Ready, int]], tail_tokens: int, floor: int, *, at_least: int = 1
+) -> tuple[Ready, ...]:
+    """Return the first groups, as many as leave the tail nearest to the floor, but `at_least` so many.
+
+    The fewest that reach the floor, unless that leaves far too little; then the most that stay above it.
+    """
+    target = tail_tokens - floor
+    removed = 0
+    for count, (_, tokens) in enumerate(groups, start=1):
+        before, removed = removed, removed + tokens
+        if removed < target:
+            continue
+        too_far = removed - target > _OVERSHOOT * floor or tail_tokens - removed < min(_LEAST_LEFT, floor)
+        keep = count - 1 if too_far and (before > 0 or not at_least) else count
+        return tuple(group for group, _ in groups[: max(at_least, keep)])
+    return tuple(group for group, _ in groups)
+
+
+def back_off(failures: int, jitter: float) -> float:
+    """Return the seconds until the next try after that many failures in a row; `jitter` is a number from 0 to 1."""
+    base = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0 ** min(max(0, failures - 1), 20))
+    return base * (_LEAST + (_MOST - _LEAST) * jitter)
+
+
+def is_due(retry_at: datetime | None, now: datetime) -> bool:
+    """Return whether a time to try again has come; one that no back-off can lead to was given by a clock that was ahead."""
+    return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST)
+
+
+def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
+    """Return whether the model has failed so often in a row that no turn should wait for it now."""
+    return failures > 0 and not is_due(retry_at, now)
+
+
+def oldest_slice(state: State, config: Config, now: datetime) -> tuple[Entry, ...]:
+    """Return the oldest groups of the log, all but the recent ones.
+
+    Recent is what was said in the last hours or is among the last observations, whichever keeps more, and at most half of the
+    size at which a reflection takes over: else a busy day could never be condensed.
+    """
+    since = now - timedelta(hours=config.reflection.keep_recent.hours)
+    kept = observations = 0
+    cut = len(state.entries)
+    for entry in reversed(state.entries):
+        is_recent = entry.newest is not None and entry.newest >= since
+        is_among_last = observations < config.reflection.keep_recent.observations
+        if entry.is_reflection or not (is_recent or is_among_last):
+            break
+        if kept + entry.tokens > config.keep_recent_at_most:
+            break
+        kept += entry.tokens
+        observations += entry.observations
+        cut -= 1
+    return state.entries[:cut]
+
+
+def closed_ends(weights: Sequence[Weight]) -> list[int]:
+    """Return the positions after which a cut separates no tool call from its result.
+
+    A call that was not answered before the next user message no longer holds a cut back, but for one whose own turn has
+    answered it beside that of the user: the two stay together.
+    """
+    reach = _reach(weights)
+    ends: list[int] = []
+    held = -1
+    for position in range(len(weights)):
+        held = max(held, reach[position])
+        if held <= position:
+            ends.append(position)
+    return ends
+
+
+def _reach(weights: Sequence[Weight]) -> list[int]:
+    """Return up to which position each message must stay with those after it."""
+    reach = list(range(len(weights)))
+    waiting = OpenCalls()
+    for position, weight in enumerate(weights):
+        if weight.role == "user" and not weight.closes and not weight.is_gone:
+            for opened, _ in waiting.unasked():
+                reach[opened] = max(reach[opened], position)
+            waiting.ask(weight.turn)
+        # A message that has a call and its result is whole by itself.
+        within = set(weight.opens)
+        for call in weight.closes:
+            if (answered := waiting.answer(call, weight.turn)) is None:
+                within.discard(call)
+            elif answered.is_in_time:
+                reach[answered.call[0]] = max(reach[answered.call[0]], position)
+        for number, call in enumerate(weight.opens):
+            if call in within:
+                waiting.add(call, (position, number), weight.turn)
+    for opened, _ in waiting.unasked():
+        reach[opened] = len(weights)
+    return reach
+
+
+def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
+    """Return the first messages of a tail that neither a buffered group nor a run holds.
+
+    It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
+    """
+    taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
+    start, end, is_hole = tail.cursor + 1, None, False
+    for span in taken:
+        if span.first > start:
+            end, is_hole = span.first - 1, True
+            break
+        start = max(start, span.last + 1)
+    weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
+    stretch = Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
+    if is_hole or not weights or tail.is_seen(weights[-1].seq):
+        return stretch
+    seen = tuple(w for w in weights if tail.is_seen(w.seq))
+    ends = closed_ends(seen)
+    closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
+    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
+
+
+def longest_span(stretch: Stretch, most: int, least: int = 0) -> Span | None:
+    """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
+
+    One that would be lighter than `least` goes on to the next closed end, and one that is too heavy but cannot be shorter is
+    returned all the same. None: nothing is closed yet. A hole is bounded by spans that were cut at closed pairs, so its end is
+    closed as well.
+    """
+    ends = closed_ends(stretch.weights)
+    if stretch.is_hole and stretch.weights:
+        ends = [*ends, len(stretch.weights) - 1]
+    if not ends:
+        return None
+    chosen, total, position = ends[0], 0, 0
+    for end in ends:
+        before = total
+        while position <= end:
+            total += stretch.weights[position].tokens
+            position += 1
+        if total > most and end != ends[0] and before >= least:
+            break
+        chosen = end
+    return Span(first=stretch.weights[0].seq, last=stretch.weights[chosen].seq)

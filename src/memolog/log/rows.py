@@ -18,6 +18,21 @@ from memolog.log.state import OpenRun
 from memolog.text.dates import local
 from memolog.text.identifiers import content_words
 
+q = load_queries("log/logs")
+
+# Limits of the plans shown, and of the lines that they are compared with.
+_MOST_PLANS: Final = 50
+_MOST_LATER: Final = 500
+_NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
+_ASKED: Final = ("User asked", "User asks")
+# Two lines are about the same thing if the other has this share of the words of the first, compared by their beginnings.
+_SAME_SHARE: Final = 0.6
+_STEM: Final = 4
+_DAYS: Final = """
+    mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
+    tomo yest mean date"""
+_DAY_WORDS: Final = frozenset(_DAYS.split())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadHead:
@@ -261,20 +276,29 @@ def unseen_row(row: Row) -> UnseenRow:
     return UnseenRow(thread=row.thread, turn=row.turn, first_seq=row.first_seq, owner=row.owner, owner_beat=_beat(row))
 
 
-q = load_queries("log/logs")
-
-# Limits of the plans shown, and of the lines that they are compared with.
-_MOST_PLANS: Final = 50
-_MOST_LATER: Final = 500
-_NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
-_ASKED: Final = ("User asked", "User asks")
-# Two lines are about the same thing if the other has this share of the words of the first, compared by their beginnings.
-_SAME_SHARE: Final = 0.6
-_STEM: Final = 4
-_DAYS: Final = """
-    mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
-    tomo yest mean date"""
-_DAY_WORDS: Final = frozenset(_DAYS.split())
+def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:
+    """Return the observation of a row with the columns of `select_lines`."""
+    return Observation(
+        id=row.id,
+        group=row.group_id,
+        ordinal=row.ordinal,
+        priority=row.priority,
+        text=unpack(row.text) or "",
+        said_at=moment(row.said_at),
+        zone=unpack(row.zone),
+        about=None if row.about is None else date.fromisoformat(row.about),
+        parent=row.parent,
+        verbatim=unpack(row.verbatim),
+        trust=row.trust,
+        grounded=bool(row.grounded),
+        category=unpack(row.category),
+        files=tuple(loads(row.files)) if row.files != "[]" else (),
+        metadata=object_in(row.metadata),
+        state=row.state,
+        tokens=row.tokens,
+        sources=sources,
+        merges=merges,
+    )
 
 
 def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
@@ -351,28 +375,3 @@ def _stems(text: str) -> frozenset[str]:
 
 def _is_same(plan: frozenset[str], later: frozenset[str]) -> bool:
     return bool(plan) and len(plan & later) >= _SAME_SHARE * len(plan)
-
-
-def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:
-    """Return the observation of a row with the columns of `select_lines`."""
-    return Observation(
-        id=row.id,
-        group=row.group_id,
-        ordinal=row.ordinal,
-        priority=row.priority,
-        text=unpack(row.text) or "",
-        said_at=moment(row.said_at),
-        zone=unpack(row.zone),
-        about=None if row.about is None else date.fromisoformat(row.about),
-        parent=row.parent,
-        verbatim=unpack(row.verbatim),
-        trust=row.trust,
-        grounded=bool(row.grounded),
-        category=unpack(row.category),
-        files=tuple(loads(row.files)) if row.files != "[]" else (),
-        metadata=object_in(row.metadata),
-        state=row.state,
-        tokens=row.tokens,
-        sources=sources,
-        merges=merges,
-    )

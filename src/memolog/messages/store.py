@@ -52,6 +52,22 @@ from memolog.tasks.claims import held_task
 q = load_queries("messages/messages")
 threads = load_queries("messages/threads")
 
+Weigh: TypeAlias = Callable[[NewMessage], int]
+"""Counts the tokens of a message."""
+
+Clean: TypeAlias = Callable[[NewMessage], NewMessage]
+"""Removes from a message what must not be stored; returns the same object if there is nothing to remove."""
+
+Values: TypeAlias = dict[str, Any]
+
+_IDS_A_QUERY = 256
+# Estimated cost of checking, counting and writing a message. Work of more than a few milliseconds runs on a worker thread.
+_BRIEF_MICROSECONDS = 8_000.0
+_PART_MICROSECONDS = 20.0
+_VALUE_MICROSECONDS = 2.0
+_CHARACTER_MICROSECONDS = 0.015
+_MOST_VALUES = 10_000
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
@@ -80,23 +96,6 @@ def taking_place(resource: str, thread: str, count: int, now: int, *, create: bo
     row = rows[0]
     held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
     return Place(thread_pk=row.pk, seq=row.last_seq, task_pk=held.pk if held else None, task=held.id if held else None)
-
-
-Weigh: TypeAlias = Callable[[NewMessage], int]
-"""Counts the tokens of a message."""
-
-Clean: TypeAlias = Callable[[NewMessage], NewMessage]
-"""Removes from a message what must not be stored; returns the same object if there is nothing to remove."""
-
-Values: TypeAlias = dict[str, Any]
-
-_IDS_A_QUERY = 256
-# Estimated cost of checking, counting and writing a message. Work of more than a few milliseconds runs on a worker thread.
-_BRIEF_MICROSECONDS = 8_000.0
-_PART_MICROSECONDS = 20.0
-_VALUE_MICROSECONDS = 2.0
-_CHARACTER_MICROSECONDS = 0.015
-_MOST_VALUES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
