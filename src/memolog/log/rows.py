@@ -1,4 +1,4 @@
-"""Define the rows that a snapshot consists of as values."""
+"""Define the rows of a snapshot as values, and read observations and plans of a log."""
 
 from __future__ import annotations
 
@@ -119,7 +119,10 @@ class RunRow(OpenRun):
 
 
 class OtherRow(NamedTuple):
-    """One message of another thread that the log does not cover yet. A tuple, since a shared log has hundreds of them."""
+    """One message of another thread that the log does not cover yet. A tuple, since a shared log has hundreds of them.
+
+    The fields are the columns of `other_tails` in their order.
+    """
 
     thread: str
     cursor: int
@@ -336,7 +339,7 @@ def reading_lines_by_id(log_pk: int, ids: Sequence[str]) -> Script[tuple[Observa
 def reading_plans(
     log_pk: int, generation: int, *, entries: int, since: date, before: date
 ) -> Script[tuple[Observation, ...]]:
-    """Read the plans for days from `since` to before `before` whose outcome no later line tells, the latest day first.
+    """Read the plans for days from `since` to before `before` without an outcome in a later line, the latest day first.
 
     Looks at the first `entries` groups of the log.
     """

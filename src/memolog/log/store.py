@@ -1,4 +1,7 @@
-"""Resolve which groups a reflection covers, down to the observer groups."""
+"""Read logs, activate groups and reflections, and restore generations.
+
+Every change of a log names the version that it was decided on; if the log has changed since, it raises Conflict.
+"""
 
 from __future__ import annotations
 
@@ -39,10 +42,9 @@ from memolog.log.snapshot import (
 )
 from memolog.working_memory.store import applying, present_versions
 
-q = load_queries("log/logs")
-
 T = TypeVar("T")
 
+q = load_queries("log/logs")
 threads = load_queries("messages/threads")
 
 
@@ -364,6 +366,9 @@ class Logs:
         return await self._engine.write(script, name="logs.restore")
 
 
+# ---------------------------------------------------------------- pieces of scripts
+
+
 def reading_standing(log_pk: int, generation: int) -> Script[list[GroupRow]]:
     """Return the groups of a generation; a reflection that is void by now is replaced by what it covered."""
     todo = [group_row(row) for row in reversed((yield q.active_groups(log_pk=log_pk, generation=generation)))]
@@ -399,9 +404,6 @@ def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
         else:
             found.add(group.id)
     return found
-
-
-# ---------------------------------------------------------------- pieces of scripts
 
 
 def _owned(resource: str, log_pk: int, reading: Work[T], nothing: T) -> Work[T]:
