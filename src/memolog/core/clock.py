@@ -1,4 +1,4 @@
-"""Define the interface of a clock."""
+"""Clocks, random bits, time zones, and the conversion of moments to microseconds."""
 
 import re
 import secrets

@@ -1,7 +1,4 @@
-"""Settings that contradict each other, as one table.
-
-A rule is skipped where one of its settings was refused already, so that one mistake is not reported twice.
-"""
+"""The configuration: all settings with their defaults, their sources, and a table of settings that contradict each other."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -75,12 +72,12 @@ LASTING: Final = (
     "reflection.buffer_activation",
     "reflection.block_after",
 )
-"""What is stored with a resource."""
+"""The settings that are stored with a resource."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Config(Given):
-    """Every setting of Memolog. What contradicts itself cannot be made."""
+    """Every setting of Memolog. Raises ConfigError for values that are refused or contradict each other."""
 
     observation: ObservationConfig = field(default_factory=ObservationConfig)
     reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
@@ -285,7 +282,7 @@ class Config(Given):
         environment: Mapping[str, str] | None = None,
         arguments: Mapping[str, object] | None = None,
     ) -> Self:
-        """Layer the sources: arguments beat the environment, which beats the file."""
+        """Read settings from several sources: arguments override the environment, which overrides the file."""
         known = _known()
         readings: list[Reading] = []
         if toml is not None:
@@ -298,17 +295,17 @@ class Config(Given):
 
     @classmethod
     def from_dict(cls, given: Mapping[str, object]) -> Self:
-        """Make a configuration of nested tables, dotted names, or both."""
+        """Return the configuration of nested tables, dotted names, or both."""
         return cls.load(arguments=given)
 
     @classmethod
     def from_toml(cls, path: Path) -> Self:
-        """Read a TOML file: its table [memolog] if it has one, or else the whole file."""
+        """Read a TOML file: its table [memolog], or the whole file if it has none."""
         return cls.load(toml=path)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read MEMOLOG_… variables from the mapping, for which callers pass os.environ."""
+        """Read the MEMOLOG_… variables of a mapping such as os.environ."""
         return cls.load(environment=environment)
 
     def with_overrides(self, overrides: Mapping[str, object]) -> Self:
@@ -316,9 +313,9 @@ class Config(Given):
         return self._layered(_values(self), self.named, [read_mapping(overrides, _known())])
 
     def completed(self, stored: Mapping[str, object]) -> Self:
-        """Return a copy with stored settings, by dotted name, in place of what was left at its default.
+        """Return a copy with stored settings, by dotted name, for those that were not given.
 
-        What is not a setting any more, or contradicts what was given, is left out.
+        Stored settings that no longer exist or contradict the given ones are ignored.
         """
         named = self.named
         missing = {name: value for name, value in stored.items() if name not in named}
@@ -333,7 +330,7 @@ class Config(Given):
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all settings as plain JSON values, nested; from_dict of it is equal to this."""
+        """Return all settings as nested JSON values; `from_dict` of the result equals this configuration."""
         nested: dict[str, Any] = {}
         for name, value in _values(self).items():
             section, _, leaf = name.rpartition(".")
@@ -343,12 +340,12 @@ class Config(Given):
 
     @classmethod
     def _layered(cls, base: Mapping[str, Any], named: Iterable[str], readings: list[Reading]) -> Self:
-        """Put the readings over the base, later over earlier, and refuse all that is wrong."""
+        """Apply the readings to the base, later over earlier; raises ConfigError with every problem."""
         values, where, given = dict(base), dict[str, str](), set(named)
         problems: list[str] = []
         for reading in readings:
             values.update(reading.values)
-            given |= _tree_named(reading)
+            given |= _given_by(reading)
             where.update(reading.where)
             problems.extend(reading.problems)
             for name in reading.refused:
@@ -369,7 +366,7 @@ class Config(Given):
 
 @cache
 def settings() -> tuple[Setting, ...]:
-    """List every setting, as documentation, command line and tests need them."""
+    """Return every setting, for documentation, command line and tests."""
     sections = (item for name, made in SECTIONS.items() for item in declared(made, f"{name}."))
     return (*sections, *declared(Config))
 
@@ -379,8 +376,8 @@ def _known() -> Mapping[str, Setting]:
     return {item.name: item for item in settings()}
 
 
-def _tree_named(reading: Reading) -> set[str]:
-    """Return what a source gives; of one that gives everything, as `to_dict` does, what is not as it would be anyway."""
+def _given_by(reading: Reading) -> set[str]:
+    """Return the settings that a source names; of one that names all, as `to_dict` does, those unlike their defaults."""
     known = _known()
     if len(reading.values) < len(known):
         return set(reading.values)
@@ -409,7 +406,10 @@ def _wrong_sections(config: Config) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Two settings that cannot both be as they are when `broken` says so."""
+    """Two settings whose values contradict each other if `broken` returns True.
+
+    A rule is skipped if one of its settings was refused already, so that one mistake is reported once.
+    """
 
     first: str
     second: str
@@ -420,7 +420,7 @@ class Rule:
     """Further settings that `broken` reads."""
 
     def problem(self, values: Values, where: Mapping[str, str]) -> str | None:
-        """Return the contradiction as a sentence, or None where there is none."""
+        """Return the contradiction as a sentence, or None."""
         names = (self.first, self.second)
         if any(name not in values for name in (*names, *self.also)) or not self.broken(values):
             return None
@@ -429,7 +429,7 @@ class Rule:
 
 
 def contradictions(values: Values, where: Mapping[str, str]) -> list[str]:
-    """Return every contradiction among the values; `where` says which source gave which."""
+    """Return every contradiction among the values; `where` names the source of each."""
     found = (rule.problem(values, where) for rule in RULES)
     return [problem for problem in found if problem is not None]
 

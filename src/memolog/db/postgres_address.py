@@ -53,17 +53,13 @@ def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]
 
 
 def safe_url(url: str) -> str:
-    """Return the URL, of a database or of a model, without its password or key, for people to read."""
-    return _without_secrets(url)
-
-
-def _without_secrets(url: str) -> str:
+    """Return the URL of a database or a model without its password or key."""
     return _WORD.sub(r"\1…", _PARAMETER.sub(_hidden, _NO_PORT.sub(r"\1:…", _LOGIN.sub(r"\1:…@", url))))
 
 
 def has_password(address: str) -> bool:
-    """Return whether an address, well written or not, holds a password: then it must not be written into a file."""
-    return _without_secrets(address) != address
+    """Return whether an address, also a mistyped one, holds a password: such an address must not be written to a file."""
+    return safe_url(address) != address
 
 
 def _hidden(parameter: re.Match[str]) -> str:
