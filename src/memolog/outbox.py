@@ -39,7 +39,7 @@ from memolog.log.executor import Core
 from memolog.log.snapshot import Snapshot
 from memolog.log.snapshot_state import others_for
 from memolog.log.usage import check_usage
-from memolog.log.withdrawals import Withdrawn as WithdrawnRows
+from memolog.log.withdrawals import WithdrawnRows
 from memolog.messages.store import Saved
 from memolog.messages.validation import check_kinds, check_message
 from memolog.store import Store

@@ -14,10 +14,10 @@ from memolog.log.state import (
     Activate,
     ActivateReflection,
     Buffer,
-    Entry,
+    LogEntry,
     Observe,
     OpenRun,
-    Ready,
+    ReadyGroup,
     ReadyReflection,
     Recover,
     Reflect,
@@ -46,9 +46,9 @@ def state(tail: tuple[Weight, ...] = (), **changes: object) -> State:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def ready(*spans: tuple[int, int]) -> tuple[Ready, ...]:
+def ready(*spans: tuple[int, int]) -> tuple[ReadyGroup, ...]:
     """Return buffered groups over these spans."""
-    return tuple(Ready(id=f"g{a}", thread="t", span=Span(first=a, last=b)) for a, b in spans)
+    return tuple(ReadyGroup(id=f"g{a}", thread="t", span=Span(first=a, last=b)) for a, b in spans)
 
 
 def running(first: int, last: int, **changes: object) -> OpenRun:
@@ -132,7 +132,9 @@ def test_only_a_contiguous_prefix_is_activated() -> None:
 )
 def test_choice_of_groups(sizes: tuple[int, ...], tail: int, chosen: int) -> None:
     """The choice leaves the tail nearest to its floor without emptying it."""
-    groups = [(Ready(id=str(i), thread="t", span=Span(first=i + 1, last=i + 1)), size) for i, size in enumerate(sizes)]
+    groups = [
+        (ReadyGroup(id=str(i), thread="t", span=Span(first=i + 1, last=i + 1)), size) for i, size in enumerate(sizes)
+    ]
     assert len(choose(groups, tail, 6_000)) == chosen
 
 
@@ -209,9 +211,9 @@ def test_cold_cache_and_changed_model_activate_early() -> None:
     assert isinstance(decide(replace(named, model="gpt-5-mini"), CONFIG, NOW), Activate)
 
 
-def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[Entry, ...]:
+def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[LogEntry, ...]:
     """Return equal groups of the log, all of one age."""
-    return tuple(Entry(id=f"e{i}", tokens=tokens, observations=10, newest=NOW - age) for i in range(count))
+    return tuple(LogEntry(id=f"e{i}", tokens=tokens, observations=10, newest=NOW - age) for i in range(count))
 
 
 def test_reflection_starts_half_way_and_takes_over_when_full() -> None:

@@ -22,10 +22,10 @@ from memolog.core.settings import (
     LEAST_LIMIT,
     PATTERNS,
     TEXT,
-    Given,
     KeepRecent,
     Mode,
     Setting,
+    SettingGroup,
     Voice,
     block_at,
     choice,
@@ -46,7 +46,7 @@ from memolog.core.settings import (
 )
 from memolog.errors import ConfigError
 
-Values: TypeAlias = Mapping[str, Any]
+SettingValues: TypeAlias = Mapping[str, Any]
 
 _MESSAGE_TOKENS: Final = "observation.message_tokens"
 _BLOCK_AFTER: Final = "observation.block_after"
@@ -76,7 +76,7 @@ LASTING: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Given):
+class Config(SettingGroup):
     """Every setting of Memolog. Raises ConfigError for values that are refused or contradict each other."""
 
     observation: ObservationConfig = field(default_factory=ObservationConfig)
@@ -405,7 +405,7 @@ def _wrong_sections(config: Config) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class Contradiction:
     """Two settings whose values contradict each other if `broken` returns True.
 
     A rule is skipped if one of its settings was refused already, so that one mistake is reported once.
@@ -413,13 +413,13 @@ class Rule:
 
     first: str
     second: str
-    broken: Callable[[Values], bool]
+    broken: Callable[[SettingValues], bool]
     why: str
     then: str
     also: tuple[str, ...] = ()
     """Further settings that `broken` reads."""
 
-    def problem(self, values: Values, where: Mapping[str, str]) -> str | None:
+    def problem(self, values: SettingValues, where: Mapping[str, str]) -> str | None:
         """Return the contradiction as a sentence, or None."""
         names = (self.first, self.second)
         if any(name not in values for name in (*names, *self.also)) or not self.broken(values):
@@ -428,13 +428,13 @@ class Rule:
         return f"{first} contradicts {second}: {self.why}. {self.then}."
 
 
-def contradictions(values: Values, where: Mapping[str, str]) -> list[str]:
+def contradictions(values: SettingValues, where: Mapping[str, str]) -> list[str]:
     """Return every contradiction among the values; `where` names the source of each."""
     found = (rule.problem(values, where) for rule in RULES)
     return [problem for problem in found if problem is not None]
 
 
-def _named(name: str, values: Values, where: Mapping[str, str]) -> str:
+def _named(name: str, values: SettingValues, where: Mapping[str, str]) -> str:
     if name == _MESSAGE_TOKENS and values[name] is None:
         mode = values["mode"]
         return f"{name} = {shown(threshold(None, mode))} (of mode = {shown(mode)})"
@@ -444,25 +444,25 @@ def _named(name: str, values: Values, where: Mapping[str, str]) -> str:
     return text
 
 
-def _t(values: Values) -> int:
+def _t(values: SettingValues) -> int:
     return threshold(values[_MESSAGE_TOKENS], values["mode"])
 
 
-def _r(values: Values) -> int:
+def _r(values: SettingValues) -> int:
     return values[_OBSERVATION_TOKENS]
 
 
-def _blocks_at(values: Values) -> int:
+def _blocks_at(values: SettingValues) -> int:
     return block_at(values[_BLOCK_AFTER], _t(values))
 
 
-def _shared_blocks_at(values: Values) -> int:
+def _shared_blocks_at(values: SettingValues) -> int:
     limit = shared_threshold(_t(values), _r(values), 0)
     return block_at(values[_BLOCK_AFTER], limit)
 
 
-def _exclusive(first: str, is_first: object, second: str, is_second: object, *, why: str, then: str) -> Rule:
-    return Rule(
+def _exclusive(first: str, is_first: object, second: str, is_second: object, *, why: str, then: str) -> Contradiction:
+    return Contradiction(
         first=first,
         second=second,
         broken=lambda values: values[first] is is_first and values[second] is is_second,
@@ -472,7 +472,7 @@ def _exclusive(first: str, is_first: object, second: str, is_second: object, *, 
 
 
 RULES: Final = (
-    Rule(
+    Contradiction(
         first="observation.buffer_tokens",
         second=_MESSAGE_TOKENS,
         also=("mode",),
@@ -480,7 +480,7 @@ RULES: Final = (
         why="the log would take over before anything is buffered",
         then="Lower observation.buffer_tokens, or raise observation.message_tokens",
     ),
-    Rule(
+    Contradiction(
         first="observation.buffer_activation",
         second=_MESSAGE_TOKENS,
         also=("mode",),
@@ -490,7 +490,7 @@ RULES: Final = (
         why="as many tokens would stay as bring an activation about, so nothing could leave",
         then="Keep fewer tokens with observation.buffer_activation, or use a share such as 0.8",
     ),
-    Rule(
+    Contradiction(
         first=_BLOCK_AFTER,
         second=_MESSAGE_TOKENS,
         also=("mode",),
@@ -498,28 +498,28 @@ RULES: Final = (
         why="a turn would wait before the log takes over",
         then="Raise observation.block_after, or use a factor such as 1.2",
     ),
-    Rule(
+    Contradiction(
         first="reflection.buffer_activation",
         second=_OBSERVATION_TOKENS,
         broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, _r(values)),
         why="the reflection would begin when it should be finished",
         then="Lower reflection.buffer_activation, or use a share such as 0.5",
     ),
-    Rule(
+    Contradiction(
         first="reflection.block_after",
         second=_OBSERVATION_TOKENS,
         broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < _r(values),
         why="a turn would wait before a reflection takes over",
         then="Raise reflection.block_after, or use a factor such as 1.2",
     ),
-    Rule(
+    Contradiction(
         first="observation.previous_tokens",
         second=_OBSERVATION_TOKENS,
         broken=lambda values: values["observation.previous_tokens"] > _r(values),
         why="the log never grows as long as what the observer would be shown of it",
         then="Lower observation.previous_tokens, or raise reflection.observation_tokens",
     ),
-    Rule(
+    Contradiction(
         first="context_tokens",
         second=_BLOCK_AFTER,
         also=(_MESSAGE_TOKENS, "mode"),
@@ -529,7 +529,7 @@ RULES: Final = (
         why="messages would be cut off before a turn waits for them to be observed",
         then="Raise context_tokens, or lower observation.message_tokens or observation.block_after",
     ),
-    Rule(
+    Contradiction(
         first="context_tokens",
         second="share_token_budget",
         also=(_MESSAGE_TOKENS, "mode", _BLOCK_AFTER, _OBSERVATION_TOKENS),
@@ -541,14 +541,14 @@ RULES: Final = (
         why="with a short log the tail may grow past the limit before it is observed",
         then="Raise context_tokens, or set share_token_budget = False",
     ),
-    Rule(
+    Contradiction(
         first="compaction.deep_after",
         second="compaction.after",
         broken=lambda values: values["compaction.deep_after"] < values["compaction.after"],
         why="a message would be compacted the second time before the first",
         then="Raise compaction.deep_after, or lower compaction.after",
     ),
-    Rule(
+    Contradiction(
         first="heartbeat",
         second="lease",
         broken=lambda values: values["heartbeat"] >= values["lease"],
@@ -583,7 +583,7 @@ RULES: Final = (
         why="secrets would be removed from stored messages and left in everything else",
         then="Set redact = True, or redact_raw = False",
     ),
-    Rule(
+    Contradiction(
         first="redact_patterns",
         second="redact",
         broken=lambda values: values["redact_patterns"] is not None and not values["redact"],

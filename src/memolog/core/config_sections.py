@@ -11,8 +11,8 @@ from memolog.core.settings import (
     SHARE_OR_TOKENS,
     TEXT,
     WINDOW,
-    Given,
     KeepRecent,
+    SettingGroup,
     choice,
     count,
     declare,
@@ -28,7 +28,7 @@ from memolog.core.settings import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationConfig(Given):
+class ObservationConfig(SettingGroup):
     """When messages become observations, and how long a turn may wait for that."""
 
     prefix = "observation."
@@ -83,7 +83,7 @@ class ObservationConfig(Given):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectionConfig(Given):
+class ReflectionConfig(SettingGroup):
     """When the log is condensed, how far, and what is left alone."""
 
     prefix = "reflection."
@@ -114,7 +114,7 @@ class ReflectionConfig(Given):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionConfig(Given):
+class CompactionConfig(SettingGroup):
     """When old messages are shown and indexed by a summary, where no log is kept."""
 
     prefix = "compaction."
@@ -131,7 +131,7 @@ class CompactionConfig(Given):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallConfig(Given):
+class RecallConfig(SettingGroup):
     """What is searched for by itself and shown at the edge of a context, with what the user said last as the query."""
 
     prefix = "recall."
@@ -146,7 +146,7 @@ class RecallConfig(Given):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionConfig(Given):
+class RetentionConfig(SettingGroup):
     """How old things may become before `apply_retention` forgets them; nothing is forgotten by itself."""
 
     prefix = "retention."

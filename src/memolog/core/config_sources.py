@@ -17,7 +17,7 @@ from memolog.core.config_sections import (
 )
 from memolog.core.settings import PREFIX, Setting, nearest
 
-Known: TypeAlias = Mapping[str, Setting]
+KnownSettings: TypeAlias = Mapping[str, Setting]
 Path: TypeAlias = str | PathLike[str]
 
 RESERVED_VARIABLES: Final[dict[str, str]] = {
@@ -56,7 +56,7 @@ class Reading:
     problems: tuple[str, ...]
 
 
-def read_mapping(given: object, known: Known, where: str = "") -> Reading:
+def read_mapping(given: object, known: KnownSettings, where: str = "") -> Reading:
     """Read nested or dotted names with values of their own type."""
     if not isinstance(given, Mapping):
         kind = type(given).__name__
@@ -65,7 +65,7 @@ def read_mapping(given: object, known: Known, where: str = "") -> Reading:
     return _collected(entries, known, _taken)
 
 
-def read_toml(path: Path, known: Known) -> Reading:
+def read_toml(path: Path, known: KnownSettings) -> Reading:
     """Read a file: its table [memolog] if it has one, or else all of it."""
     import tomllib  # noqa: PLC0415 - most programs never read a file, and importing should cost little
 
@@ -87,7 +87,7 @@ def read_toml(path: Path, known: Known) -> Reading:
     return _reading(reading.values, reading.where, reading.refused, (*reading.problems, *astray))
 
 
-def read_environment(given: Mapping[str, str], known: Known) -> Reading:
+def read_environment(given: Mapping[str, str], known: KnownSettings) -> Reading:
     """Read the variables that begin with MEMOLOG_; others are not ours to judge."""
     by_variable = {setting.environment: setting for setting in known.values()}
     ours = sorted(name for name in map(str, given) if name.startswith(PREFIX) and name not in RESERVED_VARIABLES)

@@ -10,20 +10,20 @@ from typing import NamedTuple, TypeAlias
 
 from memolog.core.message import Message, Part, ToolCallPart, ToolResultPart
 
-Place: TypeAlias = tuple[int, int]
+PartPlace: TypeAlias = tuple[int, int]
 """Where a part stands: the number of its message, and its number in there."""
 
 
 class Answered(NamedTuple):
     """The call that a result answers, and whether it came in time."""
 
-    call: Place
+    call: PartPlace
     is_in_time: bool
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    place: Place
+    place: PartPlace
     turn: str | None
     is_closed: bool = False
     is_only_for_its_turn: bool = False
@@ -31,7 +31,7 @@ class _Open:
     def takes(self, turn: str | None) -> bool:
         return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
 
-    def is_beside(self, place: Place, turn: str | None) -> bool:
+    def is_beside(self, place: PartPlace, turn: str | None) -> bool:
         """Return whether a further call of the same id leaves this one open: one of the same message, or of another turn."""
         return self.place[0] == place[0] or (turn is not None and self.turn is not None and turn != self.turn)
 
@@ -44,7 +44,7 @@ class OpenCalls:
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[_Open]] = {}
-        self._unasked: dict[Place, _Open] = {}
+        self._unasked: dict[PartPlace, _Open] = {}
         """Calls behind which no user has asked anything yet."""
         self._beside: dict[str, list[_Open]] = {}
         """Calls that only their own turn may still answer, by that turn."""
@@ -52,7 +52,7 @@ class OpenCalls:
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, call_id: str, place: Place, turn: str | None) -> None:
+    def add(self, call_id: str, place: PartPlace, turn: str | None) -> None:
         """Open a call."""
         waiting = self._waiting.setdefault(call_id, [])
         if waiting and waiting[-1].place[0] != place[0]:
@@ -76,7 +76,7 @@ class OpenCalls:
             del self._waiting[call_id]
         return Answered(call.place, call.takes(turn))
 
-    def unasked(self) -> list[Place]:
+    def unasked(self) -> list[PartPlace]:
         """Return the calls that wait, and behind which no user has asked anything yet."""
         return list(self._unasked)
 
@@ -101,14 +101,14 @@ def is_question(message: Message) -> bool:
     return message.role == "user" and message.state == "live" and said
 
 
-def part_at(messages: Sequence[Message], place: Place) -> Part:
+def part_at(messages: Sequence[Message], place: PartPlace) -> Part:
     """Return the part at a place."""
     return messages[place[0]].parts[place[1]]
 
 
-def results_of_calls(messages: Sequence[Message]) -> dict[Place, Place]:
+def results_of_calls(messages: Sequence[Message]) -> dict[PartPlace, PartPlace]:
     """Return the place of each call's result, also of one that came late."""
-    found: dict[Place, Place] = {}
+    found: dict[PartPlace, PartPlace] = {}
     waiting = OpenCalls()
     for number, message in enumerate(messages):
         for place, part in enumerate(message.parts):

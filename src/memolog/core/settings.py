@@ -105,7 +105,7 @@ def _as_is(value: object) -> object:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SettingKind:
     """One kind of value. `accepts` completes the sentence "… is not …"."""
 
     name: str
@@ -159,14 +159,14 @@ def _read_flag(text: str) -> object:
     return word in _TRUE
 
 
-def tokens(least: int = 1) -> Kind:
+def tokens(least: int = 1) -> SettingKind:
     """Return the kind for a number of tokens."""
     return replace(count(least), name="tokens", accepts=f"a whole number of tokens from {least:,}")
 
 
-def count(least: int = 1) -> Kind:
+def count(least: int = 1) -> SettingKind:
     """Return the kind for a whole number."""
-    return Kind(
+    return SettingKind(
         name="count",
         accepts=f"a whole number from {least:,}",
         allows=lambda value: _is_whole(value) and least <= value <= _MOST,
@@ -174,10 +174,10 @@ def count(least: int = 1) -> Kind:
     )
 
 
-def seconds(*, zero: bool = False) -> Kind:
+def seconds(*, zero: bool = False) -> SettingKind:
     """Return the kind for a duration; `zero` allows 0."""
     start = "from 0" if zero else "above 0"
-    return Kind(
+    return SettingKind(
         name="seconds",
         accepts=f'a number of seconds {start} (in files and variables also "30s", "5m", "24h")',
         allows=lambda value: _within(value, 0, _MOST_SECONDS) and (zero or value != 0),
@@ -186,9 +186,9 @@ def seconds(*, zero: bool = False) -> Kind:
     )
 
 
-def dollars() -> Kind:
+def dollars() -> SettingKind:
     """Return the kind for an amount of money."""
-    return Kind(
+    return SettingKind(
         name="dollars",
         accepts="an amount of US dollars from 0",
         allows=lambda value: _within(value, 0, _MOST),
@@ -196,9 +196,9 @@ def dollars() -> Kind:
     )
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> SettingKind:
     """Return the kind for one word out of a few."""
-    return Kind(
+    return SettingKind(
         name="choice",
         accepts=f"one of {', '.join(words)}",
         allows=lambda value: isinstance(value, str) and value in words,
@@ -215,9 +215,9 @@ def _is_step(value: object) -> bool:
     return _is_share(value) or (_is_whole(value) and 1 <= value <= _MOST)
 
 
-def keep_share_or_tokens(base: str) -> Kind:
+def keep_share_or_tokens(base: str) -> SettingKind:
     """Return the kind of an activation: a share of `base` up to all of it, or tokens from 1,000."""
-    return Kind(
+    return SettingKind(
         name="share-or-tokens",
         accepts=f"a share of {base} above 0 and up to 1, or a whole number of tokens from 1,000",
         allows=lambda value: (
@@ -227,9 +227,9 @@ def keep_share_or_tokens(base: str) -> Kind:
     )
 
 
-def factor_or_tokens(base: str) -> Kind:
+def factor_or_tokens(base: str) -> SettingKind:
     """Return the kind of a limit: `base` times a factor below 100, or tokens from 100."""
-    return Kind(
+    return SettingKind(
         name="factor-or-tokens",
         accepts=f"a factor of {base} from 1 to below 100, or a whole number of tokens from 100",
         allows=lambda value: (
@@ -239,7 +239,9 @@ def factor_or_tokens(base: str) -> Kind:
     )
 
 
-def _also(kind: Kind, extra: object, words: frozenset[str], accepts: str, choices: tuple[str, ...] = ()) -> Kind:
+def _also(
+    kind: SettingKind, extra: object, words: frozenset[str], accepts: str, choices: tuple[str, ...] = ()
+) -> SettingKind:
     """Return the kind with one more value, written as any of these words in a variable."""
 
     def is_extra(value: object) -> bool:
@@ -259,34 +261,34 @@ def _also(kind: Kind, extra: object, words: frozenset[str], accepts: str, choice
     return replace(kind, accepts=accepts, allows=allows, read=read, take=take, choices=choices)
 
 
-def optional(kind: Kind) -> Kind:
+def optional(kind: SettingKind) -> SettingKind:
     """Return the kind with None ("none" in a variable) among its values."""
     return _also(kind, None, frozenset({"none"}), f"{kind.accepts}, or None")
 
 
-def or_false(kind: Kind) -> Kind:
+def or_false(kind: SettingKind) -> SettingKind:
     """Return the kind with False for off among its values."""
     return _also(kind, False, _FALSE - {"0"}, f"{kind.accepts}, or False")
 
 
-def or_word(word: str, kind: Kind) -> Kind:
+def or_word(word: str, kind: SettingKind) -> SettingKind:
     """Return the kind with one word among its values."""
     return _also(kind, word, frozenset({word}), f'"{word}", {kind.accepts}', (word,))
 
 
-FLAG: Final = Kind(
+FLAG: Final = SettingKind(
     name="flag",
     accepts="True or False",
     allows=lambda value: isinstance(value, bool),
     read=_read_flag,
 )
-TEXT: Final = Kind(
+TEXT: Final = SettingKind(
     name="text",
     accepts="a text of printable characters, at least one",
     allows=lambda value: isinstance(value, str) and bool(value.strip()) and value.isprintable(),
     read=str,
 )
-PROSE: Final = Kind(
+PROSE: Final = SettingKind(
     name="prose",
     accepts="a text with at least one word, on any number of lines",
     allows=lambda value: isinstance(value, str) and any(map(str.isalnum, value)) and len(value) <= _MOST_PROSE,
@@ -314,14 +316,14 @@ def _is_pattern(expression: str) -> bool:
         return False
 
 
-PATTERNS: Final = Kind(
+PATTERNS: Final = SettingKind(
     name="patterns",
     accepts='lines of "kind: regular expression", each of which matches at least one character',
     allows=_are_patterns,
     read=str,
 )
-FRACTION: Final = Kind(name="share", accepts="a share above 0 and below 1", allows=_is_share, read=_read_number)
-SHARE_OR_TOKENS: Final = Kind(
+FRACTION: Final = SettingKind(name="share", accepts="a share above 0 and below 1", allows=_is_share, read=_read_number)
+SHARE_OR_TOKENS: Final = SettingKind(
     name="share-or-tokens",
     accepts="a share above 0 and below 1, or a whole number of tokens from 1",
     allows=_is_step,
@@ -371,7 +373,7 @@ def _read_window(text: str) -> object:
     return _take_window({"hours": whole, "observations": int(observations)})
 
 
-WINDOW: Final = Kind(
+WINDOW: Final = SettingKind(
     name="window",
     accepts='hours and observations, both from 0 and both given (in a variable: "24h, 50")',
     allows=lambda value: isinstance(value, KeepRecent),
@@ -386,7 +388,7 @@ class Setting:
 
     name: str
     """The dotted name, such as observation.message_tokens."""
-    kind: Kind
+    kind: SettingKind
     default: object
     meaning: str
     environment: str
@@ -398,7 +400,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class SettingGroup:
     """Settings that record which of them were named: stored settings do not replace a default that was named."""
 
     given: frozenset[str] = field(init=False, repr=False, compare=False)
@@ -426,7 +428,7 @@ def _named(made: type[Any], values: Mapping[str, object]) -> Iterable[str]:
     return [name for name, item in own.items() if "kind" not in item.metadata or values[name] != item.default]
 
 
-def declare(kind: Kind, default: Value, meaning: str) -> Value:
+def declare(kind: SettingKind, default: Value, meaning: str) -> Value:
     """Return a dataclass field with its kind and documentation."""
     # Typed as the default, as `dataclasses.field` is, so that a wrong default is a type error.
     made: Any = field(default=default, metadata={"kind": kind, "meaning": meaning})

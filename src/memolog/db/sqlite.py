@@ -35,7 +35,7 @@ _RETRY_SECONDS = 0.01
 
 T = TypeVar("T")
 R = TypeVar("R")
-Change: TypeAlias = Callable[[sqlite3.Connection], None]
+SchemaStep: TypeAlias = Callable[[sqlite3.Connection], None]
 
 # A caller that saves in a tight loop yields to other tasks after this time.
 _BREATH_SECONDS = 0.002
@@ -109,11 +109,11 @@ class SqliteEngine(Engine):
 
     # ------------------------------------------------------------ connections
 
-    async def start(self, check: Change, change: Change) -> None:
+    async def start(self, check: SchemaStep, change: SchemaStep) -> None:
         """Open the file on a worker thread; `check` may refuse it, `change` migrates its schema."""
         await self._elsewhere(self._waiting, lambda: self._open(check, change))
 
-    def _open(self, check: Change, change: Change) -> None:
+    def _open(self, check: SchemaStep, change: SchemaStep) -> None:
         if not self._memory and Path(self.path).is_file():
             self._inspect(check)
         self._writer = self._connect(read_only=self.options.read_only)
@@ -121,7 +121,7 @@ class SqliteEngine(Engine):
         self._identity = None if self._memory else self._found()
         self._reader = self._writer if self._memory else self._connect(read_only=True)
 
-    def _inspect(self, check: Change) -> None:
+    def _inspect(self, check: SchemaStep) -> None:
         """Check the file before anything is written: even the mode of the journal is stored in it."""
         # SQLite takes a file of a few bytes for an empty one and overwrites it. Do not open the file here: closing it would drop
         # the locks of every other connection of this process to it.

@@ -23,9 +23,9 @@ logs = load_queries("log/logs")
 K = TypeVar("K")
 V = TypeVar("V")
 
-Known: TypeAlias = Mapping[int, Message]
+KnownRows: TypeAlias = Mapping[int, Message]
 """Short, unchanged messages by sequence number."""
-Tail: TypeAlias = tuple[tuple[Message, ...], Known]
+Tail: TypeAlias = tuple[tuple[Message, ...], KnownRows]
 """Every row after the cursor, and those that the next snapshot does not read again."""
 
 # A few megabytes in all: the tails and the logs of the latest active threads, without long messages.
@@ -77,7 +77,7 @@ class SnapshotCache:
     """The latest tails by log and thread, and the groups and passed plans of the latest logs."""
 
     def __init__(self) -> None:
-        self.tails = _Latest[tuple[object, ...], Known](_TAILS)
+        self.tails = _Latest[tuple[object, ...], KnownRows](_TAILS)
         self.plans = _Latest[str, Plans](_LOGS)
         self._groups = _Latest[str, _Groups](_LOGS)
         self._made = _Latest[str, Mapping[Row, GroupRow]](_LOGS)
@@ -118,7 +118,7 @@ def reading_groups(log: LogHead, cache: SnapshotCache) -> Script[tuple[GroupRow,
     return groups
 
 
-def reading_tail(thread_pk: int, start: int, last_seq: int, known: Known) -> Script[Tail]:
+def reading_tail(thread_pk: int, start: int, last_seq: int, known: KnownRows) -> Script[Tail]:
     """Return the rows after `start`, reading only those that are new or have changed since they were saved."""
     newest = max(known, default=0)
     rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)

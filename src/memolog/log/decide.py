@@ -16,9 +16,9 @@ from memolog.log.state import (
     ActivateReflection,
     Buffer,
     Decision,
-    Entry,
+    LogEntry,
     Observe,
-    Ready,
+    ReadyGroup,
     Recover,
     Reflect,
     SpanOf,
@@ -57,7 +57,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class FreeStretch:
     """Consecutive messages of a thread that belong to no span yet."""
 
     thread: str
@@ -278,7 +278,7 @@ def _is_underway(state: State) -> bool:
     return bool(state.ready or [run for run in state.runs if run.kind == "observe"])
 
 
-def _is_condensed(groups: tuple[Entry, ...]) -> bool:
+def _is_condensed(groups: tuple[LogEntry, ...]) -> bool:
     return not groups or (len(groups) == 1 and groups[0].is_reflection)
 
 
@@ -322,7 +322,7 @@ def _is_own_full(state: State, config: Config) -> bool:
     return state.own_tail.tokens >= config.threshold_for(state.log_tokens)
 
 
-def _stretches(state: State, *, apart_from: int) -> tuple[Stretch, ...]:
+def _stretches(state: State, *, apart_from: int) -> tuple[FreeStretch, ...]:
     """Return the free stretch of each thread, the oldest message first.
 
     Seen messages of at least `apart_from` tokens form a stretch of their own, which can be activated before the unseen ones.
@@ -332,7 +332,7 @@ def _stretches(state: State, *, apart_from: int) -> tuple[Stretch, ...]:
     return tuple(sorted(found, key=lambda stretch: (stretch.weights[0].at, stretch.thread)))
 
 
-def _pick(stretches: tuple[Stretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
+def _pick(stretches: tuple[FreeStretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
     """Return the spans of one call: one long span, or short spans of several threads."""
     picked: list[SpanOf] = []
     total = 0
@@ -352,13 +352,13 @@ def _all_observed_once(state: State) -> bool:
     return state.scope == "thread" or all(tail.hinted or not tail.weights for tail in state.tails)
 
 
-def activatable(state: State, now: datetime) -> tuple[tuple[Ready, int], ...]:
+def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ...]:
     """Return the groups that continue their thread's cursor without a gap, oldest first, each with its raw tokens.
 
     A group over an unseen message is not among them, nor is any group after it. In a shared log the last answers of active
     threads come after everything else, and that of the thread whose turn it is comes last.
     """
-    found: list[tuple[Ready, int]] = []
+    found: list[tuple[ReadyGroup, int]] = []
     ages: dict[str, tuple[int, float]] = {}
     for tail in state.tails:
         next_seq = tail.cursor + 1
@@ -385,8 +385,8 @@ def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
 
 
 def choose(
-    groups: Sequence[tuple[Ready, int]], tail_tokens: int, floor: int, *, at_least: int = 1
-) -> tuple[Ready, ...]:
+    groups: Sequence[tuple[ReadyGroup, int]], tail_tokens: int, floor: int, *, at_least: int = 1
+) -> tuple[ReadyGroup, ...]:
     """Return the first groups, as many as leave the tail nearest to the floor, but `at_least` so many.
 
     These are the fewest groups that reach the floor, unless they leave far too little; then the most that stay above it.
@@ -419,7 +419,7 @@ def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> 
     return failures > 0 and not is_due(retry_at, now)
 
 
-def oldest_slice(state: State, config: Config, now: datetime) -> tuple[Entry, ...]:
+def oldest_slice(state: State, config: Config, now: datetime) -> tuple[LogEntry, ...]:
     """Return the oldest groups of the log, all but the recent ones.
 
     Recent groups are those of the last hours or of the last observations, whichever keeps more, but at most half of the size
@@ -481,7 +481,7 @@ def _reach(weights: Sequence[Weight]) -> list[int]:
     return reach
 
 
-def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
+def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretch:
     """Return the first messages of a tail that neither a buffered group nor a run holds.
 
     It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
@@ -494,7 +494,7 @@ def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
             break
         start = max(start, span.last + 1)
     weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
-    stretch = Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
+    stretch = FreeStretch(thread=tail.thread, weights=weights, is_hole=is_hole)
     if is_hole or not weights or tail.is_seen(weights[-1].seq):
         return stretch
     seen = tuple(w for w in weights if tail.is_seen(w.seq))
@@ -503,7 +503,7 @@ def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
     return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
 
 
-def longest_span(stretch: Stretch, most: int, least: int = 0) -> Span | None:
+def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None:
     """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
 
     A span below `least` tokens extends to the next closed end. The shortest possible span is returned even if it is too heavy.

@@ -32,7 +32,7 @@ _GIVE_BACK_SECONDS = 2.0
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-Cause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompressible"]
+FaultCause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompressible"]
 
 
 class RunFault(Exception):
@@ -49,12 +49,12 @@ class RunFault(Exception):
         usage: Usage | None = None,
         *,
         is_final: bool = False,
-        cause: Cause = "answer",
+        cause: FaultCause = "answer",
         declines: bool = False,
     ) -> None:
         super().__init__(REDACTION.redact(reason))
         self.usage, self.is_final, self.declines = usage, is_final or cause == "incompressible", declines
-        self.cause: Cause = cause
+        self.cause: FaultCause = cause
 
     @property
     def is_about_words(self) -> bool:

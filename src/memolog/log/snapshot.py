@@ -13,7 +13,7 @@ from memolog.core.observation import Scope
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row, moment
 from memolog.errors import Conflict, ThreadNotFound
-from memolog.log.cache import Known, SnapshotCache, reading_groups, reading_tail
+from memolog.log.cache import KnownRows, SnapshotCache, reading_groups, reading_tail
 from memolog.log.rows import (
     BufferedRow,
     GroupRow,
@@ -104,7 +104,7 @@ class Snapshot:
     """What running turns saved and no model has answered, in this thread and, with `others`, in the other threads."""
     facts: Facts
     """The working memory, as it was when the generation began and as it is."""
-    known: Known
+    known: KnownRows
     """The rows of the tail that the next snapshot does not read again."""
     is_complete: bool
     """Whether the log exists and has a cursor for every thread."""

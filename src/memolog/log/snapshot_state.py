@@ -16,9 +16,9 @@ from memolog.log.state import (
     ActivateReflection,
     Buffer,
     Decision,
-    Entry,
+    LogEntry,
     Observe,
-    Ready,
+    ReadyGroup,
     ReadyReflection,
     Reflect,
     State,
@@ -106,7 +106,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         repeated_tokens=_scaled(_repeated_tokens(snapshot, config), asked.factor),
         entries=_entries(snapshot.groups, asked.factor),
         ready=tuple(
-            Ready(id=group.id, thread=group.thread, span=group.span)
+            ReadyGroup(id=group.id, thread=group.thread, span=group.span)
             for group in snapshot.buffered
             if group.thread is not None and group.span is not None
         ),
@@ -135,13 +135,13 @@ def _repeated_tokens(snapshot: Snapshot, config: Config) -> int:
     return sum(min(message.tokens, config.repeated_tokens) for message in snapshot.repeated)
 
 
-def _entries(groups: Sequence[GroupRow], factor: float) -> tuple[Entry, ...]:
+def _entries(groups: Sequence[GroupRow], factor: float) -> tuple[LogEntry, ...]:
     entries = _known_entries(groups)
     return entries if factor == 1.0 else tuple(replace(e, tokens=_scaled(e.tokens, factor)) for e in entries)
 
 
-def _entry(group: GroupRow) -> Entry:
-    return Entry(
+def _entry(group: GroupRow) -> LogEntry:
+    return LogEntry(
         id=group.id,
         tokens=group.tokens,
         observations=group.observations,

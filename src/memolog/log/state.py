@@ -82,7 +82,7 @@ class OpenRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class ReadyGroup:
     """A buffered group: observed, and out of sight until it is activated."""
 
     id: str
@@ -99,7 +99,7 @@ class ReadyReflection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """An active group of the log, in its order."""
 
     id: str
@@ -120,8 +120,8 @@ class State:
     tails: tuple[Tail, ...]
     repeated_tokens: int = 0
     """Tokens of the request that the tail continues: the log covers it, and the context shows it again."""
-    entries: tuple[Entry, ...] = ()
-    ready: tuple[Ready, ...] = ()
+    entries: tuple[LogEntry, ...] = ()
+    ready: tuple[ReadyGroup, ...] = ()
     runs: tuple[OpenRun, ...] = ()
     reflection: ReadyReflection | None = None
     settled_at: int = 0

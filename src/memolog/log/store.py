@@ -58,7 +58,7 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activated:
+class ActivatedThread:
     """The result of an activation for a thread: its new cursor and hints."""
 
     thread_pk: int
@@ -266,12 +266,12 @@ class Logs:
 
     async def activate(
         self, resource: str, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
-    ) -> tuple[Activated, ...]:
+    ) -> tuple[ActivatedThread, ...]:
         """Move buffered groups into the log, their cursors with them; raises Conflict if the log has changed."""
         check_ids(resource=resource)
         at = to_micros(now)
 
-        def script() -> Script[tuple[Activated, ...]]:
+        def script() -> Script[tuple[ActivatedThread, ...]]:
             yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
             generation = yield from _take(log_pk, version)
             return (yield from _activate_all(log_pk, generation, groups, at))
@@ -461,13 +461,15 @@ def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
         yield q.apply_reflected_hints(**new) if thread is None else q.apply_shared_hints(**new, thread=thread)
 
 
-def _activate_all(log_pk: int, generation: int, groups: Sequence[Rendered], at: int) -> Script[tuple[Activated, ...]]:
+def _activate_all(
+    log_pk: int, generation: int, groups: Sequence[Rendered], at: int
+) -> Script[tuple[ActivatedThread, ...]]:
     """Activate groups in their order with few statements, since the threads are locked meanwhile."""
     position = (yield q.last_position(log_pk=log_pk, generation=generation))[0].position
     ready = {row.id: row for row in (yield q.ready_groups(log_pk=log_pk, groups=[group.id for group in groups]))}
     cursors = {row.thread_pk: row.cursor for row in ready.values()}
     present = {row.thread_pk: hints_from_row(row) for row in ready.values()}
-    done = list[Activated]()
+    done = list[ActivatedThread]()
     texts, moves, entries = list[dict[str, object]](), list[dict[str, object]](), list[dict[str, object]]()
     hinted, kept = list[dict[str, object]](), list[dict[str, object]]()
     for group in groups:
@@ -491,7 +493,7 @@ def _activate_all(log_pk: int, generation: int, groups: Sequence[Rendered], at: 
             present[thread_pk] = hints
             kept.append({"group_pk": group_pk, "hints": dumps({**loads(row.hints), **encode(hints)})})
             hinted.append(hint_values(hints, thread_pk, last_seq))
-        done.append(Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints))
+        done.append(ActivatedThread(thread_pk=thread_pk, last_seq=last_seq, hints=hints))
     yield q.activate_group.many(texts)
     yield q.move_cursor.many(moves)
     yield q.add_entry.many(entries)

@@ -16,7 +16,7 @@ from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
 from memolog.core.observation import Observation, Span
-from memolog.core.pairs import Place, part_at, results_of_calls
+from memolog.core.pairs import PartPlace, part_at, results_of_calls
 from memolog.core.thread import Hints
 from memolog.errors import LeaseLost, ThreadNotFound
 from memolog.log.rows import GroupRow
@@ -485,7 +485,7 @@ class RunExecutor:
         return found
 
 
-def _unasked(messages: Sequence[Message]) -> set[Place]:
+def _unasked(messages: Sequence[Message]) -> set[PartPlace]:
     """Return the places of results whose call is in none of these messages."""
     answered = set(results_of_calls(messages).values())
     return {
