@@ -29,7 +29,7 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.scope import CleanValue, check_ids
 from memolog.db.sqlite import SqliteEngine, SqliteOptions
 from memolog.errors import ConfigError, NotADatabase
-from memolog.log.cache import SnapshotCache
+from memolog.log.cache import MemoryCache
 from memolog.log.extracts import Extracts
 from memolog.log.heartbeat import Processes
 from memolog.log.journal import Journal
@@ -125,8 +125,8 @@ class Store:
         self.leases = Leases(engine, clock)
         self.processes = Processes(engine, clock)
         self.ledger = Ledger(engine, clock)
-        self._cache = SnapshotCache()
-        self.logs = Logs(engine, clock, new_id, self._cache)
+        self.cache = MemoryCache()
+        self.logs = Logs(engine, clock, new_id, self.cache)
         self.runs = Runs(engine)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
@@ -175,13 +175,13 @@ class Store:
 
         saved, snapshot = await self.engine.write_and_read(
             saving,
-            lambda: reading_snapshot(resource, thread, scope, now, self._cache, newest=newest, others=others),
+            lambda: reading_snapshot(resource, thread, scope, now, self.cache, newest=newest, others=others),
             name="store.save_and_snapshot",
             brief=not is_long,
         )
         if not snapshot.is_complete:
             return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
-        snapshot.keep(self._cache)
+        snapshot.keep(self.cache)
         return saved, snapshot
 
     async def spent(self) -> float:
@@ -204,7 +204,7 @@ class Store:
 
     def empty_caches(self) -> None:
         """Drop what is kept in memory of messages, of the log and of their words; all of it can be read again."""
-        self._cache.clear()
+        self.cache.clear()
         empty_caches()
 
     async def __aenter__(self) -> Self:

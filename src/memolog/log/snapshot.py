@@ -13,7 +13,7 @@ from memolog.core.observation import Scope
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row, moment
 from memolog.errors import Conflict, ThreadNotFound
-from memolog.log.cache import KnownRows, SnapshotCache, reading_groups, reading_tail
+from memolog.log.cache import KnownRows, MemoryCache, reading_groups, reading_tail
 from memolog.log.rows import (
     BufferedRow,
     GroupRow,
@@ -114,7 +114,7 @@ class Snapshot:
         """Return the cursors of the other threads that were read."""
         return {row.thread: row.cursor for row in self.others}
 
-    def keep(self, cache: SnapshotCache) -> None:
+    def keep(self, cache: MemoryCache) -> None:
         """Cache what the next snapshot does not need to read again. Call it after the commit."""
         cache.tails.put(_tail_key(self.log, self.thread), self.known)
         cache.keep_groups(self.log, self.groups)
@@ -125,7 +125,7 @@ def reading_snapshot(
     thread: str,
     scope: Scope,
     now: int,
-    cache: SnapshotCache,
+    cache: MemoryCache,
     *,
     newest: int | None = None,
     others: bool | OtherLimits = True,

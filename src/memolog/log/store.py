@@ -22,7 +22,7 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
-from memolog.log.cache import Plans, SnapshotCache
+from memolog.log.cache import MemoryCache, Plans
 from memolog.log.rows import (
     GroupRow,
     group_row,
@@ -71,7 +71,7 @@ class ActivatedThread:
 class Logs:
     """The logs of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], cache: SnapshotCache) -> None:
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], cache: MemoryCache) -> None:
         self._engine, self._clock, self._new_id, self._cache = engine, clock, new_id, cache
 
     def _now(self) -> int:
