@@ -31,7 +31,7 @@ _log = logging.getLogger("memolog")
 _WINDOW_SHARE = 0.9
 
 _COUNTER = HeuristicCounter()
-# Fixed when the database is opened: a turn cannot have its own.
+# Fixed when the database is opened.
 _FIXED = frozenset(
     {
         "busy_timeout",
@@ -44,7 +44,7 @@ _FIXED = frozenset(
     }
 )
 
-# A turn obeys these from its first look at the database on, before it knows the thread.
+# A turn needs these before it reads its thread.
 _NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
 
 _MODELS = ("model", "observation.model", "reflection.model")
@@ -185,7 +185,7 @@ def store_options(config: Config) -> StoreOptions:
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
-    """Return the configuration of a thread, and what of its own settings had to be ignored: nobody knows it any more."""
+    """Return the configuration with the settings of a thread, and a text about those that no longer exist and are ignored."""
     try:
         return config.with_overrides(overrides), ""
     except ConfigError:
@@ -200,32 +200,32 @@ def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config,
 
 
 def check_thread(settings: Mapping[str, object]) -> None:
-    """Refuse what a thread cannot have of its own."""
+    """Raise ConfigError for settings that cannot differ between threads."""
     check_turn(settings, None)
     for name in sorted(_NOT_OF_A_THREAD & set(settings)):
         raise ConfigError(
-            f"{name} cannot differ from thread to thread.",
-            why="It says how the thread itself is read, and is needed before its settings are known.",
+            f"`{name}` cannot be set for a thread.",
+            why="It is needed to read the thread, before the settings of the thread are known.",
             then="Set it in the configuration of the memory, or for one turn: turn(…, settings={…}).",
         )
 
 
 def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
-    """Refuse what a turn cannot have of its own, and a zone that nobody knows."""
+    """Raise ConfigError for settings that cannot differ between turns, and InputError for an unknown zone."""
     given = settings or {}
     for name in _MODELS:
         section, _, leaf = name.rpartition(".")
         inner = given.get(section)
         if name in given or (isinstance(inner, Mapping) and leaf in inner):
             raise ConfigError(
-                f"{name} cannot differ from turn to turn.",
-                why="What observes and reflects is chosen when the memory is opened; a run may be carried out in another turn.",
+                f"`{name}` cannot be set for a turn.",
+                why="The models are chosen when the memory is opened, and a run may be carried out in another turn.",
                 then="Set it in the configuration of the memory, or open another memory on the same database. "
-                "Who answers is told by turn(model=…).",
+                "Pass the model that answers as turn(model=…).",
             )
     for name in sorted(_FIXED & set(given)):
         raise ConfigError(
-            f"{name} cannot differ from turn to turn.",
+            f"`{name}` cannot be set for a turn.",
             why="It is fixed when the database is opened.",
             then="Set it in the configuration of the memory.",
         )

@@ -1,4 +1,4 @@
-"""The connection of a memory to its database: open it once, at the first use, and close it with nothing left behind."""
+"""Open the database of a memory at its first use, connect the components of the memory to it, and close both."""
 
 import asyncio
 import logging
@@ -36,7 +36,7 @@ _BEAT_SECONDS = 1.5
 
 
 class Connection:
-    """A database, opened at the first use, and the parts of a memory that work on it."""
+    """A database, opened at the first use, and the components of a memory that work on it."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Connection:
     # ------------------------------------------------------------ opening
 
     async def open(self) -> Components:
-        """Open the database, if that has not been done; returns its parts."""
+        """Open the database if it is not open; returns the components."""
         if self._components is None and not self.outbox.is_closed:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
@@ -120,7 +120,7 @@ class Connection:
             weigh=lambda message: count_message(message, self.counter),
             options=store_options(self.config),
         )
-        # Unique among all processes that ever use this database, so that a fence tells owners apart.
+        # Unique among all processes that ever use this database.
         owner = f"{os.getpid()}-{store.new_id()}"
         observer, reflector = await self._observers()
         executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
