@@ -1,4 +1,4 @@
-"""Hold what turns said until it is saved.
+"""Hold the messages of turns until they are saved.
 
 A turn holds its own messages and saves them in order. What it cannot save stays in the outbox of the memory, which retries in the
 background and once more when the memory is closed. While the database cannot be opened, `Offline` builds contexts from it.
@@ -51,17 +51,17 @@ _log = logging.getLogger("memolog")
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
 _LAST_DELAYS = (0.05, 0.2, 0.5)
-# How often a turn tries to open a missing database: often enough for one that restarts, seldom enough not to delay every step.
+# How often a turn tries to open an unavailable database.
 _RETRY_SECONDS = 5.0
 _NOTHING = WithdrawnRows(messages=(), runs=(), groups=(), observations=())
 
 
-# ------------------------------------------------------------ what one turn has to save
+# ---------------------------------------------------------------- what one turn has not saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a provider reported of a request, and how many tokens we had counted for it."""
+    """The usage of a request as its provider reported it, and the tokens that we counted for it."""
 
     usage: Usage
     counted: int
@@ -135,7 +135,7 @@ class Pending:
         self.messages[:] = [message for message in self.messages if id(message) not in gone]
 
 
-# ------------------------------------------------------------ what all turns have to save
+# ---------------------------------------------------------------- what all turns have not saved
 
 
 class Outbox:
@@ -149,7 +149,7 @@ class Outbox:
         self._pending: dict[Pending, None] = {}
         self._core: Core | None = None
         self._learn: Callable[[Pending, Spent], Awaitable[None]]
-        # Two at once would save messages once, but book usage twice.
+        # Without it, two calls at once would book usage twice.
         self._gate = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -466,7 +466,7 @@ def _is_temporary(error: Exception) -> bool:
     return isinstance(error, StoreError | OSError | MemoryError)
 
 
-# ------------------------------------------------------------ a turn without its database
+# ---------------------------------------------------------------- a turn without its database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -526,7 +526,7 @@ class Offline:
         return known_context(shown, (), messages, outside.counter, outside.instructions).context
 
 
-# ------------------------------------------------------------ one turn
+# ---------------------------------------------------------------- one turn
 
 
 class TurnOutbox:
@@ -704,8 +704,11 @@ def _newest(config: Config) -> int | None:
     return None if config.observe else 2 * config.last_messages
 
 
+# ---------------------------------------------------------------- checks of arguments
+
+
 def checked_usage(usage: Usage | None) -> None:
-    """Refuse a value that is no usage, or that cannot be booked."""
+    """Raise InputError for a usage of the wrong type or one that cannot be stored."""
     if usage is None:
         return
     if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -730,11 +733,11 @@ def passed_along(messages: NewMessage | Sequence[NewMessage]) -> tuple[NewMessag
 
 
 def check_messages(messages: Sequence[NewMessage]) -> None:
-    """Refuse what is no message, or holds parts of a wrong kind."""
+    """Raise InputError for a value that is not a message, or has parts of a wrong kind."""
     for message in messages:
         if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(
-                f"A turn takes messages, not {type(message).__name__}.",
+                f"A message must be a text, a dict or a message object, got {type(message).__name__}.",
                 then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
             )
     for message in messages:

@@ -1,7 +1,6 @@
-"""A turn: from what the user said to the final answer, one model request after the other.
+"""The life of a turn, from the user message to the final answer: save, prepare the context of each model request, record.
 
-Knows what belongs to one turn and what of it is not saved yet. Memory never breaks the agent: what fails here becomes an event
-and a context made of what is known, unless `strict` is set.
+A failure becomes an event, and a context is built from what is available; it is raised only if `strict` is set.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ from memolog.outbox import Offline, Outside, Spent, TurnOutbox, checked_usage, p
 
 _log = logging.getLogger("memolog")
 
-# How much of a step's time is left for reading, where writing takes too long.
+# The share of the time of a step that is left for reading if writing takes too long.
 _FOR_READING = 0.2
 
 
@@ -41,7 +40,7 @@ class Turn:
     resource: str
     thread: str
     step: int
-    """How many requests of the model this turn has had."""
+    """The number of model requests of this turn so far."""
 
     def __init__(
         self,
@@ -61,7 +60,7 @@ class Turn:
         self.resource, self.thread = resource, thread
         self._config = config.with_overrides(own) if own else config
         self._own, self._zone = own, zone
-        # The model that requests are meant for, as far as it was named, and the one that answered last.
+        # The model that was named for requests, and the one that answered last.
         self._asked_model = model
         self._told_model: str | None = None
         self.step = 0
@@ -76,7 +75,7 @@ class Turn:
 
     @property
     def id(self) -> str:
-        """Return what names the turn in the store; empty until it begins. Who goes on with an earlier turn sets it before."""
+        """Return the id of the turn in the store; empty until it begins. Set it before to continue an earlier turn."""
         return self._said.pending.turn
 
     @id.setter  # noqa: A003 - the property of this class, not the function
@@ -90,12 +89,12 @@ class Turn:
         return self
 
     async def _arrive(self, budget: Budget) -> None:
-        """Open the database; while it is not there, the turn goes on without it and holds what is said."""
+        """Open the database; while it is unavailable, the turn continues without it and holds its messages."""
         try:
             async with budget.limit():
                 self._components = await self._open_components()
         except StoreError as error:
-            # What a person must mend is told when the turn begins; later it must not break what is under way.
+            # An error that needs repair is raised when the turn begins, but does not break a running turn.
             if self._config.strict or isinstance(error, StoreClosed) or not (self._away or error.retryable):
                 raise
             self._away = self._away or Offline(self._outside, self._said.pending, config=self._config, zone=self._zone)
@@ -106,8 +105,8 @@ class Turn:
             self.id = self._outside.new_id() if self._away else self._components.store.new_id()
 
     async def _still_away(self, budget: Budget) -> Offline | None:
-        """Return what holds this turn's words while the database is not there; tries now and then whether it is."""
-        # Somebody else may have opened it meanwhile: then there is nothing to wait for.
+        """Return the offline state while the database is unavailable; tries to open it from time to time."""
+        # Another turn may have opened it meanwhile.
         if self._away is not None and (self._outbox.is_connected or self._away.is_time()):
             await self._arrive(budget)
         return self._away
@@ -120,7 +119,7 @@ class Turn:
         self._is_over = True
         self._close_turn()
         if self._config.read_only or self._outbox.is_closed:
-            # Whoever closed the memory has saved what this turn held, or was told that it could not be.
+            # `aclose` has saved the messages of this turn or reported them as lost.
             return
         budget = Budget(self._config.turn_timeout)
         try:
@@ -142,7 +141,7 @@ class Turn:
             self._outbox.begin()
 
     def _close_turn(self) -> None:
-        """Note that the turn is no longer running here."""
+        """Record that the turn no longer runs in this process."""
         open_turns = self._outside.open_turns
         open_turns[self.id] -= 1
         if open_turns[self.id] <= 0:
@@ -153,11 +152,11 @@ class Turn:
     async def prepare(
         self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
-        """Save what is new and return what the model should see now.
+        """Save new messages and return the context for the next model request.
 
-        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
-        it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this request
-        only, neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call it
+        once per model request: first with the message of the user, later with tool results. `ephemeral` messages are shown in
+        this request only, and neither stored nor observed.
         """
         self._check_open()
         said = messages_in(messages)
@@ -175,13 +174,13 @@ class Turn:
     async def record(
         self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
-        """Save what the model answered, and learn from what its provider reported.
+        """Save the answer of the model and its usage.
 
-        An answer is a text, an `AssistantMessage`, a dict, or the message or whole response of OpenAI or Anthropic; a whole
-        response brings its usage along.
+        An answer is a text, an `AssistantMessage`, a dict, or a message or whole response of OpenAI or Anthropic; a whole
+        response includes its usage.
 
-        `beside` is how many tokens the request had beside the context (instructions, tools), as the memory's counter counts
-        them; None if that cannot be told, so that nothing is learned about counting.
+        `beside` is the number of tokens that the request had beside the context (instructions, tools), by the counter of the
+        memory; None if unknown, so that token counts are not calibrated.
         """
         self._check_open()
         said, reported = answers_in(messages)
@@ -204,11 +203,11 @@ class Turn:
                     await self._degrade("recording the answer", error)
 
     async def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn.
+        """Withdraw the messages that this turn saved, and end the turn.
 
-        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them. `keep_answered` keeps
-        the turn up to its last recorded answer: for what a provider refused, which is what came after. Where it fails it
-        raises and can be repeated; if it is not, it is done before anything else of the thread is saved.
+        `also` are the numbers of unanswered messages of earlier turns to withdraw with it. `keep_answered` keeps the turn up to
+        its last recorded answer: use it for messages that a provider refused. If it raises, call it again; otherwise the
+        messages are withdrawn before anything else of the thread is saved.
         """
         self._check_open(may_be_withdrawn=True)
         held = self._said.pending
@@ -224,7 +223,7 @@ class Turn:
         try:
             await in_time(self._outbox.withdraw(held), self._config.turn_timeout)
         except MemologError as error:
-            # A discard that did not happen must not pass for one that did.
+            # The caller must know that nothing was withdrawn yet.
             await self._tell("discarding", error)
             raise
         self._is_over = held.is_over = True
@@ -236,10 +235,9 @@ class Turn:
 
     @property
     def _model(self) -> str | None:
-        """Return the model that the next request goes to, as far as that is known.
+        """Return the model of the next request, if known.
 
-        The name that was asked for comes first: the cache belongs to it, and an answer's dated name or a fallback's says
-        nothing about the next request.
+        The requested name comes first: the prompt cache belongs to it. The name in an answer may be dated or that of a fallback.
         """
         return self._asked_model or self._told_model
 
@@ -250,14 +248,14 @@ class Turn:
             raise InputError("This turn is not open.", then="Use it inside its `async with` block.")
         if self._said.pending.is_withdrawn and not may_be_withdrawn:
             raise InputError(
-                "This turn is being taken back.",
-                why="discard() was called and could not be done yet.",
-                then="Call discard() again, or leave the turn: it is done before anything else of the thread is saved.",
+                "This turn is being withdrawn.",
+                why="discard() was called and has not succeeded yet.",
+                then="Call discard() again, or leave the turn: it is withdrawn before anything else of the thread is saved.",
             )
 
     async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
         try:
-            # A lock keeps writers out, and nobody else: some time is left to read.
+            # A lock blocks writers only, so some time is reserved for reading.
             async with budget.limit(reserve=_FOR_READING):
                 return await self._made(ephemeral, fresh, budget)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
@@ -276,7 +274,7 @@ class Turn:
         hold = components.core.hold(self.resource, self.thread, config.scope, budget)
         try:
             is_alone = config.observe and not config.read_only and await hold.try_take()
-            # Kept at once: whatever fails from here on, the context still has what was just said.
+            # Set before anything else can fail, so that a degraded context has the new messages.
             self._snapshot = snapshot = await self._said.save_and_read(fresh, config, decides=is_alone)
             self._beat()
             self._adopt_overrides(snapshot)
@@ -298,24 +296,24 @@ class Turn:
         return made
 
     async def _factor(self, snapshot: Snapshot) -> float:
-        """Return how many tokens the model counts for each of ours; where none was named, it is the one that answered last."""
+        """Return how many tokens the model counts for each of ours; by default for the model that answered last."""
         return await self._components.factor(self.resource, self._model or snapshot.thread.last_model)
 
     def _beat(self) -> None:
-        """Let other processes see, from the first message on, that this turn is under way."""
+        """Write heartbeats from the first message on, so that other processes see that this turn is running."""
         if not self._is_beating and not self._config.read_only:
             self._is_beating = True
             self._beating.enter_context(self._components.runner.heartbeat.under_way())
 
     def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
-        """Raise where a turn would go on with far more than it should, if that was asked for."""
+        """Raise ModelFailed if `strict` is set and the tail is far too long because the model fails."""
         if self._config.strict and (outage := outage_of(snapshot, self._config, asked)):
             raise ModelFailed(outage)
 
     async def _without_saving(
         self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage], budget: Budget
     ) -> Made:
-        """Return a context although something could not be written: of what can be read, and of what is only known here."""
+        """Build a context without saving: from what can be read, and from the messages that this process holds."""
         contexts = self._components.contexts
         try:
             async with budget.limit():
@@ -332,7 +330,7 @@ class Turn:
             return known_context(shown, self._said.since, said, outside.counter, outside.instructions)
 
     async def _adopt_stored(self) -> None:
-        """Take the settings that are stored with the resource, where the configuration does not say otherwise."""
+        """Use the settings stored with the resource for those that the configuration does not name."""
         if not self._is_configured:
             keep = not self._config.read_only
             self._config = await self._components.config_for(self.resource, self._config, keep=keep)
@@ -342,7 +340,7 @@ class Turn:
         if snapshot.thread.overrides:
             self._config, ignored = overridden(self._config, snapshot.thread.overrides)
             if self._own:
-                # What is asked for in a call counts before what was stored earlier.
+                # Settings of the call override stored ones.
                 self._config, _ = overridden(self._config, self._own)
             if ignored:
                 self._outside.tell_ignored(self.resource, self.thread, ignored)
@@ -356,14 +354,14 @@ class Turn:
             now=self._components.clock.now(),
             limit=self._config.context_tokens,
             window=self._components.window(self.resource, self._model),
-            # What is not stored yet comes after the last message that is.
+            # Messages that are not stored yet come after the last stored one.
             unseen_from=self._components.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
             if snapshot
             else None,
         )
 
     async def _passages(self, snapshot: Snapshot, budget: Budget) -> tuple[Passage, ...]:
-        """Return what earlier messages say about the newest one: searched for once, and the same at every step."""
+        """Return earlier messages about the newest question, searched once per question and the same at every step."""
         question = newest_question(snapshot) if self._config.recall.results else None
         if question is None:
             return ()
@@ -371,7 +369,7 @@ class Turn:
             components = self._components
             try:
                 search = find_passages(components.store, snapshot, question, self._config, components.clock.now())
-                # A slow search must not cost the context.
+                # A slow search must not use up the time for the context.
                 found = await in_time(search, budget.left / 2)
             except MemologError as error:
                 await self._degrade("searching for earlier messages", error)
@@ -381,11 +379,11 @@ class Turn:
 
     async def _after_build(self, made: Made) -> None:
         components = self._components
-        # How full a shared log is, only those know who have read what the other threads said.
+        # The size of a shared log is known only if the other threads were read.
         if self._snapshot is not None and self._snapshot.beside is None and components.core.bus.has_listeners:
             components.core.bus.emit(windows_of(self._snapshot, self._config, components.clock.now()))
         context, last = made.context, self._last.context if self._last else None
-        # What is shown in part stays so from step to step, and is told once.
+        # A shortened message stays shortened at later steps, and is reported once.
         if context.trimmed or context.shortened > (last.shortened if last else 0):
             event = Trimmed(
                 at=components.clock.now(),
@@ -413,7 +411,7 @@ class Turn:
         )
 
     async def _leave(self) -> None:
-        """Save what is left; start observing if this turn has made that due."""
+        """Save what is left, and start observing if it is due."""
         if self._said.pending.is_withdrawn:
             return await self._outbox.withdraw(self._said.pending)
         await self._said.save_rest()
@@ -437,13 +435,13 @@ class Turn:
         return None
 
     async def _finish_runs(self, budget: Budget) -> None:
-        """Let the embedded observer finish: the process may end after this turn, and its next one would begin again."""
+        """Wait for the embedded observer: the process may end after this turn, and the run would be repeated."""
         if self._components.is_embedded:
             thread = None if self._config.scope == "resource" else self.thread
             await self._components.runner.finished(self.resource, thread, budget.left)
 
     def _is_due(self) -> bool:
-        """Tell whether a span may be due by now: most turns end without, and need not read the log to find that out."""
+        """Return whether a span may be due, without reading the log: after most turns none is."""
         config, step = self._config, self._config.buffer_step
         if config.buffer_on_idle or step is None:
             return config.buffer_on_idle
@@ -451,11 +449,11 @@ class Turn:
         return self._unspanned + self._said.saved_tokens >= (step // 2 if is_near else step)
 
     async def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
-        """Go on without: tell whoever listens, and raise only if that was asked for."""
+        """Report a failure; raises it only if `strict` is set or the caller must correct a message."""
         if not isinstance(error, MemologError):
-            _log.error("%s failed in a way that it never should", what, exc_info=error)
+            _log.error("%s failed unexpectedly", what, exc_info=error)
         await self._tell(what, error)
-        # A message that cannot be stored is the caller's to mend.
+        # The caller must correct a message that cannot be stored.
         if (self._config.strict or isinstance(error, InputError)) and not has_failed_already:
             raise error
 
@@ -464,7 +462,7 @@ class Turn:
 
 
 def span(name: str, attributes: Mapping[str, str | int]) -> AbstractContextManager[object]:
-    """Open a span around a block of work."""
+    """Open a tracing span, if OpenTelemetry is installed."""
     tracer = _tracer()
     if tracer is None:
         return nullcontext()
@@ -482,7 +480,7 @@ def _tracer() -> Any:
 
 @contextmanager
 def _opened(tracer: Any, name: str, attributes: Mapping[str, str | int]) -> Generator[object]:
-    # What an exception says may hold a secret or the words of a message: an exporter is told its kind and no more.
+    # The text of an exception may hold secrets or messages, so only its type is exported.
     with tracer.start_as_current_span(
         name, attributes=dict(attributes), record_exception=False, set_status_on_exception=False
     ) as opened:
