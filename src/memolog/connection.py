@@ -190,7 +190,7 @@ class Connection:
             raise lost
 
     async def settled(self) -> None:
-        """Wait until no background work of this process is in flight, and none follows."""
+        """Wait until all background work of this process has finished."""
         if self._components is not None:
             await self._components.runner.settled()
             await self.outbox.try_now(self.config.turn_timeout)

@@ -1,7 +1,7 @@
-"""Memory, Resource and Thread: the objects that a program holds.
+"""Memory, Resource and Thread: the objects that a program uses.
 
-A `Memory` is a database, a `Resource` is whose memory it is (a user, a project), a `Thread` is one conversation of theirs.
-Resources and threads are handles that hold ids alone: making one reads and writes nothing.
+A `Memory` is a database, a `Resource` is its owner (a user, a project), a `Thread` is one conversation of a resource. Resources
+and threads are handles that hold only ids: creating one reads and writes nothing.
 """
 
 import asyncio
@@ -93,7 +93,7 @@ class Tools(Protocol):
 
 
 class _Handle(ABC):
-    """An id of something in a database; equal to every other handle of the same."""
+    """The id of a resource or thread of a database. Handles of the same resource or thread are equal."""
 
     id: str
 
@@ -113,7 +113,7 @@ class _Handle(ABC):
 class Thread(_Handle):
     """One conversation of a resource. Get it with `memory.thread(id, resource=…)` or `resource.thread(id)`.
 
-    The thread itself is made by its first turn.
+    The first turn creates the thread.
     """
 
     id: str
@@ -158,12 +158,12 @@ class Thread(_Handle):
         )
 
     async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
-        """Return what the model would see now, with these messages added; saves nothing and starts nothing."""
+        """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
         async with self.turn(model=model, zone=zone, settings=_LOOKING) as turn:
             return await turn.prepare(*messages)
 
     async def seen(self, number: int) -> Context:
-        """Build again what the model saw: the context of that number in the thread, counted from 1."""
+        """Rebuild an earlier context: the one of that number in the thread, counted from 1."""
         components = await self._connection.open()
         return await components.contexts.again(self.resource, self.id, number, self._connection.config)
 
@@ -175,7 +175,7 @@ class Thread(_Handle):
     # ------------------------------------------------------------ the thread itself
 
     async def info(self) -> ThreadInfo:
-        """Return the stored thread: title, metadata, settings of its own, last message; raises ThreadNotFound."""
+        """Return the stored thread: title, metadata, its settings, last message. Raises ThreadNotFound."""
         return await (await self._connection.open()).store.threads.get(self.resource, self.id)
 
     async def update(
@@ -201,12 +201,12 @@ class Thread(_Handle):
         return await components.store.threads.update(self.resource, self.id, overrides=dict(settings))
 
     async def clone(self, new_thread: str | None = None) -> ThreadInfo:
-        """Copy the thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
+        """Copy the thread and its log into a new thread; a shared log covers the copy as far as the original."""
         components = await self._connection.open_to_write()
         return await components.store.threads.clone(self.resource, self.id, new_thread)
 
     async def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
-        """Forget the thread, or one message of it, with what was made of it. It cannot be undone; `dry_run` only reports."""
+        """Forget the thread or one of its messages, and all that derives from it. It cannot be undone; `dry_run` only reports."""
         return await self._owner().forget(thread=self.id, message=message, dry_run=dry_run)
 
     # ------------------------------------------------------------ the log
@@ -230,7 +230,7 @@ class Thread(_Handle):
         )
 
     async def log(self, *, generation: int | None = None) -> tuple[Observation, ...]:
-        """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`."""
+        """Return the observations in the order of the prompt, or those of an earlier generation, see `history()`."""
         components = await self._connection.open()
         config = await components.config_for(self.resource)
         snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
@@ -245,18 +245,17 @@ class Thread(_Handle):
         return tuple(reading_order([line for line in lines if is_past or line.state == "active"], ids))
 
     async def export_markdown(self) -> str:
-        """Return the log as Markdown for people: the observations by date, with what they come from."""
+        """Return the log as Markdown: the observations by date, with their sources."""
         return log_as_markdown((await self.info()).title or self.id, await self.log())
 
     async def buffer(self) -> None:
-        """Observe in the background what is not observed yet, however little it is."""
+        """Observe in the background all messages that are not observed yet."""
         await self._by_hand("buffer")
 
     async def observe(self) -> Status:
-        """Observe everything that was said by now and move it into the log. Waits for the model without a time limit.
+        """Observe all messages saved so far and move them into the log. Waits for the model without a time limit.
 
-        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
-        says what failed.
+        After a failure it waits for the next attempt, for at most a minute in total; the status has the error.
         """
 
         async def act(through: int, *, what: str) -> None:
@@ -272,12 +271,12 @@ class Thread(_Handle):
         return await self.status()
 
     async def reflect(self) -> Status:
-        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
+        """Condense the log now and wait for it; waits at most one lease for a reflection of another process."""
         await self._by_hand("reflect", may_wait=True)
         return await self.status()
 
     async def finalize(self, *, compact: bool = False) -> Status:
-        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        """End a session: observe what is left, and compact it if `compact` is set."""
         if compact:
             await self.compact()
         return await self.observe()
@@ -305,7 +304,7 @@ class Thread(_Handle):
         return self.id if (await components.config_for(self.resource)).scope == "thread" else None
 
     async def restore(self, generation: int) -> Generation:
-        """Bring an old generation of the log back, with all that was activated since."""
+        """Restore an old generation of the log, with everything that was activated since."""
         check_number("generation", generation, then="Take one from history().")
         components = await self._connection.open_to_write()
         while True:
@@ -315,7 +314,7 @@ class Thread(_Handle):
                 made = await components.store.logs.restore(snapshot, generation, now=now)
                 break
             except Conflict:
-                # A run ended meanwhile: look again. Each try sees what the one before it lost to.
+                # The log has changed meanwhile: read it again.
                 continue
         await components.core.tell(
             GenerationMade(
@@ -332,7 +331,7 @@ class Thread(_Handle):
         return made
 
     async def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
-        """Return the values that extractors drew from the thread, the newest of each; or all versions of one, oldest first."""
+        """Return the newest version of each extracted value, or all versions of one `key`, oldest first."""
         components = await self._connection.open()
         versions = await components.store.extracts.list(self.resource, self.id)
         if key is not None:
@@ -348,16 +347,16 @@ class Thread(_Handle):
         return tuple(run for run in found if run.thread in {None, self.id})
 
     async def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
-        """Return what a run sent to the model and what came back; empty unless `keep_prompts` was set."""
+        """Return the requests and replies of a run; empty unless `keep_prompts` was set."""
         return await (await self._connection.open()).store.runs.prompts(self.resource, run)
 
     # ------------------------------------------------------------ compaction
 
     async def compact(self, *, keep: int = 0) -> Compacted:
-        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns what it made.
+        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns the summaries.
 
-        The newest `keep` messages stay as they are. With a log, only what the log covers by then is compacted, so that nothing
-        is out of sight. Raw texts stay, recall shows them, and `restore_compaction` brings all of it back.
+        The newest `keep` messages stay as they are. With a log, only messages that the log covers are compacted. Raw texts stay
+        and are shown by recall; `restore_compaction` undoes it.
         """
         if check_number("keep", keep) < 0:
             raise InputError(f"`keep` must be 0 or more, got {keep}.")
@@ -370,26 +369,26 @@ class Thread(_Handle):
         )
 
     async def compactions(self) -> tuple[Compaction, ...]:
-        """Return what was compacted, in the order of the messages, also what was restored."""
+        """Return the compactions in the order of the messages, including restored ones."""
         return await (await self._connection.open()).store.compactions.list(self.resource, self.id)
 
     async def restore_compaction(self, compaction: str) -> Compaction:
-        """Bring the messages of a compaction back as they were, byte for byte."""
+        """Restore the messages of a compaction, byte for byte."""
         components, now = await self._connection.open_to_write(), self._connection.clock.now()
         return await components.store.compactions.restore(self.resource, self.id, compaction, now=now)
 
     async def prune(self) -> Pruned:
-        """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
+        """Remove the raw text of old messages for good; refused unless `compaction.prune` is set.
 
-        Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
-        keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
+        Messages that are younger than `compaction.prune_days`, not observed, linked to an open task or not compacted keep it,
+        and the result counts them. Summaries and observations stay, and for search the names and numbers.
         """
         components = await self._connection.open_to_write()
         config, _ = await self._connection.look(self.id, self.resource)
         if not config.compaction.prune:
             raise InputError(
                 "Pruning is off.",
-                why="It removes raw text that nothing can bring back.",
+                why="It removes raw text for good.",
                 then="Set compaction.prune = True if that is what you want.",
             )
         days, now = config.compaction.prune_days, self._connection.clock.now()
@@ -397,7 +396,7 @@ class Thread(_Handle):
         file = components.store.engine.file
         if file is None or not pruned.messages:
             return pruned
-        # Rows that change leave their bytes behind.
+        # The file still holds the bytes of changed rows.
         is_clean = await asyncio.to_thread(clean_file, file, timeout=config.busy_timeout)
         return replace(pruned, is_clean=is_clean)
 
@@ -450,9 +449,9 @@ class Thread(_Handle):
 
 
 class Resource(_Handle):
-    """Whose memory it is: a user, a project, a team. Get it with `memory.resource(id)`.
+    """The memory of a user, a project or a team. Get it with `memory.resource(id)`.
 
-    Nothing of one resource is ever visible to another.
+    Nothing of one resource is visible to another.
     """
 
     id: str
@@ -478,9 +477,9 @@ class Resource(_Handle):
         return await (await self._connection.open()).store.threads.list(self.id, limit=limit, after=after)
 
     async def sweep(self) -> int:
-        """Observe in the background what threads left behind that were not opened again.
+        """Observe in the background what is not observed yet in any thread.
 
-        Returns in how many of them something was begun or is under way: none, once all of it is observed.
+        Returns the number of threads in which a run was started or is running: 0 once everything is observed.
         """
         components = await self._connection.open_to_write()
         touched, page = 0, None
@@ -495,10 +494,10 @@ class Resource(_Handle):
         return touched
 
     async def merge(self) -> tuple[str, ...]:
-        """After a change to resource scope: move what the threads' own logs hold into the shared log.
+        """Merge the logs of the threads into the shared log, after a change to resource scope.
 
-        Returns the threads that were merged; a `Degraded` event names each that could not be, and why: what the shared log has
-        observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
+        Returns the merged threads. A thread that the shared log has observed already is not merged, and a `Degraded` event says
+        why; its messages are observed again.
         """
         connection = self._connection
         components, now = await connection.open_to_write(), connection.clock.now()
@@ -521,10 +520,11 @@ class Resource(_Handle):
         explain: bool = False,
         cursor: str | None = None,
     ) -> SearchAnswer:
-        """Find what was said, observed or planned: any text is a query, the best result comes first.
+        """Search messages, observations, reflections and tasks; any text is a query, and the best result comes first.
 
-        `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
-        the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
+        `context` adds so many messages before and after each result, `sources` limits the search to some sources,
+        `by="thread"` returns the best message of each thread, `explain` adds the parts of each score, and `cursor` is the
+        `next` of the previous answer.
         """
         named: Any = None if sources is None else check_choices("source", sources, SOURCES)
         check_number("context", context)
@@ -549,10 +549,10 @@ class Resource(_Handle):
     ) -> RecallPage:
         """Return a page of the messages behind a reference, in their exact words.
 
-        A reference is what the log or a search shows: a group ("g3"), an observation, a message, or a span ("12-30", also with
-        its thread: "t1 12-30"); numbers need a thread. A message's page goes on through its thread. `detail="low"` shows a line
-        or two a message, "full" all of it; `types`, `tool` and `part` choose among the parts. A page has at most so many
-        `tokens`; `cursor` takes its `next` or `previous`.
+        A reference comes from the log or a search: a group ("g3"), an observation, a message, or a span ("12-30", also with its
+        thread: "t1 12-30"); a span needs a thread. The page of a message continues through its thread. `detail="low"` shows one
+        or two lines of each message, "full" the whole; `types`, `tool` and `part` select parts. A page has at most `tokens`
+        tokens; `cursor` is the `next` or `previous` of a page.
         """
         request = RecallRequest(
             reference=reference,
@@ -575,8 +575,8 @@ class Resource(_Handle):
     def tasks(self, *, session: str | None = None, who: str | None = None, thread: str | None = None) -> Tasks:
         """Return the tasks of this resource, as a session sees them.
 
-        `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
-        active task of `thread`: what is said there is linked to it.
+        Tasks are claimed for `session` (by default the thread), and `who` is named in their history. A claimed task becomes the
+        active task of `thread`: new messages there are linked to it.
         """
         connection = self._connection
         scoped = Scoped(resource=self.id, session=session, who=who, thread=thread, config=connection.config)
@@ -590,9 +590,9 @@ class Resource(_Handle):
     def tools(self, *, thread: str | None = None, session: str | None = None) -> Tools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
 
-        What is claimed is claimed for the session, and becomes the active task of the thread.
+        Tasks are claimed for `session`. A claimed task becomes the active task of `thread`.
         """
-        # Built on the memory itself, and on a library that takes time to load: imported at the first use.
+        # Imported at the first use: it depends on this module, and on a library that is slow to import.
         made: Tools = import_module("memolog.tools.toolset").Toolset(
             self._memory, self.id, thread=thread, session=session
         )
@@ -601,7 +601,7 @@ class Resource(_Handle):
     # ------------------------------------------------------------ correcting and forgetting
 
     async def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
-        """Correct a line of the log; returns the new line. The old one is kept as retracted, its sources stay."""
+        """Correct a line of the log; returns the new line, with the same sources. The old line is retracted."""
         components = await self._connection.open_to_write()
         return await components.store.line_edits.edit(
             self.id,
@@ -613,12 +613,12 @@ class Resource(_Handle):
         )
 
     async def retract(self, observation: str) -> Observation:
-        """Take an observation out of the log and of search, until it is reinstated."""
+        """Remove an observation from the log and from search, until it is reinstated."""
         components = await self._connection.open_to_write()
         return await components.store.line_edits.retract(self.id, observation, render=components.core.rerender)
 
     async def reinstate(self, observation: str) -> Observation:
-        """Bring a retracted observation back."""
+        """Reinstate a retracted observation."""
         components = await self._connection.open_to_write()
         return await components.store.line_edits.reinstate(self.id, observation, render=components.core.rerender)
 
@@ -630,23 +630,24 @@ class Resource(_Handle):
         observation: str | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget a message, an observation, a thread or, if nothing else is named, the whole resource. It cannot be undone.
+        """Forget a message, an observation, a thread or, if none is named, the whole resource. It cannot be undone.
 
-        What was made of it goes too: observations, through every reflection, hints, kept prompts, its words in the index. A
-        run in flight cannot bring it back. `thread` narrows `message` down, or is forgotten itself. `dry_run` only reports.
+        Everything derived from it is forgotten too: observations, through every reflection, hints, stored prompts, words in the
+        index. A running run cannot bring it back. `thread` limits `message` to a thread, or is forgotten itself. `dry_run` only
+        reports.
         """
         return await forgetting.forget(
             self._connection, self.id, thread=thread, message=message, observation=observation, dry_run=dry_run
         )
 
     async def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
-        """Forget what has become older than the settings under `retention` allow; without any, nothing."""
+        """Forget what is older than the settings under `retention` allow; nothing if none is set."""
         return await forgetting.forget_older(self._connection, self.id, dry_run=dry_run)
 
     # ------------------------------------------------------------ looking after
 
     async def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
-        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+        """Write everything of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
         return await transferring.export(self._connection, target, self.id, overwrite=overwrite)
 
     async def doctor(self, *, repair: bool = False) -> Report:
@@ -656,7 +657,7 @@ class Resource(_Handle):
     async def usage(
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> UsageTotal:
-        """Return the tokens and dollars that were spent, in all or for one thread or task."""
+        """Return the tokens and dollars spent, in total or for one thread or task."""
         components = await self._connection.open()
         return await components.store.ledger.total(self.id, thread=thread, task=task, since=since)
 
@@ -684,10 +685,10 @@ class Memory:
         extractors: Sequence[Extractor] = (),
         chance: Callable[[int], int] = system_chance,
     ) -> None:
-        """Name the database, and the model that observes; everything has a default.
+        """Set the address of the database and the model that observes; all arguments have defaults.
 
-        A model is `"provider:model"`, an address, an object with `complete` or a function. Without one the embedded observer
-        runs the whole pipeline, on this machine and for nothing.
+        A model is `"provider:model"`, an address, an object with `complete` or a function. Without a model the embedded
+        observer is used, which needs no network and costs nothing.
         """
         if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
@@ -715,7 +716,7 @@ class Memory:
 
     @property
     def address(self) -> str:
-        """Return where the database is; it may be changed until the database is open."""
+        """Return the address of the database; it may be changed until the database is open."""
         return self._connection.address
 
     @address.setter
@@ -723,20 +724,20 @@ class Memory:
         self._connection.address = address
 
     async def open(self) -> Components:
-        """Open the database, if that has not been done; returns its parts."""
+        """Open the database if it is not open; returns the components of the memory."""
         return await self._connection.open()
 
     async def aclose(self) -> None:
         """Let background work finish, save what is left, then close the database. Closing twice is harmless.
 
-        What turns could not save is tried once more, for as long as `busy_timeout`; raises NotSaved if that fails as well.
+        Unsaved messages are retried for at most `busy_timeout`; raises NotSaved if that fails.
         """
         await self._connection.close()
 
     async def settled(self) -> None:
-        """Wait until no background work of this process is in flight, and none follows.
+        """Wait until all background work of this process has finished.
 
-        What could not be saved is tried once more; a database that is away is not waited for.
+        Unsaved messages are retried once; an unavailable database is not waited for.
         """
         await self._connection.settled()
 
@@ -781,10 +782,10 @@ class Memory:
     # ------------------------------------------------------------ the whole database
 
     async def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
-        """Write everything, or all of one resource, as JSON lines to a path or an open text file.
+        """Write everything, or one resource, as JSON lines to a path or an open text file.
 
-        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
-        file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
+        The lines do not depend on the engine. `import_from` reads them back exactly, without a model. Only the owner can read
+        the file; `overwrite` replaces an existing file once the new one is complete.
         """
         return await transferring.export(self._connection, target, resource, overwrite=overwrite)
 

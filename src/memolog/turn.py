@@ -56,16 +56,16 @@ class Turn:
     ) -> None:
         self._open_components, self._outside = open_components, outside
         self._components: Components
-        self._away: Offline | None = None
+        self._offline: Offline | None = None
         self.resource, self.thread = resource, thread
         self._config = config.with_overrides(own) if own else config
         self._own, self._zone = own, zone
         # The model that was named for requests, and the one that answered last.
-        self._asked_model = model
-        self._told_model: str | None = None
+        self._requested_model = model
+        self._answering_model: str | None = None
         self.step = 0
         self._outbox = outside.outbox
-        self._said = TurnOutbox(outside, resource=resource, thread=thread, zone=zone)
+        self._own_outbox = TurnOutbox(outside, resource=resource, thread=thread, zone=zone)
         self._snapshot: Snapshot | None = None
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
@@ -76,11 +76,11 @@ class Turn:
     @property
     def id(self) -> str:
         """Return the id of the turn in the store; empty until it begins. Set it before to continue an earlier turn."""
-        return self._said.pending.turn
+        return self._own_outbox.pending.turn
 
     @id.setter  # noqa: A003 - the property of this class, not the function
     def id(self, name: str) -> None:
-        self._said.pending.turn = name
+        self._own_outbox.pending.turn = name
 
     async def __aenter__(self) -> Self:
         await self._arrive(Budget(self._config.turn_timeout))
@@ -95,21 +95,23 @@ class Turn:
                 self._components = await self._open_components()
         except StoreError as error:
             # An error that needs repair is raised when the turn begins, but does not break a running turn.
-            if self._config.strict or isinstance(error, StoreClosed) or not (self._away or error.retryable):
+            if self._config.strict or isinstance(error, StoreClosed) or not (self._offline or error.retryable):
                 raise
-            self._away = self._away or Offline(self._outside, self._said.pending, config=self._config, zone=self._zone)
-            self._away.missing(error)
+            self._offline = self._offline or Offline(
+                self._outside, self._own_outbox.pending, config=self._config, zone=self._zone
+            )
+            self._offline.missing(error)
         else:
-            self._away = None
+            self._offline = None
         if not self.id:
-            self.id = self._outside.new_id() if self._away else self._components.store.new_id()
+            self.id = self._outside.new_id() if self._offline else self._components.store.new_id()
 
-    async def _still_away(self, budget: Budget) -> Offline | None:
+    async def _still_offline(self, budget: Budget) -> Offline | None:
         """Return the offline state while the database is unavailable; tries to open it from time to time."""
         # Another turn may have opened it meanwhile.
-        if self._away is not None and (self._outbox.is_connected or self._away.is_time()):
+        if self._offline is not None and (self._outbox.is_connected or self._offline.is_time()):
             await self._arrive(budget)
-        return self._away
+        return self._offline
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -123,12 +125,12 @@ class Turn:
             return
         budget = Budget(self._config.turn_timeout)
         try:
-            if await self._still_away(budget) is None:
+            if await self._still_offline(budget) is None:
                 async with budget.limit():
                     await self._leave()
                 await self._finish_runs(budget)
         except asyncio.CancelledError:
-            if self._away is None and not self._said.pending.is_settled:
+            if self._offline is None and not self._own_outbox.pending.is_settled:
                 problem = InterruptedError("The turn was cancelled while it was saved; that goes on in the background.")
                 await self._tell("saving the end of the turn", problem)
             raise
@@ -136,8 +138,8 @@ class Turn:
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
             self._beating.close()
-            self._said.pending.is_over = True
-            self._outbox.hold(self._said.pending)
+            self._own_outbox.pending.is_over = True
+            self._outbox.hold(self._own_outbox.pending)
             self._outbox.begin()
 
     def _close_turn(self) -> None:
@@ -161,13 +163,13 @@ class Turn:
         self._check_open()
         said = messages_in(messages)
         self.step += 1
-        self._asked_model = model or self._asked_model
+        self._requested_model = model or self._requested_model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
             budget = Budget(self._config.turn_timeout)
-            away, shown = await self._still_away(budget), passed_along(ephemeral)
-            with self._said.adding(said, self._config) as fresh:
-                if away:
-                    return away.context(self._said.not_saved(self._config), shown)
+            offline, shown = await self._still_offline(budget), passed_along(ephemeral)
+            with self._own_outbox.adding(said, self._config) as fresh:
+                if offline:
+                    return offline.context(self._own_outbox.not_saved(self._config), shown)
                 self._last = await self._prepare(shown, fresh, budget)
                 return self._last.context
 
@@ -186,19 +188,19 @@ class Turn:
         said, reported = answers_in(messages)
         usage = usage or reported
         checked_usage(usage)
-        self._told_model = model or (usage.model if usage else None) or self._told_model
+        self._answering_model = model or (usage.model if usage else None) or self._answering_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             budget = Budget(self._config.turn_timeout)
-            away = await self._still_away(budget)
+            offline = await self._still_offline(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
-            spent = Spent(usage=usage, counted=counted, asked=self._asked_model) if usage else None
-            with self._said.adding(said, self._config, spent) as fresh:
-                if away or self._config.read_only:
+            spent = Spent(usage=usage, counted=counted, asked=self._requested_model) if usage else None
+            with self._own_outbox.adding(said, self._config, spent) as fresh:
+                if offline or self._config.read_only:
                     return
                 try:
                     async with budget.limit():
-                        await self._said.save(fresh)
-                        await self._outbox.book(self._said.pending)
+                        await self._own_outbox.save(fresh)
+                        await self._outbox.book(self._own_outbox.pending)
                 except Exception as error:  # noqa: BLE001 - memory never breaks the agent
                     await self._degrade("recording the answer", error)
 
@@ -210,9 +212,9 @@ class Turn:
         messages are withdrawn before anything else of the thread is saved.
         """
         self._check_open(may_be_withdrawn=True)
-        held = self._said.pending
+        held = self._own_outbox.pending
         held.drop_unanswered(keep_answered=keep_answered)
-        if self._config.read_only or self._away is not None:
+        if self._config.read_only or self._offline is not None:
             # Nothing of it was saved.
             self._is_over = held.is_over = True
             self._close_turn()
@@ -239,14 +241,14 @@ class Turn:
 
         The requested name comes first: the prompt cache belongs to it. The name in an answer may be dated or that of a fallback.
         """
-        return self._asked_model or self._told_model
+        return self._requested_model or self._answering_model
 
     def _check_open(self, *, may_be_withdrawn: bool = False) -> None:
         if self._outbox.is_closed:
             raise StoreClosed
         if not self._is_begun or self._is_over:
             raise InputError("This turn is not open.", then="Use it inside its `async with` block.")
-        if self._said.pending.is_withdrawn and not may_be_withdrawn:
+        if self._own_outbox.pending.is_withdrawn and not may_be_withdrawn:
             raise InputError(
                 "This turn is being withdrawn.",
                 why="discard() was called and has not succeeded yet.",
@@ -260,10 +262,10 @@ class Turn:
                 return await self._made(ephemeral, fresh, budget)
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             await self._degrade("preparing the context", error)
-            said = self._said.not_saved(self._config)
+            said = self._own_outbox.not_saved(self._config)
             made = await self._without_saving(ephemeral, said, budget)
             if made.record and not self._config.read_only:
-                at, pending = self._components.clock.now(), self._said.pending
+                at, pending = self._components.clock.now(), self._own_outbox.pending
                 pending.add_context(made.record, said, step=self.step, at=at, model=self._model)
         return made
 
@@ -275,11 +277,11 @@ class Turn:
         try:
             is_alone = config.observe and not config.read_only and await hold.try_take()
             # Set before anything else can fail, so that a degraded context has the new messages.
-            self._snapshot = snapshot = await self._said.save_and_read(fresh, config, decides=is_alone)
+            self._snapshot = snapshot = await self._own_outbox.save_and_read(fresh, config, decides=is_alone)
             self._beat()
             self._adopt_overrides(snapshot)
             if self._config.read_only:
-                held = self._said.pending.messages
+                held = self._own_outbox.pending.messages
                 snapshot = await components.contexts.including(snapshot, held, self._shown(snapshot, ()))
             asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
@@ -291,7 +293,7 @@ class Turn:
             hold.give()
         passages = await self._passages(snapshot, budget)
         made = await components.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
-        self._unspanned, self._uncovered, self._said.saved_tokens = made.unspanned, made.uncovered, 0
+        self._unspanned, self._uncovered, self._own_outbox.saved_tokens = made.unspanned, made.uncovered, 0
         await self._after_build(made)
         return made
 
@@ -317,7 +319,7 @@ class Turn:
         contexts = self._components.contexts
         try:
             async with budget.limit():
-                self._snapshot = read = await self._said.read(self._config)
+                self._snapshot = read = await self._own_outbox.read(self._config)
                 self._adopt_overrides(read)
                 withdrawn = self._outbox.withdrawn_of(self.resource, self.thread)
                 whole = await contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn)
@@ -327,7 +329,7 @@ class Turn:
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             _log.info("the memory cannot be read either: %s", error)
             shown, outside = self._shown(self._snapshot, ephemeral), self._outside
-            return known_context(shown, self._said.since, said, outside.counter, outside.instructions)
+            return known_context(shown, self._own_outbox.since, said, outside.counter, outside.instructions)
 
     async def _adopt_stored(self) -> None:
         """Use the settings stored with the resource for those that the configuration does not name."""
@@ -399,7 +401,7 @@ class Turn:
                 await components.core.tell(event)
         if self._config.read_only or self._snapshot is None:
             return
-        await self._outbox.record_contexts(self._said.pending)
+        await self._outbox.record_contexts(self._own_outbox.pending)
         await components.store.journal.add_context(
             self.resource,
             self._snapshot.thread.pk,
@@ -412,10 +414,10 @@ class Turn:
 
     async def _leave(self) -> None:
         """Save what is left, and start observing if it is due."""
-        if self._said.pending.is_withdrawn:
-            return await self._outbox.withdraw(self._said.pending)
-        await self._said.save_rest()
-        await self._said.end()
+        if self._own_outbox.pending.is_withdrawn:
+            return await self._outbox.withdraw(self._own_outbox.pending)
+        await self._own_outbox.save_rest()
+        await self._own_outbox.end()
         config = self._config
         if not config.observe:
             self._components.compacting.later(self.resource, self.thread, config)
@@ -445,8 +447,8 @@ class Turn:
         config, step = self._config, self._config.buffer_step
         if config.buffer_on_idle or step is None:
             return config.buffer_on_idle
-        is_near = self._uncovered + self._said.saved_tokens >= config.threshold - step
-        return self._unspanned + self._said.saved_tokens >= (step // 2 if is_near else step)
+        is_near = self._uncovered + self._own_outbox.saved_tokens >= config.threshold - step
+        return self._unspanned + self._own_outbox.saved_tokens >= (step // 2 if is_near else step)
 
     async def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Report a failure; raises it only if `strict` is set or the caller must correct a message."""
