@@ -799,11 +799,11 @@ class Memory:
         progress: Progress | None = None,
         revive: bool = False,
     ) -> ImportReport:
-        """Import an export of ours, or what another system has kept; importing the same again changes nothing.
+        """Import an export of Memolog, or the data of another system; importing the same again changes nothing.
 
-        The format is detected, or named by `format`. `resource` is whose it becomes: needed where the source does not say.
-        `dry_run` reports what would happen. An import that was interrupted goes on where it stopped when it is repeated. What was
-        forgotten here stays forgotten, unless `revive` asks for it: then it comes back, and counts as never forgotten.
+        The format is detected, or named by `format`. `resource` is the owner, if the source does not name it. `dry_run` only
+        reports. An interrupted import continues where it stopped when it is repeated. What was forgotten here stays
+        forgotten, unless `revive` is set.
         """
         return await transferring.import_from(
             self._connection,
@@ -816,18 +816,17 @@ class Memory:
         )
 
     async def backup(self, target: "str | os.PathLike[str]", *, overwrite: bool = False) -> int:
-        """Copy the database into a new file while others write to it; returns its size in bytes.
+        """Copy a SQLite database into a new file, also while it is written to; returns the size of the copy in bytes.
 
-        `overwrite` lets it take the place of an older one, once it is whole. For SQLite: a PostgreSQL server has its own tools
-        for that, or export it.
+        `overwrite` replaces an existing file once the copy is complete. For PostgreSQL use the tools of the server, or export.
         """
         return await transferring.backup(self._connection, target, overwrite=overwrite)
 
     async def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
-        """Check on the real rows that everything is as it must be: of one resource, or of the whole database.
+        """Check the stored rows of one resource or of the whole database.
 
-        `repair` puts right what can be without losing anything that was said, after a copy of a SQLite file, and builds the
-        search index anew. What is not safe is only explained.
+        `repair` repairs what can be repaired without loss of messages, after a copy of a SQLite file, and rebuilds the search
+        index. Other findings are only explained.
         """
         components = await (self._connection.open_to_write() if repair else self.open())
         return await examine(components, resource, self.config, self.counter, repair=repair)

@@ -1,7 +1,7 @@
-"""Replace old messages by summaries: by hand or, where no log is kept, by count.
+"""Replace old messages by summaries: on request or, without a log, once there are enough newer ones.
 
-A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; the loser
-of a race changes nothing.
+A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; a batch
+that has changed is read again.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Decide what is due for a log and do it, again and again until nothing is left. Shared by turns and manual calls."""
+"""Decide what is due for a log and perform it, until nothing is left to do. Used by turns, manual calls and background work."""
 
 import asyncio
 import contextlib

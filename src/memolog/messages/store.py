@@ -71,7 +71,7 @@ _MOST_VALUES = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allocation:
-    """A place for messages: the key of the thread, the last number allocated, and the task that the thread works on."""
+    """Sequence numbers allocated in a thread: its key, the last number, and the active task of the thread."""
 
     thread_pk: int
     seq: int
