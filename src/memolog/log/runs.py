@@ -54,6 +54,10 @@ class RunClaim:
     owner: str
     fence: int
 
+    def values(self) -> dict[str, object]:
+        """Return the values by which queries find the run."""
+        return {"id": self.run, "owner": self.owner, "fence": self.fence}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
@@ -176,8 +180,7 @@ class Runs:
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[None]:
-            held = {"id": claim.run, "owner": claim.owner, "fence": claim.fence}
-            if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **held)):
+            if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **claim.values())):
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
 
         await self._engine.write(script, name="runs.heartbeat")
@@ -192,9 +195,7 @@ class Runs:
             yield q.take_log_of(id=claim.run)
             ended = yield q.end_run(
                 resource=resource,
-                id=claim.run,
-                owner=claim.owner,
-                fence=claim.fence,
+                **claim.values(),
                 now=at,
                 model=result.model,
                 prompt_version=result.prompt_version,
@@ -236,15 +237,7 @@ class Runs:
 
         def script() -> Script[int | None]:
             yield q.take_log_of(id=claim.run)
-            rows = yield q.fail_run(
-                resource=resource,
-                id=claim.run,
-                owner=claim.owner,
-                fence=claim.fence,
-                error=text,
-                now=at,
-                retry_at=retry,
-            )
+            rows = yield q.fail_run(resource=resource, **claim.values(), error=text, now=at, retry_at=retry)
             if usage is not None:
                 yield usage_step(resource, usage, claim.run, at)
             if not rows:
@@ -278,14 +271,7 @@ class Runs:
 
         def script() -> Script[bool]:
             yield q.take_log_of(id=claim.run)
-            rows = yield q.abandon_run(
-                resource=resource,
-                id=claim.run,
-                owner=claim.owner,
-                fence=claim.fence,
-                now=to_micros(now),
-                error=pack(why),
-            )
+            rows = yield q.abandon_run(resource=resource, **claim.values(), now=to_micros(now), error=pack(why))
             for row in rows:
                 if incompressible:
                     yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row.inputs), "incompressible": True}))
@@ -300,7 +286,7 @@ class Runs:
 
         def script() -> Script[None]:
             for claim in claims:
-                yield q.give_back_run(resource=resource, id=claim.run, owner=claim.owner, fence=claim.fence)
+                yield q.give_back_run(resource=resource, **claim.values())
 
         await self._engine.write(script, name="runs.give_back")
 

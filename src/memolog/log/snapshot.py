@@ -34,14 +34,12 @@ from memolog.working_memory.store import Facts, present_versions, reading_facts
 q = load_queries("log/logs")
 messages = load_queries("messages/messages")
 
+OTHER_ROWS = 4_000
+"""The most rows of other threads that one decision reads, oldest first."""
+
 _FIRST_READ = 6
 # A context shows no more tokens of a message.
 _LINE_TOKENS = 100
-
-# Rows of other threads beyond this number are left for the next decision. The oldest are observed first.
-OTHER_ROWS = 4_000
-# The cursor of a thread that the log does not know yet, its alias there, and no time of a last message.
-_NO_CURSOR = 0, 1, None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +138,9 @@ def reading_snapshot(
     rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
     log = log_head(rows[0]) if rows else no_log(now)
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
-    cursor, alias, covered_at = cursors[0] if cursors else _NO_CURSOR
+    # Without a row the log covers nothing of the thread yet.
+    found = cursors[0] if cursors else None
+    cursor = found.seq if found else 0
     # Without a log the newest messages are shown, even if an older log covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
     known = cache.tails.get(_tail_key(log, head)) or {}
@@ -165,9 +165,9 @@ def reading_snapshot(
         thread=head,
         log=log,
         cursor=cursor,
-        alias=alias,
+        alias=found.alias if found else 1,
         tail=tail,
-        covered_at=moment(covered_at),
+        covered_at=moment(found.created_at) if found else None,
         repeated=repeated,
         groups=groups,
         buffered=tuple(map(buffered_row, buffered)),
