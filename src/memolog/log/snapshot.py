@@ -138,7 +138,6 @@ def reading_snapshot(
     rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
     log = log_head(rows[0]) if rows else no_log(now)
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
-    # Without a row the log covers nothing of the thread yet.
     found = cursors[0] if cursors else None
     cursor = found.seq if found else 0
     # Without a log the newest messages are shown, even if an older log covers them.
