@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
-from memolog.core import settings as sizes
 from memolog.core.config_sections import (
     CompactionConfig,
     ObservationConfig,
@@ -20,6 +19,7 @@ from memolog.core.settings import (
     FLAG,
     LEAST_KEPT,
     LEAST_LIMIT,
+    LEAST_REPEATED,
     PATTERNS,
     TEXT,
     KeepRecent,
@@ -84,114 +84,111 @@ class Config(SettingGroup):
     compaction: CompactionConfig = field(default_factory=CompactionConfig)
     recall: RecallConfig = field(default_factory=RecallConfig)
     retention: RetentionConfig = field(default_factory=RetentionConfig)
-    share_token_budget: bool = declare(
-        FLAG, False, "Whether the tail may use what the log leaves of their common budget."
-    )
+    share_token_budget: bool = declare(FLAG, False, "Whether the tail may use the tokens that the log leaves free.")
     activate_after_idle: float | Literal["auto", False] = declare(
         or_word("auto", or_false(seconds())),
         "auto",
-        "After how long a pause buffered groups are activated early; auto takes the time for "
-        "which the provider keeps its prompt cache, False never does it.",
+        "Pause after which buffered groups are activated early; auto: the lifetime of the provider's prompt cache, False: never.",
     )
     activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
-    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers what is there, however little.")
+    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers all messages, however few.")
     scope: Scope = declare(
         choice(*get_args(Scope)),
         "thread",
-        "Who shares a log: one thread, or all of a resource. Stored with the resource: where it is not set, what was stored "
-        "counts.",
+        "Whether each thread has its own log, or all threads of a resource share one. Stored with the resource; if it is not "
+        "set, the stored value is used.",
     )
     mode: Mode = declare(
         choice(*get_args(Mode)),
         "default",
-        "What the observer looks for; it also sets observation.message_tokens where that is not given.",
+        "What the observer looks for; it also sets observation.message_tokens if that is not given.",
     )
     voice: Voice = declare(
         choice(*get_args(Voice)), "coding", "What the conversations are about: coding, or general for everything else."
     )
-    observe: bool = declare(FLAG, True, "Whether a log is kept; without one the tail is the last messages alone.")
-    last_messages: int = declare(count(), 10, "How many messages make the tail when observe is False.")
-    read_only: bool = declare(FLAG, False, "Whether contexts are made and nothing is written.")
+    observe: bool = declare(FLAG, True, "Whether there is a log; without one a context has the last messages only.")
+    last_messages: int = declare(count(), 10, "The number of messages in the tail if observe is False.")
+    read_only: bool = declare(FLAG, False, "Whether contexts are built and nothing is written.")
     context_tokens: int | None = declare(
-        optional(tokens()), None, "A hard limit on a context, which is cut to fit; None sets none."
+        optional(tokens()), None, "A hard limit on the tokens of a context, which is cut to fit; None: no limit."
     )
     strict: bool = declare(FLAG, False, "Whether a failure of the memory is raised into the turn.")
     turn_timeout: float = declare(
         seconds(),
         3,
-        "The longest that one step of a turn may take, waits for a model left out; then it goes on with what is known.",
+        "The longest time of one step of a turn, without waits for a model; then the turn continues with what was read.",
     )
     max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
     durability: Durability = declare(
         choice(*get_args(Durability)),
         "normal",
-        "Whether a power cut may cost the last commits (normal) or none (full, slower).",
+        "Whether a power failure may lose the last commits (normal) or none (full, slower).",
     )
     busy_timeout: float = declare(
-        seconds(zero=True), 10, "How long to wait for a database that another process has locked."
+        seconds(zero=True), 10, "The longest wait for a database that another process has locked."
     )
-    statement_timeout: float = declare(seconds(), 30, "The longest that one database statement may take.")
-    pool_size: int = declare(count(), 10, "How many database connections are open at most.")
+    statement_timeout: float = declare(seconds(), 30, "The longest time of one database statement.")
+    pool_size: int = declare(count(), 10, "The most open database connections.")
     redact: bool = declare(FLAG, True, "Whether secrets are removed from what observers see, the log and the index.")
     redact_raw: bool = declare(FLAG, False, "Whether secrets are also removed from a message before it is stored.")
     redact_patterns: str | None = declare(
         optional(PATTERNS),
         None,
-        "Further secrets to remove, one on each line: a kind, a colon, a regular expression.",
+        "More secrets to remove, one on each line: a kind, a colon, a regular expression.",
     )
     manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
     working_memory_characters: int = declare(
         count(), 10_000, "The longest working memory, in characters: it is part of every request."
     )
-    keep_prompts: bool = declare(FLAG, False, "Whether a run keeps what was sent to the model and what it answered.")
+    keep_prompts: bool = declare(FLAG, False, "Whether requests and replies of runs are stored.")
     assume_done: bool = declare(FLAG, False, "Whether a planned action counts as done once its date has passed.")
     grounding: Grounding = declare(
         choice(*get_args(Grounding)),
         "flag",
-        "What happens to an observation whose names and numbers are not in its sources, or that falsely claims the user's word.",
+        "What happens to an observation with names or numbers that its sources do not have, or falsely in the name of the user.",
     )
     model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
     model_timeout: float = declare(
         seconds(),
         120,
-        "How many seconds one attempt to get an answer of a model may take, in whatever form it is named; a second attempt has "
-        "as many again.",
+        "The longest time of one attempt to get an answer of a model; a second attempt has the same limit.",
     )
     reply_tokens: int = declare(
         tokens(100),
         16_000,
-        "How many tokens one answer of a model may have at most. Every request sets a limit in proportion to what it is about, "
-        "and never above this one.",
+        "The most tokens of one answer of a model. Every request sets a limit in proportion to its input, up to this one.",
     )
     budget: float | None = declare(
         optional(dollars()),
         None,
-        "How many US dollars observing and reflecting may cost, checked before every call; None sets no limit.",
+        "The most US dollars for observing and reflecting, checked before every call; None: no limit.",
     )
     budget_scope: BudgetScope = declare(
         choice(*get_args(BudgetScope)),
         "resource",
-        "Whose money the budget is: each thread's, each resource's, or all's.",
+        "Whether the budget is for each thread, for each resource, or for all together.",
     )
     over_budget: OverBudget = declare(
         choice(*get_args(OverBudget)),
         "extractive",
-        "What happens once the budget is spent: the embedded observer goes on (extractive), or messages stay raw (wait).",
+        "What happens once the budget is spent: the embedded observer is used (extractive), or messages stay raw (wait).",
     )
-    lease: float = declare(seconds(), 30, "For how long a run is claimed before others may take it over.")
+    lease: float = declare(seconds(), 30, "How long a run is claimed before other processes may take it over.")
     task_lease: float = declare(
-        seconds(), 900, "For how long a task is claimed before others may take it over; work in its thread renews it."
+        seconds(),
+        900,
+        "How long a task is claimed before other sessions may claim it; work in its thread renews the claim.",
     )
-    task_tokens: int = declare(tokens(0), 400, "How many tokens of tasks a context shows at its edge; 0 shows none.")
+    task_tokens: int = declare(tokens(0), 400, "The most tokens of tasks at the edge of a context; 0: none.")
     other_threads: int = declare(
         count(0),
         8,
-        "In resource scope, of how many other threads a context shows at its edge what the log does not cover yet, the latest "
-        "active ones; 0 shows none.",
+        "In resource scope, the number of other threads, latest active first, whose uncovered messages a context shows at its "
+        "edge; 0: none.",
     )
-    other_messages: int = declare(count(), 30, "How many messages of each of those threads it shows at most.")
+    other_messages: int = declare(count(), 30, "The most messages that are shown of each of those threads.")
     other_tokens: int = declare(
-        tokens(0), 2_000, "How many tokens those threads have together at most; how much is not shown is said."
+        tokens(0), 2_000, "The most tokens of those threads together; a context says how much is left out."
     )
     heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
 
@@ -209,14 +206,14 @@ class Config(SettingGroup):
 
     @property
     def lasting(self) -> dict[str, Any]:
-        """The given settings that say how a resource's log is kept; they are stored with it as its defaults."""
+        """The given settings that are stored with a resource as its defaults."""
         values, named = _values(self), self.named
         return {name: values[name] for name in LASTING if name in named}
 
     @property
     def threshold(self) -> int:
         """T: the size of the tail at which the log takes over."""
-        return sizes.threshold(self.observation.message_tokens, self.mode)
+        return threshold(self.observation.message_tokens, self.mode)
 
     @property
     def buffer_step(self) -> int | None:
@@ -230,14 +227,12 @@ class Config(SettingGroup):
     def floor(self) -> int:
         """F: how many raw tokens an activation leaves in the tail."""
         activation = self.observation.buffer_activation
-        return (
-            int(activation) if activation >= sizes.LEAST_KEPT else self.threshold - round(self.threshold * activation)
-        )
+        return int(activation) if activation >= LEAST_KEPT else self.threshold - round(self.threshold * activation)
 
     @property
     def repeated_tokens(self) -> int:
         """How much of a request is shown again once the log covers it: all of it, unless it is larger than a whole tail."""
-        return max(self.threshold, sizes.LEAST_REPEATED)
+        return max(self.threshold, LEAST_REPEATED)
 
     @property
     def reflect_at(self) -> int:
@@ -248,12 +243,12 @@ class Config(SettingGroup):
     def reflect_background_at(self) -> int:
         """The size of the log at which a reflection begins in the background."""
         activation = self.reflection.buffer_activation
-        return int(activation) if activation >= sizes.LEAST_KEPT else max(1, round(self.reflect_at * activation))
+        return int(activation) if activation >= LEAST_KEPT else max(1, round(self.reflect_at * activation))
 
     @property
     def reflect_block_at(self) -> int:
         """The size of the log above which a turn may wait for a reflection."""
-        return sizes.block_at(self.reflection.block_after, self.reflect_at)
+        return block_at(self.reflection.block_after, self.reflect_at)
 
     @property
     def keep_recent_at_most(self) -> int:
@@ -264,11 +259,11 @@ class Config(SettingGroup):
         """Return T beside a log of this size: larger while the log is short, if they share."""
         if not self.share_token_budget:
             return self.threshold
-        return sizes.shared_threshold(self.threshold, self.reflect_at, log_tokens)
+        return shared_threshold(self.threshold, self.reflect_at, log_tokens)
 
     def block_at_for(self, log_tokens: int) -> int:
         """Return above which tail a turn may wait, beside a log of this size."""
-        return sizes.block_at(self.observation.block_after, self.threshold_for(log_tokens))
+        return block_at(self.observation.block_after, self.threshold_for(log_tokens))
 
     def reflection_target_for(self, slice_tokens: int) -> int:
         """Return how large the reflection of a slice of this size may be."""
@@ -430,7 +425,7 @@ class Contradiction:
 
 def contradictions(values: SettingValues, where: Mapping[str, str]) -> list[str]:
     """Return every contradiction among the values; `where` names the source of each."""
-    found = (rule.problem(values, where) for rule in RULES)
+    found = (rule.problem(values, where) for rule in CONTRADICTIONS)
     return [problem for problem in found if problem is not None]
 
 
@@ -444,20 +439,20 @@ def _named(name: str, values: SettingValues, where: Mapping[str, str]) -> str:
     return text
 
 
-def _t(values: SettingValues) -> int:
+def _tail_limit(values: SettingValues) -> int:
     return threshold(values[_MESSAGE_TOKENS], values["mode"])
 
 
-def _r(values: SettingValues) -> int:
+def _log_limit(values: SettingValues) -> int:
     return values[_OBSERVATION_TOKENS]
 
 
 def _blocks_at(values: SettingValues) -> int:
-    return block_at(values[_BLOCK_AFTER], _t(values))
+    return block_at(values[_BLOCK_AFTER], _tail_limit(values))
 
 
 def _shared_blocks_at(values: SettingValues) -> int:
-    limit = shared_threshold(_t(values), _r(values), 0)
+    limit = shared_threshold(_tail_limit(values), _log_limit(values), 0)
     return block_at(values[_BLOCK_AFTER], limit)
 
 
@@ -471,12 +466,12 @@ def _exclusive(first: str, is_first: object, second: str, is_second: object, *, 
     )
 
 
-RULES: Final = (
+CONTRADICTIONS: Final = (
     Contradiction(
         first="observation.buffer_tokens",
         second=_MESSAGE_TOKENS,
         also=("mode",),
-        broken=lambda values: values["observation.buffer_tokens"] >= _t(values),
+        broken=lambda values: values["observation.buffer_tokens"] >= _tail_limit(values),
         why="the log would take over before anything is buffered",
         then="Lower observation.buffer_tokens, or raise observation.message_tokens",
     ),
@@ -485,37 +480,37 @@ RULES: Final = (
         second=_MESSAGE_TOKENS,
         also=("mode",),
         broken=lambda values: (
-            values["observation.buffer_activation"] >= max(LEAST_KEPT, _t(values))
+            values["observation.buffer_activation"] >= max(LEAST_KEPT, _tail_limit(values))
         ),
-        why="as many tokens would stay as bring an activation about, so nothing could leave",
+        why="an activation would keep as many tokens as trigger it, so that nothing could leave the tail",
         then="Keep fewer tokens with observation.buffer_activation, or use a share such as 0.8",
     ),
     Contradiction(
         first=_BLOCK_AFTER,
         second=_MESSAGE_TOKENS,
         also=("mode",),
-        broken=lambda values: LEAST_LIMIT <= values[_BLOCK_AFTER] < _t(values),
+        broken=lambda values: LEAST_LIMIT <= values[_BLOCK_AFTER] < _tail_limit(values),
         why="a turn would wait before the log takes over",
         then="Raise observation.block_after, or use a factor such as 1.2",
     ),
     Contradiction(
         first="reflection.buffer_activation",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, _r(values)),
+        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, _log_limit(values)),
         why="the reflection would begin when it should be finished",
         then="Lower reflection.buffer_activation, or use a share such as 0.5",
     ),
     Contradiction(
         first="reflection.block_after",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < _r(values),
+        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < _log_limit(values),
         why="a turn would wait before a reflection takes over",
         then="Raise reflection.block_after, or use a factor such as 1.2",
     ),
     Contradiction(
         first="observation.previous_tokens",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["observation.previous_tokens"] > _r(values),
+        broken=lambda values: values["observation.previous_tokens"] > _log_limit(values),
         why="the log never grows as long as what the observer would be shown of it",
         then="Lower observation.previous_tokens, or raise reflection.observation_tokens",
     ),
