@@ -416,10 +416,10 @@ def row_of(data: Mapping[str, Any], where: str) -> tuple[Table, Values]:
 def _stored(table: Table, name: str, value: Any, where: str) -> Any:
     if name in table.json and value is not None and not isinstance(value, str):
         return dumps(value)
-    kind: type[object] = type(value)
-    if kind in (bool, list, dict):
+    kind = str(type(value).__name__)
+    if kind in ("bool", "list", "dict"):
         raise InputError(
-            f"{where} ({table.kind}) must have a plain value in {name}, got {kind.__name__}.",
+            f"{where} ({table.kind}) must have a plain value in {name}, got {kind}.",
             then="Export it again.",
         )
     return value
