@@ -7,7 +7,7 @@ and threads are handles that hold only ids: creating one reads and writes nothin
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -257,12 +257,7 @@ class Thread(_Handle):
 
         After a failure it waits for the next attempt, for at most a minute in total; the status has the error.
         """
-
-        async def act(through: int, *, what: str) -> None:
-            await self._by_hand(what, may_wait=what == "observe", through=through)
-
-        look = partial(self._connection.look, self.id, self.resource)
-        await catch_up(look, partial(act, what="observe"), partial(act, what="activate"), self._connection.clock)
+        await self._catch_up()
         return await self.status()
 
     async def activate(self) -> Status:
@@ -280,6 +275,34 @@ class Thread(_Handle):
         if compact:
             await self.compact()
         return await self.observe()
+
+    async def _catch_up(self) -> None:
+        """Observe and activate until the log covers the messages saved so far, or nothing more can be done."""
+        loop, look = asyncio.get_running_loop(), partial(self._connection.look, self.id, self.resource)
+        _, snapshot = await look()
+        wanted, through = _wanted(snapshot), snapshot.thread.last_seq
+        before: object = None
+        changed, patience = loop.time(), timedelta(seconds=_LONGEST_REST)
+        while True:
+            await self._by_hand("observe", may_wait=True, through=through)
+            await self._by_hand("activate", through=through)
+            config, snapshot = await look()
+            left = _left(snapshot, wanted)
+            if not left:
+                return
+            under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
+            beats = [(run.id, run.fence, run.beat_at) for run in under_way]
+            now = (snapshot.cursor, left, len(snapshot.buffered), len(snapshot.groups), beats)
+            if now != before:
+                before, changed = now, loop.time()
+            elif not under_way and (rested := await _rest(snapshot, self._connection.clock, patience)) is not None:
+                before, patience = None, patience - rested
+            elif not under_way or loop.time() - changed > _LEASES * config.lease:
+                # The observer backs off, a call has no result yet, or the run of another process does not end.
+                return
+            else:
+                # Another process runs it: wait and read again.
+                await asyncio.sleep(_POLL_SECONDS)
 
     async def _by_hand(self, what: str, *, may_wait: bool = False, through: int | None = None) -> None:
         components = await self._connection.open_to_write()
@@ -830,44 +853,6 @@ class Memory:
         """
         components = await (self._connection.open_to_write() if repair else self.open())
         return await examine(components, resource, self.config, self.counter, repair=repair)
-
-
-async def catch_up(
-    look: Callable[[], Awaitable[tuple[Config, Snapshot]]],
-    observe: Callable[[int], Awaitable[None]],
-    activate: Callable[[int], Awaitable[None]],
-    clock: Clock,
-) -> None:
-    """Observe and activate until the log covers what was there at the beginning, or nothing more can be done.
-
-    Both get the number of the last message at the beginning. After a failure it waits until a retry is allowed, for at most a
-    minute in total.
-    """
-    loop = asyncio.get_running_loop()
-    _, snapshot = await look()
-    wanted, through = _wanted(snapshot), snapshot.thread.last_seq
-    before: object = None
-    changed, patience = loop.time(), timedelta(seconds=_LONGEST_REST)
-    while True:
-        await observe(through)
-        await activate(through)
-        config, snapshot = await look()
-        left = _left(snapshot, wanted)
-        if not left:
-            return
-        under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
-        beats = [(run.id, run.fence, run.beat_at) for run in under_way]
-        now = (snapshot.cursor, left, len(snapshot.buffered), len(snapshot.groups), beats)
-        if now != before:
-            before, changed = now, loop.time()
-        elif not under_way and (rested := await _rest(snapshot, clock, patience)) is not None:
-            before, patience = None, patience - rested
-        elif not under_way or loop.time() - changed > _LEASES * config.lease:
-            # The observer backs off, a call has no result yet, or the run of another process does not end.
-            return
-        else:
-            # Another process runs it: wait and read again.
-            await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timedelta | None:
