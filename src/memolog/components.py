@@ -1,10 +1,9 @@
-"""Hold the parts of an open memory, with a cache of stored settings and calibration factors."""
+"""The components of an open memory, the configuration of its resources and models, and checks of settings."""
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 from memolog.compaction.compactor import Compacting
 from memolog.context.builder import Contexts
@@ -30,15 +29,30 @@ from memolog.text.tokens import HeuristicCounter, learn
 _log = logging.getLogger("memolog")
 
 _WINDOW_SHARE = 0.9
-_MOST_KEPT = 10_000
 
-_K = TypeVar("_K")
-_V = TypeVar("_V")
+_COUNTER = HeuristicCounter()
+# Fixed when the database is opened.
+_FIXED = frozenset(
+    {
+        "busy_timeout",
+        "durability",
+        "max_message_bytes",
+        "pool_size",
+        "redact_patterns",
+        "redact_raw",
+        "statement_timeout",
+    }
+)
+
+# A turn needs these before it reads its thread.
+_NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
+
+_MODELS = ("model", "observation.model", "reflection.model")
 
 
 @dataclass(slots=True, kw_only=True)
-class Kit:
-    """The parts of an open memory."""
+class Components:
+    """The components of an open memory."""
 
     store: Store
     config: Config
@@ -52,9 +66,6 @@ class Kit:
     """The model that writes on request; None for the embedded rules."""
     is_embedded: bool = False
     """Whether the embedded observer is used, whose runs are short."""
-    factors: dict[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
-    _kept: dict[str, JsonObject] = field(default_factory=dict[str, JsonObject])
-    """Stored settings by resource, after the configuration was stored: saves a read in every turn."""
 
     def __post_init__(self) -> None:
         self.outbox.connect(self.core, self._learn)
@@ -70,9 +81,7 @@ class Kit:
             await self._release(models)
 
     async def _release(self, models: ModelPair) -> None:
-        """Leave no task, thread, connection or cache behind, also when `aclose` is cancelled."""
-        self._kept.clear()
-        self.factors.clear()
+        """Leave no task, thread or connection behind, also when `aclose` is cancelled."""
         try:
             await self.outbox.stop()
         finally:
@@ -88,9 +97,9 @@ class Kit:
 
         `keep` stores the lasting settings of the memory with the resource; a change is emitted once.
         """
-        if keep and self.config.lasting and resource not in self._kept:
+        if keep and self.config.lasting and self.store.cache.settings.get(resource) is None:
             await self._keep(resource, self.config.lasting)
-        known = self._kept.get(resource) if "scope" in self.config.named else None
+        known = self.store.cache.settings.get(resource) if "scope" in self.config.named else None
         stored = await self.store.settings.get(resource) if known is None else known
         return (config or self.config).completed(stored)
 
@@ -103,21 +112,18 @@ class Kit:
                 _log.warning("the settings of %s were %s and are %s now", resource, before, now)
                 at = self.clock.now()
                 await self.core.tell(SettingsChanged(at=at, resource=resource, thread=None, before=before, now=now))
-        _remember(self._kept, resource, {**stored, **settings})
-
-    def forget(self, resource: str) -> None:
-        """Empty the caches of a resource."""
-        self._kept.pop(resource, None)
-        self.factors = {key: factor for key, factor in self.factors.items() if key[0] != resource}
+        self.store.cache.settings.put(resource, {**stored, **settings})
 
     async def factor(self, resource: str, model: str | None) -> float:
         """Return how many tokens the model counts for each of ours."""
         if model is None:
             return 1.0
         key = (resource, canonical_model(model))
-        if key not in self.factors:
-            _remember(self.factors, key, (await self.store.ledger.calibration(resource, model)).factor)
-        return self.factors[key]
+        factor = self.store.cache.factors.get(key)
+        if factor is None:
+            factor = (await self.store.ledger.calibration(resource, model)).factor
+            self.store.cache.factors.put(key, factor)
+        return factor
 
     def window(self, resource: str, model: str | None) -> int | None:
         """Return how many of our tokens a context may have for a model, where its window is known.
@@ -127,14 +133,15 @@ class Kit:
         window = context_window(model) if model else None
         if model is None or window is None:
             return None
-        return int(window * _WINDOW_SHARE / self.factors.get((resource, canonical_model(model)), 1.0))
+        factor = self.store.cache.factors.get((resource, canonical_model(model)))
+        return int(window * _WINDOW_SHARE / (1.0 if factor is None else factor))
 
     async def _calibrate(
         self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
     ) -> None:
         """Store a new calibration; `thread` has no other name for the model than the reported one."""
         known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
-        _remember(self.factors, (resource, canonical_model(model)), known.factor)
+        self.store.cache.factors.put((resource, canonical_model(model)), known.factor)
 
     async def _learn(self, pending: Pending, spent: Spent) -> None:
         """Calibrate token counts with the usage that a provider reported."""
@@ -151,33 +158,6 @@ class Kit:
                 lambda known: learn(known, counted, reported),
                 thread=None if asked else pending.thread,
             )
-
-
-def _remember(cache: dict[_K, _V], key: _K, value: _V) -> None:
-    """Put a value into a cache of bounded size."""
-    if len(cache) >= _MOST_KEPT:
-        cache.clear()
-    cache[key] = value
-
-
-_COUNTER = HeuristicCounter()
-# Fixed when the database is opened: a turn cannot have its own.
-_FIXED = frozenset(
-    {
-        "busy_timeout",
-        "durability",
-        "max_message_bytes",
-        "pool_size",
-        "redact_patterns",
-        "redact_raw",
-        "statement_timeout",
-    }
-)
-
-# A turn obeys these from its first look at the database on, before it knows the thread.
-_NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
-
-_MODELS = ("model", "observation.model", "reflection.model")
 
 
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
@@ -205,7 +185,7 @@ def store_options(config: Config) -> StoreOptions:
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
-    """Return the configuration of a thread, and what of its own settings had to be ignored: nobody knows it any more."""
+    """Return the configuration with the settings of a thread, and a text about those that no longer exist and are ignored."""
     try:
         return config.with_overrides(overrides), ""
     except ConfigError:
@@ -220,32 +200,32 @@ def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config,
 
 
 def check_thread(settings: Mapping[str, object]) -> None:
-    """Refuse what a thread cannot have of its own."""
+    """Raise ConfigError for settings that cannot differ between threads."""
     check_turn(settings, None)
     for name in sorted(_NOT_OF_A_THREAD & set(settings)):
         raise ConfigError(
-            f"{name} cannot differ from thread to thread.",
-            why="It says how the thread itself is read, and is needed before its settings are known.",
+            f"`{name}` cannot be set for a thread.",
+            why="It is needed to read the thread, before the settings of the thread are known.",
             then="Set it in the configuration of the memory, or for one turn: turn(…, settings={…}).",
         )
 
 
 def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
-    """Refuse what a turn cannot have of its own, and a zone that nobody knows."""
+    """Raise ConfigError for settings that cannot differ between turns, and InputError for an unknown zone."""
     given = settings or {}
     for name in _MODELS:
         section, _, leaf = name.rpartition(".")
         inner = given.get(section)
         if name in given or (isinstance(inner, Mapping) and leaf in inner):
             raise ConfigError(
-                f"{name} cannot differ from turn to turn.",
-                why="What observes and reflects is chosen when the memory is opened; a run may be carried out in another turn.",
+                f"`{name}` cannot be set for a turn.",
+                why="The models are chosen when the memory is opened, and a run may be carried out in another turn.",
                 then="Set it in the configuration of the memory, or open another memory on the same database. "
-                "Who answers is told by turn(model=…).",
+                "Pass the model that answers as turn(model=…).",
             )
     for name in sorted(_FIXED & set(given)):
         raise ConfigError(
-            f"{name} cannot differ from turn to turn.",
+            f"`{name}` cannot be set for a turn.",
             why="It is fixed when the database is opened.",
             then="Set it in the configuration of the memory.",
         )

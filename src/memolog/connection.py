@@ -1,4 +1,4 @@
-"""The connection of a memory to its database: open it once, at the first use, and close it with nothing left behind."""
+"""Open the database of a memory at its first use, connect the components of the memory to it, and close both."""
 
 import asyncio
 import logging
@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from memolog.compaction.compactor import Compacting
-from memolog.components import Kit, overridden, store_options
+from memolog.components import Components, overridden, store_options
 from memolog.context.builder import Contexts
 from memolog.core.clock import Clock
 from memolog.core.config import Config
@@ -36,7 +36,7 @@ _BEAT_SECONDS = 1.5
 
 
 class Connection:
-    """A database, opened at the first use, and the parts of a memory that work on it."""
+    """A database, opened at the first use, and the components of a memory that work on it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Connection:
         self._extractors = Extractors(extractors)
         self._models = ModelPair(observe=None, reflect=None)
         self._gate = asyncio.Lock()
-        self._kit: Kit | None = None
+        self._components: Components | None = None
         self._opening: asyncio.Task[None] | None = None
 
     def tell(self, event: Degraded) -> None:
@@ -76,19 +76,19 @@ class Connection:
 
     # ------------------------------------------------------------ opening
 
-    async def open(self) -> Kit:
-        """Open the database, if that has not been done; returns its parts."""
-        if self._kit is None and not self.outbox.is_closed:
+    async def open(self) -> Components:
+        """Open the database if it is not open; returns the components."""
+        if self._components is None and not self.outbox.is_closed:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
                 self._opening.add_done_callback(_retrieve)
             # A caller that is cancelled does not cancel the migration of the schema.
             await asyncio.shield(self._opening)
-        if self._kit is None or self.outbox.is_closed:
+        if self._components is None or self.outbox.is_closed:
             raise StoreClosed
-        return self._kit
+        return self._components
 
-    async def open_to_write(self) -> Kit:
+    async def open_to_write(self) -> Components:
         """Open the database; raises StoreReadOnly if the memory is read-only."""
         if self.config.read_only:
             raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
@@ -96,10 +96,10 @@ class Connection:
 
     async def look(self, thread: str, resource: str, *, create: bool = True) -> tuple[Config, Snapshot]:
         """Return a thread's configuration and a snapshot of it; `create` makes the thread if it does not exist."""
-        kit = await self.open()
+        components = await self.open()
         create = create and not self.config.read_only
-        config = await kit.config_for(resource, keep=create)
-        snapshot = await kit.store.logs.snapshot(resource, thread, config.scope, create=create)
+        config = await components.config_for(resource, keep=create)
+        snapshot = await components.store.logs.snapshot(resource, thread, config.scope, create=create)
         config, ignored = overridden(config, snapshot.thread.overrides)
         if ignored:
             self.outside.tell_ignored(resource, thread, ignored)
@@ -107,12 +107,12 @@ class Connection:
 
     async def _open_once(self) -> None:
         async with self._gate:
-            if self._kit is None and not self.outbox.is_closed:
-                self._kit = await self._open()
+            if self._components is None and not self.outbox.is_closed:
+                self._components = await self._open()
                 # Saves what turns said that ended while the database could not be opened.
                 self.outbox.begin()
 
-    async def _open(self) -> Kit:
+    async def _open(self) -> Components:
         store = await open_store(
             self.address,
             clock=self.clock,
@@ -120,7 +120,7 @@ class Connection:
             weigh=lambda message: count_message(message, self.counter),
             options=store_options(self.config),
         )
-        # Unique among all processes that ever use this database, so that a fence tells owners apart.
+        # Unique among all processes that ever use this database.
         owner = f"{os.getpid()}-{store.new_id()}"
         observer, reflector = await self._observers()
         executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
@@ -139,7 +139,7 @@ class Connection:
             open_turns=self.outside.open_turns,
             chance=self._random,
         )
-        return Kit(
+        return Components(
             store=store,
             config=self.config,
             clock=self.clock,
@@ -182,19 +182,19 @@ class Connection:
             if self.outbox.is_reported:
                 return
             self.outbox.is_closed = True
-            if self._kit is not None:
-                problem = await self._kit.close(self._models)
+            if self._components is not None:
+                problem = await self._components.close(self._models)
             lost = self.outbox.report_loss(problem, self.bus, self.clock)
             self.bus.close()
         if lost is not None:
             raise lost
 
     async def settled(self) -> None:
-        """Wait until no background work of this process is in flight, and none follows."""
-        if self._kit is not None:
-            await self._kit.runner.settled()
+        """Wait until all background work of this process has finished."""
+        if self._components is not None:
+            await self._components.runner.settled()
             await self.outbox.try_now(self.config.turn_timeout)
-            await self._kit.store.engine.settled()
+            await self._components.store.engine.settled()
 
     async def _open_to_save(self) -> MemologError | None:
         """Try once more to open the database if messages wait for it; returns why it cannot be opened."""

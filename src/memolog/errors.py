@@ -1,43 +1,41 @@
-"""Every error that Memolog raises on purpose, in one tree.
+"""The errors that Memolog raises, in one tree. Each says what happened, why, and what to do next.
 
-Each error says what happened, why, and what to do next.
-
-    MemologError
-    ├── ConfigError             settings that contradict each other or cannot be read
-    ├── InputError              what was handed in cannot be taken
-    │   ├── EmptyId
-    │   ├── UnknownRole
-    │   ├── NotJson
-    │   ├── MessageTooLarge
-    │   ├── MessageConflict     the same id with other content
-    │   ├── ThreadExists
-    │   ├── ImportConflict      what is imported contradicts what is here
-    │   ├── DocumentTooLarge
-    │   ├── DocumentInvalid     its schema, or the wrong kind of change
-    │   ├── TaskCycle           tasks that would wait for each other for ever
-    │   └── TaskMoveRefused     a task that cannot go there from where it is
-    ├── NotFound                it is not there, or not yours
-    │   ├── ThreadNotFound
-    │   ├── MessageNotFound
-    │   ├── DocumentNotFound    no working memory, no such version, no such section
-    │   └── TaskNotFound
-    ├── Conflict                someone else was first: read again, decide again
-    │   ├── DocumentConflict
-    │   ├── LeaseLost
-    │   ├── TaskChanged         an edit of a version that is no longer the present one
-    │   ├── TaskBlocked         claimed while another task blocks it
-    │   └── TaskHeld            claimed by another session
-    ├── ModelFailed             the model that observes gives no answer that could be used
-    └── StoreError              the database cannot do it now
-        ├── StoreUnavailable    wrong address, server gone, driver missing
-        ├── StoreBusy           locked for too long
-        ├── StoreFull
-        ├── StoreReadOnly
-        ├── StoreClosed
-        ├── NotSaved            closed while something could not be saved
-        ├── NotADatabase
-        ├── StoreCorrupt        a constraint or the file itself is damaged
-        └── SchemaTooNew
+MemologError
+├── ConfigError             settings that contradict each other or cannot be read
+├── InputError              an argument is refused
+│   ├── EmptyId
+│   ├── UnknownRole
+│   ├── NotJson
+│   ├── MessageTooLarge
+│   ├── MessageConflict     the same id with other content
+│   ├── ThreadExists
+│   ├── ImportConflict      the import contradicts stored data
+│   ├── DocumentTooLarge
+│   ├── DocumentInvalid     refused by its schema, or the wrong kind of change
+│   ├── TaskCycle           tasks would wait for each other for ever
+│   └── TaskMoveRefused     the status of the task does not allow it
+├── NotFound                it does not exist, or belongs to another resource
+│   ├── ThreadNotFound
+│   ├── MessageNotFound
+│   ├── DocumentNotFound    no working memory, no such version, no such section
+│   └── TaskNotFound
+├── Conflict                another writer was first: read again, decide again
+│   ├── DocumentConflict
+│   ├── LeaseLost
+│   ├── TaskChanged         an edit of a version that is no longer current
+│   ├── TaskBlocked         claimed while another task blocks it
+│   └── TaskHeld            claimed by another session
+├── ModelFailed             the model that observes gives no usable answer
+└── StoreError              the database cannot do it now
+    ├── StoreUnavailable    wrong address, server gone, driver missing
+    ├── StoreBusy           locked for too long
+    ├── StoreFull
+    ├── StoreReadOnly
+    ├── StoreClosed
+    ├── NotSaved            closed while something could not be saved
+    ├── NotADatabase
+    ├── StoreCorrupt        a constraint or the file itself is damaged
+    └── SchemaTooNew
 """
 
 from collections.abc import Mapping
@@ -81,12 +79,12 @@ __all__ = [
     "UnknownRole",
 ]
 
-# So many threads are named in a sentence.
+# The most threads that one error names.
 _NAMED = 10
 
 
 class MemologError(Exception):
-    """Base of all our errors. `retryable` says whether the same call may succeed later."""
+    """Base of all errors of Memolog. `retryable` says whether the same call may succeed later."""
 
     retryable: bool = False
     _outside: str = ""
@@ -97,9 +95,9 @@ class MemologError(Exception):
 
     @property
     def for_outside(self) -> str:
-        """Return what a model or a client may be told: the whole text, or a plain one where that names our insides.
+        """Return the text for a model or a client: the whole text, or a general one if that names internals.
 
-        Addresses, users, schemas, paths and other tenants belong in the log of the application.
+        Addresses, users, schemas, paths and other tenants are for the log of the application only.
         """
         return self._outside or str(self)
 
@@ -111,11 +109,11 @@ class ConfigError(MemologError):
 
 
 class InputError(MemologError):
-    """What was handed in cannot be stored as it is; nothing of the call was saved."""
+    """An argument cannot be used; nothing of the call was saved."""
 
 
 class EmptyId(InputError):
-    """A resource, thread or message id without a character."""
+    """An empty resource, thread or message id."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
@@ -126,7 +124,7 @@ class EmptyId(InputError):
 
 
 class UnknownRole(InputError):
-    """A role that is not one of ours."""
+    """An unknown role."""
 
     def __init__(self, role: object, known: tuple[str, ...]) -> None:
         super().__init__(
@@ -162,7 +160,7 @@ class MessageConflict(InputError):
     """A message id that is already stored with other content, or whose message was forgotten."""
 
     def __init__(self, message_id: str, thread: str, difference: str | None) -> None:
-        """Take what differs; None if the message was forgotten, so that nothing is left to compare with."""
+        """Set what differs; None if the message was forgotten, so that nothing is left to compare."""
         self.is_forgotten = difference is None
         if difference is None:
             what = f"Message {message_id} of thread {thread} was forgotten."
@@ -174,7 +172,7 @@ class MessageConflict(InputError):
 
 
 class DocumentTooLarge(InputError):
-    """A working memory above its size."""
+    """A working memory above the configured size."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
@@ -185,7 +183,7 @@ class DocumentTooLarge(InputError):
 
 
 class DocumentInvalid(InputError):
-    """A working memory that its schema refuses, or that cannot be changed in this way."""
+    """A working memory that its schema refuses, or a change that its format does not allow."""
 
 
 class ThreadExists(InputError):
@@ -199,13 +197,13 @@ class ThreadExists(InputError):
 
 
 class ImportConflict(InputError):
-    """What is imported says something else than what is here."""
+    """The import contradicts stored data."""
 
     def __init__(self, name: str, difference: str) -> None:
         super().__init__(
-            f"The import contradicts what is here: {name}.",
+            f"The import contradicts stored data: {name}.",
             why=f"The difference: {difference}.",
-            then="Import into an empty database, or forget what is here first. What came before this is in.",
+            then="Import into an empty database, or forget the stored data first. What came before this line was imported.",
         )
 
 
@@ -222,14 +220,14 @@ class TaskCycle(InputError):
 
 
 class TaskMoveRefused(InputError):
-    """A task that cannot go there from where it is."""
+    """A task whose status does not allow the change."""
 
     def __init__(self, handle: str, status: str, move: str, then: str) -> None:
         super().__init__(f"{handle} cannot be {move}: it is {status}.", then=then)
 
 
 class NotFound(MemologError):
-    """It does not exist, or belongs to another resource: the answer is the same."""
+    """It does not exist, or belongs to another resource; the error is the same."""
 
 
 class ThreadNotFound(NotFound):
@@ -253,7 +251,7 @@ class MessageNotFound(NotFound):
 
 
 class DocumentNotFound(NotFound):
-    """There is no such working memory, or no such version or section of it."""
+    """No such working memory, or no such version or section of it."""
 
 
 class TaskNotFound(NotFound):
@@ -286,7 +284,7 @@ class DocumentConflict(Conflict):
 
 
 class LeaseLost(Conflict):
-    """The lease has passed to another owner; what this owner would write is refused."""
+    """The lease belongs to another owner; the write of this owner is refused."""
 
     retryable = False
 
@@ -310,7 +308,7 @@ class TaskChanged(Conflict):
 
 
 class TaskBlocked(Conflict):
-    """A task that cannot be claimed yet; `blockers` are the handles of what must be closed first."""
+    """A task that cannot be claimed yet; `blockers` are the handles of the tasks to close first."""
 
     def __init__(self, handle: str, blockers: tuple[str, ...], named: str) -> None:
         self.blockers = blockers
@@ -335,7 +333,7 @@ class TaskHeld(Conflict):
 
 
 class ModelFailed(MemologError):
-    """The model that observes cannot be used, and the tail has grown far beyond its limit; raised where `strict` is set."""
+    """The model that observes fails, and the tail has grown far beyond its limit; raised if `strict` is set."""
 
     _outside = "The model that observes this conversation fails. Nothing is lost; try again later."
 
@@ -344,13 +342,13 @@ class ModelFailed(MemologError):
     def __init__(self, problem: str) -> None:
         super().__init__(
             "The conversation is far longer than it should be, and the model that observes it fails.",
-            why=f"It was last seen to fail by this: {problem}.",
-            then="Check the model, then make the same call again: what was said is saved, and is saved once.",
+            why=f"Its last failure: {problem}.",
+            then="Check the model, then repeat the call: the messages are saved, and saved once.",
         )
 
 
 class StoreError(MemologError):
-    """The database could not do what was asked; nothing of the call was saved."""
+    """The database failed; nothing of the call was saved."""
 
     _outside = "The memory's database cannot do this. Go on without it; details are in the application's log."
 
@@ -364,7 +362,7 @@ class StoreUnavailable(StoreError):
 
 
 class StoreBusy(StoreError):
-    """Another process kept the database locked for longer than the busy timeout."""
+    """Another process locked the database for longer than the busy timeout."""
 
     _outside = "The memory's database is busy now. Try again in a moment."
 
@@ -372,7 +370,7 @@ class StoreBusy(StoreError):
 
 
 class StoreFull(StoreError):
-    """No space is left where the database lives."""
+    """No space is left for the database."""
 
     _outside = "The memory's database has no space left. Go on without it; details are in the application's log."
 
@@ -395,7 +393,7 @@ class StoreClosed(StoreError):
 
 
 class NotSaved(StoreError):
-    """The memory was closed while something could not be saved, which is lost; `counts` has the messages of each thread."""
+    """The memory was closed with unsaved messages, which are lost; `counts` has their number for each thread."""
 
     def __init__(self, counts: Mapping[tuple[str, str], int], problem: str) -> None:
         self.counts = dict(counts)
@@ -406,16 +404,16 @@ class NotSaved(StoreError):
             f"{total} message{'' if total == 1 else 's'} could not be saved, and the memory is closed: "
             f"{', '.join(names[:_NAMED])}{more}.",
             why=f"The database did not take them: {problem.rstrip('.')}.",
-            then="Say them again once the database is there.",
+            then="Save them again once the database is there.",
         )
 
 
 class NotADatabase(StoreError):
-    """The file is something else than a database of ours."""
+    """The file is not a database of Memolog."""
 
 
 class StoreCorrupt(StoreError):
-    """A constraint refused the write, or the file is damaged: neither should ever happen."""
+    """A constraint refused the write, or the file is damaged."""
 
 
 class SchemaTooNew(StoreError):

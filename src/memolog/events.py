@@ -1,7 +1,4 @@
-"""Events: what happened, as typed values, for whoever listens.
-
-Knows the kinds of events and how to hand them out. A listener that raises or is slow never harms a turn.
-"""
+"""Events as typed values, and the bus that delivers them. A listener that raises or is slow does not affect a turn."""
 
 import asyncio
 import contextlib
@@ -55,11 +52,11 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Return the name of what happened."""
+        """Return the name of the kind of event."""
         return type(self).__name__
 
     def data(self) -> JsonObject:
-        """Return what is particular to this kind, as JSON."""
+        """Return the fields of this kind of event as JSON."""
         own = (field.name for field in dataclasses.fields(self) if field.name not in {"at", "resource", "thread"})
         return {name: encode(getattr(self, name)) for name in own}
 
@@ -98,7 +95,7 @@ class RunEnded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFailed(Event):
-    """A run failed; it is tried again later, or its result was refused."""
+    """A run failed and is retried later, or its result was refused."""
 
     run: str
     run_kind: str
@@ -106,13 +103,13 @@ class RunFailed(Event):
     retry_at: datetime | None
 
     def __post_init__(self) -> None:
-        """Take secrets out of the error: a model may repeat the key it was called with."""
+        """Redact secrets from the error: a model may repeat the key it was called with."""
         object.__setattr__(self, "error", REDACTION.redact(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Event):
-    """A run was taken over from an owner that is gone, or tried again after a failure."""
+    """A run was taken over from an owner that is gone, or retried after a failure."""
 
     run: str
     reason: str
@@ -152,7 +149,7 @@ class CompactionMade(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HintsChanged(Event):
-    """The observer has a new idea of what the thread is about to do."""
+    """The current task or the suggested response of the thread has changed."""
 
     current_task: str | None
     suggested_response: str | None
@@ -175,31 +172,31 @@ class WorkingMemoryChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed(Event):
-    """A context was cut: messages were left out of it, or are shown with their beginning and their end alone."""
+    """A context was cut: messages were left out, or only their beginning and end are shown."""
 
     messages: int
-    """How many were left out."""
+    """How many messages were left out."""
     limit: int
-    """The hard limit; without one, how much is repeated of a request that the log covers."""
+    """The hard limit; without one, the most tokens of a request that the log covers and the context repeats."""
     shortened: int = 0
-    """How many are shown in part."""
+    """How many messages are shown in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degraded(Event):
-    """Something failed, and the turn went on without it."""
+    """Something failed, and the turn continued without it."""
 
     what: str
     error: str
 
     def __post_init__(self) -> None:
-        """Take secrets out of the error, whoever raised it."""
+        """Redact secrets from the error."""
         object.__setattr__(self, "error", REDACTION.redact(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged(Event):
-    """A configuration took the place of settings that were stored with the resource, by dotted name: before and now."""
+    """Settings of the configuration replaced those stored with the resource, by dotted name: before and now."""
 
     before: JsonObject
     now: JsonObject
@@ -207,7 +204,7 @@ class SettingsChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(Event):
-    """A turn was taken back."""
+    """What a turn saved was withdrawn."""
 
     messages: int
     runs: int
@@ -217,7 +214,7 @@ class Withdrawn(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows(Event):
-    """How full the windows are: messages, observations, and what is buffered."""
+    """The token counts and limits of the tail and the log, and what is buffered."""
 
     message_tokens: int
     message_limit: int
@@ -228,7 +225,7 @@ class Windows(Event):
 
 
 def changed_document(document: Document, at: datetime) -> WorkingMemoryChanged:
-    """Return the event that tells of a document's present version."""
+    """Return the event of a document's current version."""
     number, by = document.current.number, document.current.by
     return WorkingMemoryChanged(at=at, resource=document.resource, thread=document.thread, version=number, by=by)
 
@@ -237,7 +234,7 @@ Listener: TypeAlias = Callable[[Event], None]
 
 
 class Bus:
-    """Hands events to callbacks and iterators, in order."""
+    """Delivers events to callbacks and iterators, in order."""
 
     def __init__(self) -> None:
         self._listeners: list[Listener] = []
@@ -247,7 +244,7 @@ class Bus:
 
     @property
     def has_listeners(self) -> bool:
-        """Tell whether anybody listens."""
+        """Return whether there is a callback or an iterator."""
         return bool(self._listeners or self._queues)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -255,8 +252,8 @@ class Bus:
         if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
             raise InputError(
                 "A listener is a plain function, not an async one.",
-                why="Events are told in the middle of a turn, where nobody could wait for it.",
-                then="Iterate over memory.events() in a task of your own, or start one in a plain function.",
+                why="Events are emitted in the middle of a turn, which does not wait for listeners.",
+                then="Iterate over memory.events() in your own task, or start a task in a plain function.",
             )
         self._listeners.append(listener)
 
@@ -268,7 +265,7 @@ class Bus:
 
     def stream(self) -> AsyncGenerator[Event]:
         """Iterate over events from now on, until the memory is closed."""
-        # Made at once, not at the first step: what happens before somebody reads is not missed.
+        # Created now, not at the first step of the iterator, so that no event is missed before it.
         queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUED)
         self._queues.append(queue)
         if self._is_closed:
@@ -283,11 +280,11 @@ class Bus:
             self._queues.remove(queue)
 
     def trouble(self, resource: str, thread: str) -> Degraded | None:
-        """Return what failed last for a thread: the database may have been what failed, so it is not kept there."""
+        """Return the last failure of a thread. It is kept in memory, since the database may have failed."""
         return self._troubles.get((resource, thread))
 
     def emit(self, event: Event) -> None:
-        """Hand out an event. Errors of listeners are logged and go no further."""
+        """Deliver an event. Errors of listeners are logged and not raised."""
         if isinstance(event, Degraded):
             key = event.resource, event.thread
             self._troubles.pop(key, None)
@@ -297,16 +294,16 @@ class Bus:
         for listener in tuple(self._listeners):
             try:
                 listener(event)
-            except Exception:  # noqa: BLE001 - whatever a listener does, it is not our turn that fails
+            except Exception:  # noqa: BLE001 - an error of a listener must not fail the turn
                 _log.exception("a listener failed on %s", event.kind)
         for queue in tuple(self._queues):
             if queue.full():
-                # Who does not read in time misses the oldest, and holds nobody up.
+                # A slow reader misses the oldest events.
                 queue.get_nowait()
             queue.put_nowait(event)
 
     def close(self) -> None:
-        """End every iterator, also those that are yet to come."""
+        """End every iterator, also those that are started later."""
         self._is_closed = True
         for queue in tuple(self._queues):
             if queue.full():

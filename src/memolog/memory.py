@@ -1,13 +1,13 @@
-"""Memory, Resource and Thread: the objects that a program holds.
+"""Memory, Resource and Thread: the objects that a program uses.
 
-A `Memory` is a database, a `Resource` is whose memory it is (a user, a project), a `Thread` is one conversation of theirs.
-Resources and threads are handles that hold ids alone: making one reads and writes nothing.
+A `Memory` is a database, a `Resource` is its owner (a user, a project), a `Thread` is one conversation of a resource. Resources
+and threads are handles that hold only ids: creating one reads and writes nothing.
 """
 
 import asyncio
 import os
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -23,7 +23,7 @@ from memolog.admin.forget import examine
 from memolog.admin.import_export import Progress, Tally
 from memolog.admin.import_foreign import save_conversation
 from memolog.compaction.extractive import words_left
-from memolog.components import Kit, check_thread, check_turn
+from memolog.components import Components, check_thread, check_turn
 from memolog.connection import Connection
 from memolog.context.context import Context
 from memolog.context.pack import Pack, context_pack
@@ -68,94 +68,12 @@ _LEASES = 2
 _LONGEST_REST = 60.0
 _STANDSTILL_SECONDS = 0.25
 
-
-async def catch_up(
-    look: Callable[[], Awaitable[tuple[Config, Snapshot]]],
-    observe: Callable[[int], Awaitable[None]],
-    activate: Callable[[int], Awaitable[None]],
-    clock: Clock,
-) -> None:
-    """Observe and activate until the log covers what was there at the beginning, or nothing more can be done.
-
-    Both get the number of the last message at the beginning. After a failure it waits until a retry is allowed, for at most a
-    minute in total.
-    """
-    loop = asyncio.get_running_loop()
-    _, snapshot = await look()
-    wanted, through = _wanted(snapshot), snapshot.thread.last_seq
-    before: object = None
-    changed, patience = loop.time(), timedelta(seconds=_LONGEST_REST)
-    while True:
-        await observe(through)
-        await activate(through)
-        config, snapshot = await look()
-        left = _left(snapshot, wanted)
-        if not left:
-            return
-        under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
-        beats = [(run.id, run.fence, run.beat_at) for run in under_way]
-        now = (snapshot.cursor, left, len(snapshot.buffered), len(snapshot.groups), beats)
-        if now != before:
-            before, changed = now, loop.time()
-        elif not under_way and (rested := await _rest(snapshot, clock, patience)) is not None:
-            before, patience = None, patience - rested
-        elif not under_way or loop.time() - changed > _LEASES * config.lease:
-            # The observer backs off, a call has no result yet, or the run of another process does not end.
-            return
-        else:
-            # Another process runs it: wait and read again.
-            await asyncio.sleep(_POLL_SECONDS)
-
-
-async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timedelta | None:
-    """Wait until a failed run may be retried; returns how long that took, None if there is none or it takes too long."""
-    failed = [
-        run.retry_at for run in snapshot.runs if run.status == "failed" and run.kind == "observe" and run.retry_at
-    ]
-    if not failed:
-        return None
-    due = max(min(failed), snapshot.log.retry_at or min(failed))
-    start = last = clock.now()
-    if due - start > patience:
-        return None
-    loop = asyncio.get_running_loop()
-    moved = loop.time()
-    while last < due:
-        await asyncio.sleep(_POLL_SECONDS)
-        if (now := clock.now()) != last:
-            last, moved = now, loop.time()
-        elif loop.time() - moved > _STANDSTILL_SECONDS:
-            # The clock stands still.
-            return None
-    return last - start
-
-
-class _Wanted(NamedTuple):
-    """Up to which message each thread is to be observed."""
-
-    ends: dict[str, float]
-    others: float
-    """The same for threads that were not read."""
-
-    def is_missing(self, thread: str, seq: int) -> bool:
-        """Return whether a message that the log does not cover is wanted."""
-        return seq <= self.ends.get(thread, self.others)
-
-
-def _wanted(snapshot: Snapshot) -> _Wanted:
-    # If there is more than was read, all of it is wanted.
-    is_cut = len(snapshot.others) >= OTHER_ROWS
-    ends = {row.thread: inf if is_cut else row.seq for row in snapshot.others}
-    return _Wanted(ends | {snapshot.thread.id: snapshot.thread.last_seq}, inf if is_cut else 0)
-
-
-def _left(snapshot: Snapshot, wanted: _Wanted) -> int:
-    """Return how many of the wanted messages the log does not cover."""
-    own = sum(wanted.is_missing(snapshot.thread.id, message.seq) for message in snapshot.tail)
-    return own + sum(wanted.is_missing(row.thread, row.seq) for row in snapshot.others)
-
-
 Form = Literal["openai", "openai-responses", "anthropic", "mcp"]
+
+# As many groups as a log can have.
+_ALL_GROUPS = 2**31
+# The settings of a turn that saves nothing.
+_LOOKING = {"read_only": True, "buffer_on_idle": False, "keep_prompts": False, "manage_working_memory": False}
 
 
 class Tools(Protocol):
@@ -180,14 +98,8 @@ class Tools(Protocol):
         ...
 
 
-# As many groups as a log can have.
-_ALL_GROUPS = 2**31
-# The settings of a turn that saves nothing.
-_LOOKING = {"read_only": True, "buffer_on_idle": False, "keep_prompts": False, "manage_working_memory": False}
-
-
 class _Handle(ABC):
-    """An id of something in a database; equal to every other handle of the same."""
+    """The id of a resource or thread of a database. Handles of the same resource or thread are equal."""
 
     id: str
 
@@ -207,7 +119,7 @@ class _Handle(ABC):
 class Thread(_Handle):
     """One conversation of a resource. Get it with `memory.thread(id, resource=…)` or `resource.thread(id)`.
 
-    The thread itself is made by its first turn.
+    The first turn creates the thread.
     """
 
     id: str
@@ -252,24 +164,24 @@ class Thread(_Handle):
         )
 
     async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
-        """Return what the model would see now, with these messages added; saves nothing and starts nothing."""
+        """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
         async with self.turn(model=model, zone=zone, settings=_LOOKING) as turn:
             return await turn.prepare(*messages)
 
     async def seen(self, number: int) -> Context:
-        """Build again what the model saw: the context of that number in the thread, counted from 1."""
-        kit = await self._connection.open()
-        return await kit.contexts.again(self.resource, self.id, number, self._connection.config)
+        """Rebuild an earlier context: the one of that number in the thread, counted from 1."""
+        components = await self._connection.open()
+        return await components.contexts.again(self.resource, self.id, number, self._connection.config)
 
     async def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
         """Return stored messages, oldest first: those after a sequence number, or the last ones before it."""
-        kit = await self._connection.open()
-        return await kit.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
+        components = await self._connection.open()
+        return await components.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
 
     # ------------------------------------------------------------ the thread itself
 
     async def info(self) -> ThreadInfo:
-        """Return the stored thread: title, metadata, settings of its own, last message; raises ThreadNotFound."""
+        """Return the stored thread: title, metadata, its settings, last message. Raises ThreadNotFound."""
         return await (await self._connection.open()).store.threads.get(self.resource, self.id)
 
     async def update(
@@ -291,16 +203,16 @@ class Thread(_Handle):
         """Store settings that differ from the configuration in all turns of this thread; they replace earlier ones."""
         check_thread(settings)
         self._connection.config.with_overrides(settings)
-        kit = await self._connection.open_to_write()
-        return await kit.store.threads.update(self.resource, self.id, overrides=dict(settings))
+        components = await self._connection.open_to_write()
+        return await components.store.threads.update(self.resource, self.id, overrides=dict(settings))
 
     async def clone(self, new_thread: str | None = None) -> ThreadInfo:
-        """Copy the thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.threads.clone(self.resource, self.id, new_thread)
+        """Copy the thread and its log into a new thread; a shared log covers the copy as far as the original."""
+        components = await self._connection.open_to_write()
+        return await components.store.threads.clone(self.resource, self.id, new_thread)
 
     async def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
-        """Forget the thread, or one message of it, with what was made of it. It cannot be undone; `dry_run` only reports."""
+        """Forget the thread or one of its messages, and all that derives from it. It cannot be undone; `dry_run` only reports."""
         return await self._owner().forget(thread=self.id, message=message, dry_run=dry_run)
 
     # ------------------------------------------------------------ the log
@@ -308,19 +220,19 @@ class Thread(_Handle):
     async def status(self) -> Status:
         """Return token counts, backlog, health and cost."""
         connection = self._connection
-        kit = await connection.open()
+        components = await connection.open()
         config, snapshot = await connection.look(self.id, self.resource, create=False)
-        spent = 0.0 if config.budget is None else await spent_of(kit.store, self.resource, self.id, config)
+        spent = 0.0 if config.budget is None else await spent_of(components.store, self.resource, self.id, config)
         return status_of(
             snapshot,
             config,
-            await kit.store.ledger.total(self.resource, thread=self.id),
+            await components.store.ledger.total(self.resource, thread=self.id),
             connection.clock.now(),
-            await kit.factor(self.resource, snapshot.thread.last_model),
+            await components.factor(self.resource, snapshot.thread.last_model),
             spent,
             unsaved=connection.outbox.counts().get((self.resource, self.id)),
             trouble=connection.bus.trouble(self.resource, self.id),
-            dropped=await kit.store.logs.count_dropped(snapshot.resource, snapshot.log.pk),
+            dropped=await components.store.logs.count_dropped(snapshot.resource, snapshot.log.pk),
         )
 
     async def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
@@ -328,10 +240,10 @@ class Thread(_Handle):
 
         `retracted` adds those that were retracted and can be reinstated.
         """
-        kit = await self._connection.open()
-        snapshot, groups = await self._groups_at(kit, generation)
+        components = await self._connection.open()
+        snapshot, groups = await self._groups_at(components, generation)
         ids = [group.id for group in groups]
-        lines = await kit.store.logs.observations(snapshot.resource, snapshot.log.pk, ids)
+        lines = await components.store.logs.observations(snapshot.resource, snapshot.log.pk, ids)
         is_past = generation is not None and generation != snapshot.log.generation
         states = {"active", "retracted"} if retracted else {"active"}
         return Log(reading_order([line for line in lines if is_past or line.state in states], ids))
@@ -341,8 +253,8 @@ class Thread(_Handle):
         _, groups = await self._groups_at(await self._connection.open(), generation)
         return tuple(groups)
 
-    async def _groups_at(self, kit: Kit, generation: int | None) -> tuple[Snapshot, Sequence[GroupRow]]:
-        config, logs = await kit.config_for(self.resource), kit.store.logs
+    async def _groups_at(self, components: Components, generation: int | None) -> tuple[Snapshot, Sequence[GroupRow]]:
+        config, logs = await components.config_for(self.resource), components.store.logs
         snapshot = await logs.snapshot(self.resource, self.id, config.scope, create=False, newest=1)
         if generation is None:
             return snapshot, snapshot.groups
@@ -360,21 +272,15 @@ class Thread(_Handle):
         return text
 
     async def buffer(self) -> None:
-        """Observe in the background what is not observed yet, however little it is."""
+        """Observe in the background all messages that are not observed yet."""
         await self._by_hand("buffer")
 
     async def observe(self) -> Status:
-        """Observe everything that was said by now and move it into the log. Waits for the model without a time limit.
+        """Observe all messages saved so far and move them into the log. Waits for the model without a time limit.
 
-        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
-        says what failed.
+        After a failure it waits for the next attempt, for at most a minute in total; the status has the error.
         """
-
-        async def act(through: int, *, what: str) -> None:
-            await self._by_hand(what, may_wait=what == "observe", through=through)
-
-        look = partial(self._connection.look, self.id, self.resource)
-        await catch_up(look, partial(act, what="observe"), partial(act, what="activate"), self._connection.clock)
+        await self._catch_up()
         return await self.status()
 
     async def activate(self) -> Status:
@@ -383,52 +289,80 @@ class Thread(_Handle):
         return await self.status()
 
     async def reflect(self) -> Status:
-        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
+        """Condense the log now and wait for it; waits at most one lease for a reflection of another process."""
         await self._by_hand("reflect", may_wait=True)
         return await self.status()
 
     async def finalize(self, *, compact: bool = False) -> Status:
-        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        """End a session: observe what is left, and compact it if `compact` is set."""
         if compact:
             await self.compact()
         return await self.observe()
 
+    async def _catch_up(self) -> None:
+        """Observe and activate until the log covers the messages saved so far, or nothing more can be done."""
+        loop, look = asyncio.get_running_loop(), partial(self._connection.look, self.id, self.resource)
+        _, snapshot = await look()
+        wanted, through = _wanted(snapshot), snapshot.thread.last_seq
+        before: object = None
+        changed, patience = loop.time(), timedelta(seconds=_LONGEST_REST)
+        while True:
+            await self._by_hand("observe", may_wait=True, through=through)
+            await self._by_hand("activate", through=through)
+            config, snapshot = await look()
+            left = _left(snapshot, wanted)
+            if not left:
+                return
+            under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
+            beats = [(run.id, run.fence, run.beat_at) for run in under_way]
+            now = (snapshot.cursor, left, len(snapshot.buffered), len(snapshot.groups), beats)
+            if now != before:
+                before, changed = now, loop.time()
+            elif not under_way and (rested := await _rest(snapshot, self._connection.clock, patience)) is not None:
+                before, patience = None, patience - rested
+            elif not under_way or loop.time() - changed > _LEASES * config.lease:
+                # The observer backs off, a call has no result yet, or the run of another process does not end.
+                return
+            else:
+                # Another process runs it: wait and read again.
+                await asyncio.sleep(_POLL_SECONDS)
+
     async def _by_hand(self, what: str, *, may_wait: bool = False, through: int | None = None) -> None:
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         config, snapshot = await self._connection.look(self.id, self.resource)
         through = snapshot.thread.last_seq if through is None else through
         asked = Asked(by_hand=frozenset({what}), may_wait=may_wait, through=through)
-        await kit.core.advance(snapshot, config, asked)
+        await components.core.advance(snapshot, config, asked)
 
     async def history(self) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""
-        kit = await self._connection.open()
-        return await kit.store.logs.history(self.resource, await self._owner_of_log(kit))
+        components = await self._connection.open()
+        return await components.store.logs.history(self.resource, await self._owner_of_log(components))
 
     async def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
         """Return the log as it was at a moment."""
         if not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"`at` must be a datetime, got {type(at).__name__}.", then="Pass datetime(…, tzinfo=UTC).")
-        kit = await self._connection.open()
-        return await kit.store.logs.as_of(self.resource, await self._owner_of_log(kit), at)
+        components = await self._connection.open()
+        return await components.store.logs.as_of(self.resource, await self._owner_of_log(components), at)
 
-    async def _owner_of_log(self, kit: Kit) -> str | None:
-        return self.id if (await kit.config_for(self.resource)).scope == "thread" else None
+    async def _owner_of_log(self, components: Components) -> str | None:
+        return self.id if (await components.config_for(self.resource)).scope == "thread" else None
 
     async def restore(self, generation: int) -> Generation:
-        """Bring an old generation of the log back, with all that was activated since."""
+        """Restore an old generation of the log, with everything that was activated since."""
         check_number("generation", generation, then="Take one from history().")
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         while True:
             _, snapshot = await self._connection.look(self.id, self.resource)
             now = self._connection.clock.now()
             try:
-                made = await kit.store.logs.restore(snapshot, generation, now=now)
+                made = await components.store.logs.restore(snapshot, generation, now=now)
                 break
             except Conflict:
-                # A run ended meanwhile: look again. Each try sees what the one before it lost to.
+                # The log has changed meanwhile: read it again.
                 continue
-        await kit.core.tell(
+        await components.core.tell(
             GenerationMade(
                 at=now,
                 resource=self.resource,
@@ -443,72 +377,72 @@ class Thread(_Handle):
         return made
 
     async def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
-        """Return the values that extractors drew from the thread, the newest of each; or all versions of one, oldest first."""
-        kit = await self._connection.open()
-        versions = await kit.store.extracts.list(self.resource, self.id)
+        """Return the newest version of each extracted value, or all versions of one `key`, oldest first."""
+        components = await self._connection.open()
+        versions = await components.store.extracts.list(self.resource, self.id)
         if key is not None:
             return tuple(version for version in versions if version.key == key)
         return tuple(latest(versions).values())
 
     async def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
         """Return the runs of the observer and the reflector over this thread's log, the newest first."""
-        kit = await self._connection.open()
-        config = await kit.config_for(self.resource)
-        snapshot = await kit.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
-        found = await kit.store.runs.list(self.resource, log_pk=snapshot.log.pk, limit=limit)
+        components = await self._connection.open()
+        config = await components.config_for(self.resource)
+        snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
+        found = await components.store.runs.list(self.resource, log_pk=snapshot.log.pk, limit=limit)
         return tuple(run for run in found if run.thread in {None, self.id})
 
     async def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
-        """Return what a run sent to the model and what came back; empty unless `keep_prompts` was set."""
+        """Return the requests and replies of a run; empty unless `keep_prompts` was set."""
         return await (await self._connection.open()).store.runs.prompts(self.resource, run)
 
     # ------------------------------------------------------------ compaction
 
     async def compact(self, *, keep: int = 0) -> Compacted:
-        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns what it made.
+        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns the summaries.
 
-        The newest `keep` messages stay as they are. With a log, only what the log covers by then is compacted, so that nothing
-        is out of sight. Raw texts stay, recall shows them, and `restore_compaction` brings all of it back.
+        The newest `keep` messages stay as they are. With a log, only messages that the log covers are compacted. Raw texts stay
+        and are shown by recall; `restore_compaction` undoes it.
         """
         if check_number("keep", keep) < 0:
             raise InputError(f"`keep` must be 0 or more, got {keep}.")
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         config, _ = await self._connection.look(self.id, self.resource)
         status = await self.observe()
         up_to = status.cursor if config.observe else None
-        return await kit.compacting.compact(
+        return await components.compacting.compact(
             self.resource, self.id, config, keep=keep, up_to=up_to, covered=status.cursor
         )
 
     async def compactions(self) -> tuple[Compaction, ...]:
-        """Return what was compacted, in the order of the messages, also what was restored."""
+        """Return the compactions in the order of the messages, including restored ones."""
         return await (await self._connection.open()).store.compactions.list(self.resource, self.id)
 
     async def restore_compaction(self, compaction: str) -> Compaction:
-        """Bring the messages of a compaction back as they were, byte for byte."""
-        kit, now = await self._connection.open_to_write(), self._connection.clock.now()
-        return await kit.store.compactions.restore(self.resource, self.id, compaction, now=now)
+        """Restore the messages of a compaction, byte for byte."""
+        components, now = await self._connection.open_to_write(), self._connection.clock.now()
+        return await components.store.compactions.restore(self.resource, self.id, compaction, now=now)
 
     async def prune(self) -> Pruned:
-        """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
+        """Remove the raw text of old messages for good; refused unless `compaction.prune` is set.
 
-        Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
-        keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
+        Messages that are younger than `compaction.prune_days`, not observed, linked to an open task or not compacted keep it,
+        and the result counts them. Summaries and observations stay, and for search the names and numbers.
         """
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         config, _ = await self._connection.look(self.id, self.resource)
         if not config.compaction.prune:
             raise InputError(
                 "Pruning is off.",
-                why="It removes raw text that nothing can bring back.",
+                why="It removes raw text for good.",
                 then="Set compaction.prune = True if that is what you want.",
             )
         days, now = config.compaction.prune_days, self._connection.clock.now()
-        pruned = await kit.store.compactions.prune(self.resource, self.id, days=days, now=now, left=words_left)
-        file = kit.store.engine.file
+        pruned = await components.store.compactions.prune(self.resource, self.id, days=days, now=now, left=words_left)
+        file = components.store.engine.file
         if file is None or not pruned.messages:
             return pruned
-        # Rows that change leave their bytes behind.
+        # The file still holds the bytes of changed rows.
         is_clean = await asyncio.to_thread(clean_file, file, timeout=config.busy_timeout)
         return replace(pruned, is_clean=is_clean)
 
@@ -571,15 +505,15 @@ class Thread(_Handle):
         """Create the thread before its first turn, with settings of its own; raises ThreadExists."""
         check_thread(settings or {})
         self._connection.config.with_overrides(settings or {})
-        kit = await self._connection.open_to_write()
-        return await kit.store.threads.create(
+        components = await self._connection.open_to_write()
+        return await components.store.threads.create(
             self.resource, self.id, title=title, metadata=metadata, overrides=dict(settings or {})
         )
 
     async def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
         """Save messages without a turn, all or none of them; saving the same again changes nothing."""
-        kit = await self._connection.open_to_write()
-        return (await kit.store.messages.save(self.resource, self.id, messages)).messages
+        components = await self._connection.open_to_write()
+        return (await components.store.messages.save(self.resource, self.id, messages)).messages
 
     async def import_messages(
         self, messages: Sequence[NewMessage], *, source: str, title: str | None = None
@@ -588,10 +522,10 @@ class Thread(_Handle):
 
         `source` names the record, and is stored with a new thread. What was forgotten here stays forgotten.
         """
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         tally = Tally(format=source, dry_run=False)
         told = Conversation(thread=self.id, messages=tuple(messages), title=title, metadata={"source": source})
-        await save_conversation(kit.store, told, self.resource, tally)
+        await save_conversation(components.store, told, self.resource, tally)
         return tally.report()
 
     async def forgotten(self, messages: Sequence[NewMessage], *, is_history: bool = False) -> frozenset[int]:
@@ -599,26 +533,26 @@ class Thread(_Handle):
 
         `is_history`: messages that a client sends again, without ids or times; they are compared by their content.
         """
-        kit = await self._connection.open()
-        return await kit.store.tombstones.find(self.resource, self.id, messages, is_history=is_history)
+        components = await self._connection.open()
+        return await components.store.tombstones.find(self.resource, self.id, messages, is_history=is_history)
 
     async def withdraw(self, turn: str) -> None:
         """Withdraw everything that a turn saved, by the id of the turn, after it has ended; raises ThreadNotFound."""
-        kit = await self._connection.open_to_write()
-        now, render = self._connection.clock.now(), kit.core.rerender
-        await kit.store.withdrawals.withdraw(self.resource, self.id, turn, after=0, now=now, render=render)
+        components = await self._connection.open_to_write()
+        now, render = self._connection.clock.now(), components.core.rerender
+        await components.store.withdrawals.withdraw(self.resource, self.id, turn, after=0, now=now, render=render)
 
     async def advance(self) -> None:
         """Start what is due by the settings, as the end of a turn does: for messages that no turn saved."""
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         config, snapshot = await self._connection.look(self.id, self.resource)
-        await kit.core.advance(snapshot, config, Asked())
+        await components.core.advance(snapshot, config, Asked())
 
 
 class Resource(_Handle):
-    """Whose memory it is: a user, a project, a team. Get it with `memory.resource(id)`.
+    """The memory of a user, a project or a team. Get it with `memory.resource(id)`.
 
-    Nothing of one resource is ever visible to another.
+    Nothing of one resource is visible to another.
     """
 
     id: str
@@ -644,31 +578,31 @@ class Resource(_Handle):
         return await (await self._connection.open()).store.threads.list(self.id, limit=limit, after=after)
 
     async def sweep(self) -> int:
-        """Observe in the background what threads left behind that were not opened again.
+        """Observe in the background what is not observed yet in any thread.
 
-        Returns in how many of them something was begun or is under way: none, once all of it is observed.
+        Returns the number of threads in which a run was started or is running: 0 once everything is observed.
         """
-        kit = await self._connection.open_to_write()
+        components = await self._connection.open_to_write()
         touched, page = 0, None
         while page is None or page.next is not None:
-            page = await kit.store.threads.list(self.id, limit=200, after=page.next if page else None)
+            page = await components.store.threads.list(self.id, limit=200, after=page.next if page else None)
             for thread in page.items:
                 config, snapshot = await self._connection.look(thread.id, self.id)
                 if config.observe and (snapshot.runs or any(m.state == "live" for m in snapshot.tail)):
                     asked = Asked(by_hand=frozenset({"buffer"}), may_activate=False)
-                    _, decisions = await kit.core.advance(snapshot, config, asked)
+                    _, decisions = await components.core.advance(snapshot, config, asked)
                     touched += bool(snapshot.runs) or any(name != "Wait" for name in decisions)
         return touched
 
     async def merge(self) -> tuple[str, ...]:
-        """After a change to resource scope: move what the threads' own logs hold into the shared log.
+        """Merge the logs of the threads into the shared log, after a change to resource scope.
 
-        Returns the threads that were merged; a `Degraded` event names each that could not be, and why: what the shared log has
-        observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
+        Returns the merged threads. A thread that the shared log has observed already is not merged, and a `Degraded` event says
+        why; its messages are observed again.
         """
         connection = self._connection
-        kit, now = await connection.open_to_write(), connection.clock.now()
-        merged = await kit.store.copies.merge(self.id, now=now, render=kit.core.rerender)
+        components, now = await connection.open_to_write(), connection.clock.now()
+        merged = await components.store.copies.merge(self.id, now=now, render=components.core.rerender)
         for thread, why in merged.left:
             connection.tell(Degraded(at=now, resource=self.id, thread=thread, what="merging a log", error=why))
         return merged.threads
@@ -687,19 +621,20 @@ class Resource(_Handle):
         explain: bool = False,
         cursor: str | None = None,
     ) -> SearchAnswer:
-        """Find what was said, observed or planned: any text is a query, the best result comes first.
+        """Search messages, observations, reflections and tasks; any text is a query, and the best result comes first.
 
-        `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
-        the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
+        `context` adds so many messages before and after each result, `sources` limits the search to some sources,
+        `by="thread"` returns the best message of each thread, `explain` adds the parts of each score, and `cursor` is the
+        `next` of the previous answer.
         """
         named: Any = None if sources is None else check_choices("source", sources, SOURCES)
         check_number("context", context)
         wanted = Wanted(
             thread=thread, limit=limit, context=context, sources=named, by=by, explain=explain, cursor=cursor
         )
-        kit = await self._connection.open()
+        components = await self._connection.open()
         config, now = self._connection.config, self._connection.clock.now()
-        return await search_memory(kit.store, config, query, self.id, wanted, now)
+        return await search_memory(components.store, config, query, self.id, wanted, now)
 
     async def recall(
         self,
@@ -715,10 +650,10 @@ class Resource(_Handle):
     ) -> RecallPage:
         """Return a page of the messages behind a reference, in their exact words.
 
-        A reference is what the log or a search shows: a group ("g3"), an observation, a message, or a span ("12-30", also with
-        its thread: "t1 12-30"); numbers need a thread. A message's page goes on through its thread. `detail="low"` shows a line
-        or two a message, "full" all of it; `types`, `tool` and `part` choose among the parts. A page has at most so many
-        `tokens`; `cursor` takes its `next` or `previous`.
+        A reference comes from the log or a search: a group ("g3"), an observation, a message, or a span ("12-30", also with its
+        thread: "t1 12-30"); a span needs a thread. The page of a message continues through its thread. `detail="low"` shows one
+        or two lines of each message, "full" the whole; `types`, `tool` and `part` select parts. A page has at most `tokens`
+        tokens; `cursor` is the `next` or `previous` of a page.
         """
         request = RecallRequest(
             reference=reference,
@@ -730,17 +665,19 @@ class Resource(_Handle):
             tokens=tokens,
             cursor=cursor,
         )
-        kit = await self._connection.open()
-        config = await kit.config_for(self.id)
-        return await recall(kit.store, self._connection.counter, self.id, request, shared=config.scope == "resource")
+        components = await self._connection.open()
+        config = await components.config_for(self.id)
+        return await recall(
+            components.store, self._connection.counter, self.id, request, shared=config.scope == "resource"
+        )
 
     # ------------------------------------------------------------ tasks, working memory, tools
 
     def tasks(self, *, session: str | None = None, who: str | None = None, thread: str | None = None) -> Tasks:
         """Return the tasks of this resource, as a session sees them.
 
-        `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
-        active task of `thread`: what is said there is linked to it.
+        Tasks are claimed for `session` (by default the thread), and `who` is named in their history. A claimed task becomes the
+        active task of `thread`: new messages there are linked to it.
         """
         connection = self._connection
         scoped = Scoped(resource=self.id, session=session, who=who, thread=thread, config=connection.config)
@@ -754,9 +691,9 @@ class Resource(_Handle):
     def tools(self, *, thread: str | None = None, session: str | None = None) -> Tools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
 
-        What is claimed is claimed for the session, and becomes the active task of the thread.
+        Tasks are claimed for `session`. A claimed task becomes the active task of `thread`.
         """
-        # Built on the memory itself, and on a library that takes time to load: imported at the first use.
+        # Imported at the first use: it depends on this module, and on a library that is slow to import.
         made: Tools = import_module("memolog.tools.toolset").Toolset(
             self._memory, self.id, thread=thread, session=session
         )
@@ -765,26 +702,26 @@ class Resource(_Handle):
     # ------------------------------------------------------------ correcting and forgetting
 
     async def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
-        """Correct a line of the log; returns the new line. The old one is kept as retracted, its sources stay."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.line_edits.edit(
+        """Correct a line of the log; returns the new line, with the same sources. The old line is retracted."""
+        components = await self._connection.open_to_write()
+        return await components.store.line_edits.edit(
             self.id,
             observation,
             text,
             tokens=self._connection.counter.count(text),
             priority=priority,
-            render=kit.core.rerender,
+            render=components.core.rerender,
         )
 
     async def retract(self, observation: str) -> Observation:
-        """Take an observation out of the log and of search, until it is reinstated."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.line_edits.retract(self.id, observation, render=kit.core.rerender)
+        """Remove an observation from the log and from search, until it is reinstated."""
+        components = await self._connection.open_to_write()
+        return await components.store.line_edits.retract(self.id, observation, render=components.core.rerender)
 
     async def reinstate(self, observation: str) -> Observation:
-        """Bring a retracted observation back."""
-        kit = await self._connection.open_to_write()
-        return await kit.store.line_edits.reinstate(self.id, observation, render=kit.core.rerender)
+        """Reinstate a retracted observation."""
+        components = await self._connection.open_to_write()
+        return await components.store.line_edits.reinstate(self.id, observation, render=components.core.rerender)
 
     async def forget(
         self,
@@ -794,23 +731,24 @@ class Resource(_Handle):
         observation: str | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget a message, an observation, a thread or, if nothing else is named, the whole resource. It cannot be undone.
+        """Forget a message, an observation, a thread or, if none is named, the whole resource. It cannot be undone.
 
-        What was made of it goes too: observations, through every reflection, hints, kept prompts, its words in the index. A
-        run in flight cannot bring it back. `thread` narrows `message` down, or is forgotten itself. `dry_run` only reports.
+        Everything derived from it is forgotten too: observations, through every reflection, hints, stored prompts, words in the
+        index. A running run cannot bring it back. `thread` limits `message` to a thread, or is forgotten itself. `dry_run` only
+        reports.
         """
         return await forgetting.forget(
             self._connection, self.id, thread=thread, message=message, observation=observation, dry_run=dry_run
         )
 
     async def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
-        """Forget what has become older than the settings under `retention` allow; without any, nothing."""
+        """Forget what is older than the settings under `retention` allow; nothing if none is set."""
         return await forgetting.forget_older(self._connection, self.id, dry_run=dry_run)
 
     # ------------------------------------------------------------ looking after
 
     async def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
-        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+        """Write everything of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
         return await transferring.export(self._connection, target, self.id, overwrite=overwrite)
 
     async def doctor(self, *, repair: bool = False) -> Report:
@@ -820,16 +758,16 @@ class Resource(_Handle):
     async def usage(
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> UsageTotal:
-        """Return the tokens and dollars that were spent, in all or for one thread or task."""
-        kit = await self._connection.open()
-        return await kit.store.ledger.total(self.id, thread=thread, task=task, since=since)
+        """Return the tokens and dollars spent, in total or for one thread or task."""
+        components = await self._connection.open()
+        return await components.store.ledger.total(self.id, thread=thread, task=task, since=since)
 
     async def usage_by_model(
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> tuple[UsageLine, ...]:
         """Return what `usage` adds up, one line for each kind of work and model."""
-        kit = await self._connection.open()
-        return await kit.store.ledger.lines(self.id, thread=thread, task=task, since=since)
+        components = await self._connection.open()
+        return await components.store.ledger.lines(self.id, thread=thread, task=task, since=since)
 
     async def config(self) -> Config:
         """Return the settings in use: those of the memory, completed with what is stored with this resource."""
@@ -864,8 +802,8 @@ class Resource(_Handle):
 
     async def task_lines(self, *, thread: str | None = None, tokens: int = 600) -> tuple[str, ...]:
         """Return the tasks in progress and ready as lines of text, within so many tokens; first those of `thread`."""
-        kit, now = await self._connection.open(), self._connection.clock.now()
-        tasks = await kit.store.task_ready.edge(self.id, thread or "-", now=now)
+        components, now = await self._connection.open(), self._connection.clock.now()
+        tasks = await components.store.task_ready.edge(self.id, thread or "-", now=now)
         return edge_lines(tasks, now=now, budget=tokens, count=self._connection.counter.count)
 
 
@@ -892,10 +830,10 @@ class Memory:
         extractors: Sequence[Extractor] = (),
         chance: Callable[[int], int] = system_chance,
     ) -> None:
-        """Name the database, and the model that observes; everything has a default.
+        """Set the address of the database and the model that observes; all arguments have defaults.
 
-        A model is `"provider:model"`, an address, an object with `complete` or a function. Without one the embedded observer
-        runs the whole pipeline, on this machine and for nothing.
+        A model is `"provider:model"`, an address, an object with `complete` or a function. Without a model the embedded
+        observer is used, which needs no network and costs nothing.
         """
         if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
@@ -923,28 +861,28 @@ class Memory:
 
     @property
     def address(self) -> str:
-        """Return where the database is; it may be changed until the database is open."""
+        """Return the address of the database; it may be changed until the database is open."""
         return self._connection.address
 
     @address.setter
     def address(self, address: str) -> None:
         self._connection.address = address
 
-    async def open(self) -> Kit:
-        """Open the database, if that has not been done; returns its parts."""
+    async def open(self) -> Components:
+        """Open the database if it is not open; returns the components of the memory."""
         return await self._connection.open()
 
     async def aclose(self) -> None:
         """Let background work finish, save what is left, then close the database. Closing twice is harmless.
 
-        What turns could not save is tried once more, for as long as `busy_timeout`; raises NotSaved if that fails as well.
+        Unsaved messages are retried for at most `busy_timeout`; raises NotSaved if that fails.
         """
         await self._connection.close()
 
     async def settled(self) -> None:
-        """Wait until no background work of this process is in flight, and none follows.
+        """Wait until all background work of this process has finished.
 
-        What could not be saved is tried once more; a database that is away is not waited for.
+        Unsaved messages are retried once; an unavailable database is not waited for.
         """
         await self._connection.settled()
 
@@ -989,10 +927,10 @@ class Memory:
     # ------------------------------------------------------------ the whole database
 
     async def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
-        """Write everything, or all of one resource, as JSON lines to a path or an open text file.
+        """Write everything, or one resource, as JSON lines to a path or an open text file.
 
-        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
-        file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
+        The lines do not depend on the engine. `import_from` reads them back exactly, without a model. Only the owner can read
+        the file; `overwrite` replaces an existing file once the new one is complete.
         """
         return await transferring.export(self._connection, target, resource, overwrite=overwrite)
 
@@ -1006,11 +944,11 @@ class Memory:
         progress: Progress | None = None,
         revive: bool = False,
     ) -> ImportReport:
-        """Import an export of ours, or what another system has kept; importing the same again changes nothing.
+        """Import an export of Memolog, or the data of another system; importing the same again changes nothing.
 
-        The format is detected, or named by `format`. `resource` is whose it becomes: needed where the source does not say.
-        `dry_run` reports what would happen. An import that was interrupted goes on where it stopped when it is repeated. What was
-        forgotten here stays forgotten, unless `revive` asks for it: then it comes back, and counts as never forgotten.
+        The format is detected, or named by `format`. `resource` is the owner, if the source does not name it. `dry_run` only
+        reports. An interrupted import continues where it stopped when it is repeated. What was forgotten here stays
+        forgotten, unless `revive` is set.
         """
         return await transferring.import_from(
             self._connection,
@@ -1023,18 +961,65 @@ class Memory:
         )
 
     async def backup(self, target: "str | os.PathLike[str]", *, overwrite: bool = False) -> int:
-        """Copy the database into a new file while others write to it; returns its size in bytes.
+        """Copy a SQLite database into a new file, also while it is written to; returns the size of the copy in bytes.
 
-        `overwrite` lets it take the place of an older one, once it is whole. For SQLite: a PostgreSQL server has its own tools
-        for that, or export it.
+        `overwrite` replaces an existing file once the copy is complete. For PostgreSQL use the tools of the server, or export.
         """
         return await transferring.backup(self._connection, target, overwrite=overwrite)
 
     async def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
-        """Check on the real rows that everything is as it must be: of one resource, or of the whole database.
+        """Check the stored rows of one resource or of the whole database.
 
-        `repair` puts right what can be without losing anything that was said, after a copy of a SQLite file, and builds the
-        search index anew. What is not safe is only explained.
+        `repair` repairs what can be repaired without loss of messages, after a copy of a SQLite file, and rebuilds the search
+        index. Other findings are only explained.
         """
-        kit = await (self._connection.open_to_write() if repair else self.open())
-        return await examine(kit, resource, self.config, self.counter, repair=repair)
+        components = await (self._connection.open_to_write() if repair else self.open())
+        return await examine(components, resource, self.config, self.counter, repair=repair)
+
+
+async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timedelta | None:
+    """Wait until a failed run may be retried; returns how long that took, None if there is none or it takes too long."""
+    failed = [
+        run.retry_at for run in snapshot.runs if run.status == "failed" and run.kind == "observe" and run.retry_at
+    ]
+    if not failed:
+        return None
+    due = max(min(failed), snapshot.log.retry_at or min(failed))
+    start = last = clock.now()
+    if due - start > patience:
+        return None
+    loop = asyncio.get_running_loop()
+    moved = loop.time()
+    while last < due:
+        await asyncio.sleep(_POLL_SECONDS)
+        if (now := clock.now()) != last:
+            last, moved = now, loop.time()
+        elif loop.time() - moved > _STANDSTILL_SECONDS:
+            # The clock stands still.
+            return None
+    return last - start
+
+
+class _Wanted(NamedTuple):
+    """Up to which message each thread is to be observed."""
+
+    ends: dict[str, float]
+    others: float
+    """The same for threads that were not read."""
+
+    def is_missing(self, thread: str, seq: int) -> bool:
+        """Return whether a message that the log does not cover is wanted."""
+        return seq <= self.ends.get(thread, self.others)
+
+
+def _wanted(snapshot: Snapshot) -> _Wanted:
+    # If there is more than was read, all of it is wanted.
+    is_cut = len(snapshot.others) >= OTHER_ROWS
+    ends = {row.thread: inf if is_cut else row.seq for row in snapshot.others}
+    return _Wanted(ends | {snapshot.thread.id: snapshot.thread.last_seq}, inf if is_cut else 0)
+
+
+def _left(snapshot: Snapshot, wanted: _Wanted) -> int:
+    """Return how many of the wanted messages the log does not cover."""
+    own = sum(wanted.is_missing(snapshot.thread.id, message.seq) for message in snapshot.tail)
+    return own + sum(wanted.is_missing(row.thread, row.seq) for row in snapshot.others)

@@ -1,4 +1,4 @@
-"""Hold what turns said until it is saved.
+"""Hold the messages of turns until they are saved.
 
 A turn holds its own messages and saves them in order. What it cannot save stays in the outbox of the memory, which retries in the
 background and once more when the memory is closed. While the database cannot be opened, `Offline` builds contexts from it.
@@ -21,7 +21,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import in_time
 from memolog.core.exact_json import JsonObject, object_text
 from memolog.core.message import Message, NewMessage
-from memolog.core.own import with_own_apart
+from memolog.core.own_tools import with_own_apart
 from memolog.core.run import Usage
 from memolog.db.scope import check_id
 from memolog.errors import (
@@ -39,49 +39,11 @@ from memolog.log.executor import Core
 from memolog.log.snapshot import Snapshot
 from memolog.log.snapshot_state import others_for
 from memolog.log.usage import check_usage
-from memolog.log.withdrawals import Withdrawn as WithdrawnRows
+from memolog.log.withdrawals import WithdrawnRows
 from memolog.messages.store import Saved
 from memolog.messages.validation import check_kinds, check_message
 from memolog.store import Store
 from memolog.text.tokens import TokenCounter
-
-
-def checked_usage(usage: Usage | None) -> None:
-    """Refuse a value that is no usage, or that cannot be booked."""
-    if usage is None:
-        return
-    if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(
-            f"`usage` must be a memolog.Usage, got {type(usage).__name__}.",
-            then='Pass Usage(model="…", input_tokens=…, output_tokens=…).',
-        )
-    check_usage(usage)
-
-
-def passed_along(messages: NewMessage | Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-    """Return `ephemeral` as a tuple of checked messages."""
-    several = (messages,) if isinstance(messages, NewMessage) else messages
-    if not isinstance(several, Iterable) or isinstance(several, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(
-            f"`ephemeral` must be a message or a list of messages, got {type(messages).__name__}.",
-            then='Pass ephemeral=[UserMessage("…")].',
-        )
-    several = tuple(several)
-    check_messages(several)
-    return several
-
-
-def check_messages(messages: Sequence[NewMessage]) -> None:
-    """Refuse what is no message, or holds parts of a wrong kind."""
-    for message in messages:
-        if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(
-                f"A turn takes messages, not {type(message).__name__}.",
-                then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
-            )
-    for message in messages:
-        check_kinds(message)
-
 
 _log = logging.getLogger("memolog")
 
@@ -89,17 +51,17 @@ _log = logging.getLogger("memolog")
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
 _LAST_DELAYS = (0.05, 0.2, 0.5)
-# How often a turn tries to open a missing database: often enough for one that restarts, seldom enough not to delay every step.
+# How often a turn tries to open an unavailable database.
 _RETRY_SECONDS = 5.0
 _NOTHING = WithdrawnRows(messages=(), runs=(), groups=(), observations=())
 
 
-# ------------------------------------------------------------ what one turn has to save
+# ---------------------------------------------------------------- what one turn has not saved
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """What a provider reported of a request, and how many tokens we had counted for it."""
+    """The usage of a request as its provider reported it, and the tokens that we counted for it."""
 
     usage: Usage
     counted: int
@@ -173,7 +135,7 @@ class Pending:
         self.messages[:] = [message for message in self.messages if id(message) not in gone]
 
 
-# ------------------------------------------------------------ what all turns have to save
+# ---------------------------------------------------------------- what all turns have not saved
 
 
 class Outbox:
@@ -187,7 +149,7 @@ class Outbox:
         self._pending: dict[Pending, None] = {}
         self._core: Core | None = None
         self._learn: Callable[[Pending, Spent], Awaitable[None]]
-        # Two at once would save messages once, but book usage twice.
+        # Without it, two calls at once would book usage twice.
         self._gate = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -504,7 +466,7 @@ def _is_temporary(error: Exception) -> bool:
     return isinstance(error, StoreError | OSError | MemoryError)
 
 
-# ------------------------------------------------------------ a turn without its database
+# ---------------------------------------------------------------- a turn without its database
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -564,7 +526,7 @@ class Offline:
         return known_context(shown, (), messages, outside.counter, outside.instructions).context
 
 
-# ------------------------------------------------------------ one turn
+# ---------------------------------------------------------------- one turn
 
 
 class TurnOutbox:
@@ -740,3 +702,43 @@ class TurnOutbox:
 def _newest(config: Config) -> int | None:
     """Return how many messages are read where no log is kept."""
     return None if config.observe else 2 * config.last_messages
+
+
+# ---------------------------------------------------------------- checks of arguments
+
+
+def checked_usage(usage: Usage | None) -> None:
+    """Raise InputError for a usage of the wrong type or one that cannot be stored."""
+    if usage is None:
+        return
+    if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"`usage` must be a memolog.Usage, got {type(usage).__name__}.",
+            then='Pass Usage(model="…", input_tokens=…, output_tokens=…).',
+        )
+    check_usage(usage)
+
+
+def passed_along(messages: NewMessage | Sequence[NewMessage]) -> tuple[NewMessage, ...]:
+    """Return `ephemeral` as a tuple of checked messages."""
+    several = (messages,) if isinstance(messages, NewMessage) else messages
+    if not isinstance(several, Iterable) or isinstance(several, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"`ephemeral` must be a message or a list of messages, got {type(messages).__name__}.",
+            then='Pass ephemeral=[UserMessage("…")].',
+        )
+    several = tuple(several)
+    check_messages(several)
+    return several
+
+
+def check_messages(messages: Sequence[NewMessage]) -> None:
+    """Raise InputError for a value that is not a message, or has parts of a wrong kind."""
+    for message in messages:
+        if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"A message must be a text, a dict or a message object, got {type(message).__name__}.",
+                then='Pass UserMessage("…"), AssistantMessage("…") or ToolMessage(…), one argument each.',
+            )
+    for message in messages:
+        check_kinds(message)

@@ -1,7 +1,4 @@
-"""The store: everything that is kept, behind one object, on either engine.
-
-Knows which engine an address means and what a store consists of. Time and chance are given by whoever opens it.
-"""
+"""Open the store of an address, on SQLite or PostgreSQL. The store gives access to everything that is stored."""
 
 from __future__ import annotations
 
@@ -29,7 +26,7 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.scope import CleanValue, check_ids
 from memolog.db.sqlite import SqliteEngine, SqliteOptions
 from memolog.errors import ConfigError, NotADatabase
-from memolog.log.cache import Recent
+from memolog.log.cache import MemoryCache
 from memolog.log.extracts import Extracts
 from memolog.log.heartbeat import Processes
 from memolog.log.journal import Journal
@@ -53,6 +50,9 @@ from memolog.tasks.store import TaskMessages, Tasks
 from memolog.working_memory.store import WorkingMemories
 
 q = load_queries("log/settings")
+
+_SQLITE_PREFIX = "sqlite://"
+_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
 class ResourceSettings:
@@ -85,13 +85,9 @@ def _reading(resource: str) -> Script[JsonObject]:
     return {row.name: loads(row.value) for row in rows}
 
 
-_SQLITE_PREFIX = "sqlite://"
-_POSTGRES_PREFIXES = ("postgresql://", "postgres://")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreOptions:
-    """How a store is opened; the configuration's settings of the same names."""
+    """How to open a store; see the settings of the same names."""
 
     durability: Literal["normal", "full"] = "normal"
     busy_timeout: float = 10.0
@@ -100,13 +96,13 @@ class StoreOptions:
     max_message_bytes: int = 100_000_000
     read_only: bool = False
     clean: Clean | None = None
-    """What takes secrets out of messages before they are stored, where `redact_raw` is set."""
+    """Removes secrets from messages before they are stored, if `redact_raw` is set."""
     clean_value: CleanValue | None = None
     """The same for the texts of tasks and of the working memory."""
 
 
 class Store:
-    """Threads, messages, leases and the ledger of every resource. Close it, or use it as `async with`."""
+    """Everything that is stored, for every resource. Close it, or use it as `async with`."""
 
     def __init__(
         self,
@@ -126,8 +122,8 @@ class Store:
         self.leases = Leases(engine, clock)
         self.processes = Processes(engine, clock)
         self.ledger = Ledger(engine, clock)
-        self._recent = Recent()
-        self.logs = Logs(engine, clock, new_id, self._recent)
+        self.cache = MemoryCache()
+        self.logs = Logs(engine, clock, new_id, self.cache)
         self.runs = Runs(engine)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
@@ -164,7 +160,7 @@ class Store:
         newest: int | None = None,
         others: bool | OtherLimits = True,
     ) -> tuple[Saved, Snapshot]:
-        """Save messages of a running turn and read all that the next decision needs, as it is once they are saved."""
+        """Save messages of a running turn, and read the snapshot for the next decision at the same moment."""
         check_ids(owner=owner)
         is_long = is_much(messages)
         ready, now = await self.messages.ready_soon(resource, thread, messages, turn, is_long=is_long)
@@ -176,36 +172,36 @@ class Store:
 
         saved, snapshot = await self.engine.write_and_read(
             saving,
-            lambda: reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others),
+            lambda: reading_snapshot(resource, thread, scope, now, self.cache, newest=newest, others=others),
             name="store.save_and_snapshot",
             brief=not is_long,
         )
         if not snapshot.is_complete:
             return saved, await self.logs.snapshot(resource, thread, scope, newest=newest, others=others)
-        snapshot.keep(self._recent)
+        snapshot.keep(self.cache)
         return saved, snapshot
 
     async def spent(self) -> float:
-        """Return how many dollars observing and reflecting cost so far, for all resources together."""
+        """Return the cost of observing and reflecting so far in dollars, for all resources together."""
         return await self.engine.read(summing_spent)
 
     async def resources(self, *, also_forgotten: bool = False) -> tuple[str, ...]:
-        """Return whose memory is here, for whoever runs the database; a caller who acts for one resource needs no other.
+        """Return the ids of all resources, for administration of the database.
 
-        `also_forgotten` names those too of whom nothing is left but that they were forgotten.
+        `also_forgotten` includes resources of which only tombstones are left.
         """
         return await self.engine.read(lambda: listing_resources(also_forgotten=also_forgotten), brief=False)
 
     async def close(self) -> None:
-        """Finish what is running and let go of the database. Closing twice is harmless."""
+        """Finish what is running and close the database. Closing twice is harmless."""
         try:
             await self.engine.close()
         finally:
             self.empty_caches()
 
     def empty_caches(self) -> None:
-        """Drop what is kept in memory of messages, of the log and of their words; all of it can be read again."""
-        self._recent.clear()
+        """Drop everything that is cached of messages, logs and words. It is read again when needed."""
+        self.cache.clear()
         empty_caches()
 
     async def __aenter__(self) -> Self:
@@ -228,10 +224,10 @@ async def open_store(
     weigh: Weigh,
     options: StoreOptions | None = None,
 ) -> Store:
-    """Open the store at an address, bringing its schema up to date.
+    """Open the store at an address and migrate its schema.
 
-    `memolog.db`, `sqlite:///path` or `:memory:` mean SQLite, `postgresql://…` means PostgreSQL. `chance` returns that many
-    random bits, `weigh` counts tokens.
+    `memolog.db`, `sqlite:///path` and `:memory:` are SQLite, `postgresql://…` is PostgreSQL. `chance` returns as many random
+    bits as it is asked for, `weigh` counts the tokens of a message.
     """
     options = options or StoreOptions()
     engine = await _open_engine(address, options, to_micros(clock.now()))
@@ -241,7 +237,7 @@ async def open_store(
 
 async def _open_engine(address: str, options: StoreOptions, now: int) -> Engine:
     if address.startswith(_POSTGRES_PREFIXES):
-        # The driver is an extra, and costs a start-up that SQLite users need not pay.
+        # The driver is an optional dependency and slow to import.
         from memolog.db.postgres import PostgresEngine  # noqa: PLC0415
 
         postgres = PostgresEngine(
@@ -264,7 +260,7 @@ def _sqlite_path(address: str) -> str:
     if not address.strip():
         raise ConfigError(
             "The address of the database is empty.",
-            why="SQLite would take it for a temporary file and keep nothing.",
+            why="SQLite would use a temporary file and keep nothing.",
             then="Name a file, or :memory: if nothing should be kept.",
         )
     if address.startswith(_SQLITE_PREFIX):
@@ -273,19 +269,19 @@ def _sqlite_path(address: str) -> str:
         return path.removeprefix("/") or ":memory:"
     if "://" in address:
         raise ConfigError(
-            f"{safe_url(address).split('://', maxsplit=1)[0]}:// is no database that Memolog knows.",
+            f"Unknown kind of database: {safe_url(address).split('://', maxsplit=1)[0]}://.",
             then="Use a file name, sqlite:///path, :memory: or postgresql://user@host/database.",
         )
     if has_password(address) or address.startswith(("postgresql:", "postgres:")):
         raise ConfigError(
-            f"{safe_url(address)} is neither a file name nor an address.",
+            f"{safe_url(address)} is neither a file name nor a valid address.",
             then="Write postgresql://user@host:port/database, and the password into PGPASSWORD or ~/.pgpass.",
         )
     return address
 
 
 def _refuse_folder(path: str) -> None:
-    # SQLite would call it a failure of the disk.
+    # SQLite would report an error of the disk.
     if Path(path).is_dir():
         raise NotADatabase(f"{path} is a folder.", then="Name a file in it.")
 

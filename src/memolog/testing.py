@@ -1,6 +1,6 @@
-"""Helpers for tests of agents with memory: a model that follows a script, a clock that obeys.
+"""Helpers for tests of agents with memory: a model that follows a script, and a clock that is set by hand.
 
-Public: use them in your own tests. They need no network and no key.
+They need no network and no key.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ _IDENTIFIED = re.compile(r"^[ \t]*(o\d+) ", re.MULTILINE)
 
 
 class FakeClock:
-    """A clock that moves only when it is told to."""
+    """A clock that moves only by `advance`."""
 
     def __init__(self, start: datetime | None = None) -> None:
         self.time = start or datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -32,12 +32,12 @@ class FakeClock:
         return self.time
 
     def advance(self, **duration: float) -> None:
-        """Move on by the arguments of a timedelta: `clock.advance(hours=3)`."""
+        """Move forward by the arguments of a timedelta: `clock.advance(hours=3)`."""
         self.time += timedelta(**duration)
 
 
 def observations_of(request: ModelRequest) -> str:
-    """Answer as a dutiful observer would: a short line for every two messages that were shown, which cites both."""
+    """Return the reply of an observer: a short line for every two shown messages, which cites both."""
     names = _THREAD.findall(request.text)
     if not names:
         return _section(request.text)
@@ -58,16 +58,15 @@ def _section(text: str) -> str:
 
 
 def reflection_of(request: ModelRequest) -> str:
-    """Answer as a terse reflector would: one line that stands for everything it was shown."""
+    """Return the reply of a reflector: one line that merges everything it was shown."""
     ids = list(dict.fromkeys(_IDENTIFIED.findall(request.text)))
     return f"<observations>\n* 🔴 All of it, in short [{', '.join(ids)}]\n</observations>"
 
 
 class ScriptedModel:
-    """A model that answers from a script, in order; then as a dutiful observer and a terse reflector would.
+    """A model that gives the answers of a script, in order, and after them those of `observations_of` and `reflection_of`.
 
-    An answer is a text, a whole ModelReply, an error to raise, or a function of the request. `seconds` is how long each
-    answer takes.
+    An answer is a text, a ModelReply, an error to raise, or a function of the request. Each answer takes `seconds`.
     """
 
     def __init__(self, answers: Sequence[Answer] = (), *, seconds: float = 0.0, name: str = "scripted") -> None:

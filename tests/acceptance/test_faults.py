@@ -754,7 +754,7 @@ async def test_a_discard_that_fails_says_so(tell: Open) -> None:
         fail(await story.store(), times=1)
         with pytest.raises(StoreUnavailable):
             await turn.discard()
-        with pytest.raises(InputError, match="being taken back"):
+        with pytest.raises(InputError, match="being withdrawn"):
             await turn.prepare(UserMessage("secret again"))
         await turn.discard()
         with pytest.raises(InputError, match="not open"):

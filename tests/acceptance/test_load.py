@@ -121,7 +121,7 @@ async def test_threads_are_taken_in_one_order(store: Store, clock: FakeClock, mo
     new = [runs.NewRun(id=f"run-{n}", kind="observe", thread=n, span=span, inputs={}) for n in ("a", "c", "b")]
     claims = await store.runs.start("alice", seen.log.pk, seen.log.version, new, owner="o", now=clock.now(), lease=30)
     assert taken == sorted(taken)
-    made = runs.Made(group="", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+    made = runs.RunResult(group="", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
     for claim in claims:
         await store.runs.finish("alice", claim, runs_made(made, claim.run), now=clock.now())
     seen = await store.logs.snapshot("alice", "a", "resource")
@@ -132,7 +132,7 @@ async def test_threads_are_taken_in_one_order(store: Store, clock: FakeClock, mo
     assert taken == sorted(taken)
 
 
-def runs_made(made: runs.Made, run: str) -> runs.Made:
+def runs_made(made: runs.RunResult, run: str) -> runs.RunResult:
     """Return what a run made, under a group of its own."""
     return replace(made, group=f"group-{run}")
 

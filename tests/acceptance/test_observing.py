@@ -12,7 +12,7 @@ from kit.models import PRICE, Priced
 from kit.talk import RESOURCE, THREAD, Story, hold, logged, stories
 from memolog import AssistantMessage, Config, FilePart, NewMessage, TextPart, Usage, UserMessage
 from memolog.events import Degraded, HintsChanged, RunEnded, RunFailed
-from memolog.log.runs import Made, NewRun
+from memolog.log.runs import NewRun, RunResult
 from memolog.log.store import Rendered
 from memolog.memory import Memory
 from memolog.observer.model import ModelRefused, ModelReply, ModelRequest
@@ -374,7 +374,7 @@ async def test_newer_hints_outlive_a_reflection(tell: Open) -> None:
     log, now = snapshot.log, story.clock.now()
     (claim,) = await store.runs.start(RESOURCE, log.pk, log.version, [run], owner="me", now=now, lease=60)
     stale = replace(snapshot.thread.hints, current_task="something old")
-    made = Made(group="r", observations=(), hints=stale, tokens=0, model="m", prompt_version="1")
+    made = RunResult(group="r", observations=(), hints=stale, tokens=0, model="m", prompt_version="1")
     await store.runs.finish(RESOURCE, claim, made, now=now)
     await story.chat(2)
     await story.memory.thread(THREAD, resource=RESOURCE).observe()

@@ -37,7 +37,7 @@ async def test_settings_that_a_thread_cannot_have(address: str, clock: FakeClock
     """How a thread is read is known before its settings are."""
     async with Memory(address, clock=clock, config=CONFIG) as memory:
         await chat(memory, 1)
-        with pytest.raises(ConfigError, match="from thread to thread"):
+        with pytest.raises(ConfigError, match="cannot be set for a thread"):
             await memory.thread("t", resource="alice").override(settings)
         assert await hold(memory, "And?", thread="t", settings=settings)
 

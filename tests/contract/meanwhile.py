@@ -10,7 +10,7 @@ from memolog.core.observation import Observation, Source, Span
 from memolog.core.run import RunKind
 from memolog.db import postgres as engine
 from memolog.log.rows import GroupRow
-from memolog.log.runs import Made, NewRun
+from memolog.log.runs import NewRun, RunResult
 from memolog.log.store import Rendered
 from memolog.store import Store
 from memolog.testing import FakeClock
@@ -119,7 +119,7 @@ class Scribe:
             )
             for number, (text, sources, merges) in enumerate(lines, start=1)
         )
-        result = Made(group=name, observations=made, hints=None, tokens=5, model="m", prompt_version="1")
+        result = RunResult(group=name, observations=made, hints=None, tokens=5, model="m", prompt_version="1")
         await store.runs.finish(RESOURCE, claim, result, now=now)
         return name
 

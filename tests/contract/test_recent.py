@@ -11,7 +11,7 @@ from kit.engines import OpenStore
 from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.errors import LeaseLost, StoreError
-from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.runs import NewRun, RunClaim, RunResult
 from memolog.log.snapshot import Snapshot
 from memolog.log.store import Rendered
 from memolog.store import Store
@@ -27,7 +27,7 @@ class Author:
     def __init__(self, seed: int, clock: FakeClock) -> None:
         self.chance, self.clock = random.Random(seed), clock
         self.number = 0
-        self.claim: Claim | None = None
+        self.claim: RunClaim | None = None
 
     def messages(self) -> list[NewMessage]:
         """Return something to say; now and then a call and its result, or a text too long to be kept in memory."""
@@ -91,7 +91,7 @@ class Author:
         line = Observation(
             id=store.new_id(), group=claim.run, ordinal=1, priority="medium", text=f"seen {self.number}", said_at=now
         )
-        made = Made(group=claim.run, observations=(line,), hints=None, tokens=5, model="m", prompt_version="1")
+        made = RunResult(group=claim.run, observations=(line,), hints=None, tokens=5, model="m", prompt_version="1")
         try:
             await store.runs.finish(RESOURCE, claim, made, now=now)
         except LeaseLost:

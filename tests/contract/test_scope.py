@@ -22,7 +22,7 @@ from memolog.core.thread import Hints
 from memolog.errors import EmptyId, InputError, MemologError
 from memolog.log.journal import NewEvent
 from memolog.log.rows import GroupRow
-from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.runs import NewRun, RunClaim, RunResult
 from memolog.log.snapshot import OtherLimits
 from memolog.log.store import Rendered
 from memolog.search.bm25 import TASK, key_of_message, key_of_other
@@ -60,8 +60,8 @@ MINUTE: Final = timedelta(minutes=1)
 NOW: Final = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 AFTER: Final = NOW + timedelta(days=999)
 CONTEXT: Final[dict[str, Any]] = {"turn": "turn-1", "step": 1, "now": NOW, "record": {"a": 1}, "model": "m"}
-CLAIM: Final = Claim(run="run-1", owner="owner", fence=1)
-MADE: Final = Made(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
+CLAIM: Final = RunClaim(run="run-1", owner="owner", fence=1)
+RESULT: Final = RunResult(group="g", observations=(), hints=None, tokens=0, model="m", prompt_version="1")
 
 PLACE: Final = Place(stretches=(Stretch(thread_pk=1, thread="secret", first=1, last=2),), start=(1, 1, 0, 0))
 
@@ -318,10 +318,10 @@ CASES: Final[dict[str, list[Call]]] = {
     ],
     "runs.keep_prompt": [lambda s, r, _: s.runs.keep_prompt(r, CLAIM.run, "{}", "mine")],
     "journal.add_context": [lambda s, r, _: each_log(lambda pk: s.journal.add_context(r, pk, **CONTEXT))],
-    "runs.finish": [lambda s, r, _: s.runs.finish(r, CLAIM, MADE, now=NOW)],
+    "runs.finish": [lambda s, r, _: s.runs.finish(r, CLAIM, RESULT, now=NOW)],
     "runs.fail": [lambda s, r, _: s.runs.fail(r, CLAIM, "broken", now=NOW, retry_at=NOW)],
     "runs.get": [lambda s, r, _: s.runs.get(r, "run-1")],
-    "runs.work": [lambda s, r, _: s.runs.work(r, "run-1")],
+    "runs.stored": [lambda s, r, _: s.runs.stored(r, "run-1")],
     "runs.prompts": [lambda s, r, _: s.runs.prompts(r, "run-1")],
     "runs.list": [lambda s, r, _: s.runs.list(r)],
     "journal.add": [
@@ -470,7 +470,7 @@ async def observe(store: Store) -> None:
     run = NewRun(id="run-2", kind="observe", thread="short", span=Span(first=1, last=2), inputs={})
     claims = await store.runs.start("alice", log.pk, log.version, [run], owner="owner", now=NOW, lease=30)
     line = Observation(id="line-1", group="group-1", ordinal=1, priority="high", text="hers")
-    await store.runs.finish("alice", claims[0], replace(MADE, group="group-1", observations=(line,)), now=NOW)
+    await store.runs.finish("alice", claims[0], replace(RESULT, group="group-1", observations=(line,)), now=NOW)
     log = (await store.logs.snapshot("alice", "short", "thread")).log
     await store.logs.activate("alice", log.pk, log.version, [Rendered(id="group-1", text="hers", tokens=1)], now=NOW)
 
@@ -490,6 +490,7 @@ def test_every_part_of_the_store_is_looked_at(store: Store) -> None:
     of_everyone = {"processes", "doctor"}
     parts = {name for name, part in vars(store).items() if type(part).__module__.startswith("memolog.")}
     assert {name for name in parts if not name.startswith("_")} - of_everyone - {
+        "cache",
         "clock",
         "engine",
         "new_id",
@@ -561,7 +562,7 @@ GOOD: Final[dict[str, object]] = {
     "now": NOW,
     "lease": 30.0,
     "claim": CLAIM,
-    "made": MADE,
+    "result": RESULT,
     "error": "broken",
     "retry_at": NOW,
     "events": (),

@@ -28,7 +28,7 @@ from memolog.core.message import UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.thread import Hints
 from memolog.log.rows import GroupRow
-from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.runs import NewRun, RunClaim, RunResult
 from memolog.log.store import Rendered
 from memolog.store import Store
 
@@ -283,20 +283,20 @@ def test_every_write_of_the_store_is_killed() -> None:
 # ---------------------------------------------------------------- writes that no turn makes
 
 
-async def _start(store: Store, span: Span) -> Claim:
+async def _start(store: Store, span: Span) -> RunClaim:
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
     run = NewRun(id=f"run-{span.first}", kind="observe", thread=THREAD, span=span, inputs={})
     log, now = snapshot.log, store.clock.now()
     return (await store.runs.start(RESOURCE, log.pk, log.version, [run], owner="me", now=now, lease=30))[0]
 
 
-async def _prologue(store: Store) -> Claim:
+async def _prologue(store: Store) -> RunClaim:
     """Make a log of one group, and a run that is under way over what follows; return its claim."""
     await store.messages.save(RESOURCE, THREAD, [UserMessage("one", id="m1"), UserMessage("two", id="m2")])
     claim = await _start(store, Span(first=1, last=1))
     line = Observation(id="line", group="group", ordinal=1, priority="high", text="one was said")
     back = Observation(id="back", group="group", ordinal=2, priority="high", text="it is taken back")
-    made = Made(group="group", observations=(line, back), hints=None, tokens=0, model="m", prompt_version="1")
+    made = RunResult(group="group", observations=(line, back), hints=None, tokens=0, model="m", prompt_version="1")
     await store.runs.finish(RESOURCE, claim, made, now=store.clock.now())
     log = (await store.logs.snapshot(RESOURCE, THREAD, "thread")).log
     await store.logs.activate(
@@ -313,7 +313,7 @@ async def _prologue(store: Store) -> Claim:
     return await _start(store, Span(first=2, last=2))
 
 
-async def _alone(name: str, store: Store, claim: Claim) -> None:
+async def _alone(name: str, store: Store, claim: RunClaim) -> None:
     match name:
         case "runs.abandon":
             await store.runs.abandon(RESOURCE, claim, "given up", now=store.clock.now())

@@ -21,7 +21,7 @@ from memolog.core.thread import Hints
 from memolog.errors import Conflict, LeaseLost
 from memolog.events import Activated, Event, Recovered, RunFailed
 from memolog.log.rows import GroupRow
-from memolog.log.runs import Claim, Made, NewRun
+from memolog.log.runs import NewRun, RunClaim, RunResult
 from memolog.log.store import Rendered
 from memolog.memory import Memory
 from memolog.observer.model import ModelRequest
@@ -51,7 +51,7 @@ async def everything(store: Store) -> list[list[Any]]:
     return await select(store, *(f"SELECT * FROM {table} ORDER BY 1, 2" for table in TABLES))
 
 
-def made(group: str, text: str = "They said hello") -> Made:
+def made(group: str, text: str = "They said hello") -> RunResult:
     """Return what a run made of the first message."""
     line = Observation(
         id=f"line-{group}",
@@ -63,10 +63,12 @@ def made(group: str, text: str = "They said hello") -> Made:
         tokens=4,
     )
     usage = Usage(model="m", input_tokens=10, cost=0.5, kind="observe", thread=THREAD)
-    return Made(group=group, observations=(line,), hints=Hints(), tokens=4, model="m", prompt_version="1", usage=usage)
+    return RunResult(
+        group=group, observations=(line,), hints=Hints(), tokens=4, model="m", prompt_version="1", usage=usage
+    )
 
 
-async def start(store: Store, clock: FakeClock, owner: str) -> Claim:
+async def start(store: Store, clock: FakeClock, owner: str) -> RunClaim:
     """Start a run over the first message of a thread."""
     await store.messages.save(RESOURCE, THREAD, UserMessage("hello", id="m1"))
     log = (await store.logs.snapshot(RESOURCE, THREAD, "thread")).log
@@ -75,7 +77,7 @@ async def start(store: Store, clock: FakeClock, owner: str) -> Claim:
     return (await store.runs.start(RESOURCE, log.pk, log.version, [run], owner=owner, now=now, lease=LEASE))[0]
 
 
-async def try_all(store: Store, clock: FakeClock, zombie: Claim) -> None:
+async def try_all(store: Store, clock: FakeClock, zombie: RunClaim) -> None:
     """Let a zombie try everything; each try is refused and leaves every row as it was."""
     before = await everything(store)
     now = clock.now()

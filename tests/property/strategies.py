@@ -35,7 +35,7 @@ from memolog.core.reports import (
     Skipped,
 )
 from memolog.core.run import Calibration, KeptPrompt, Lease, Run, Usage, UsageTotal
-from memolog.core.thread import Cursor, Hints, ThreadInfo
+from memolog.core.thread import Hints, ThreadInfo
 from memolog.search.values import Recalled, RecalledPiece, RecallPage, SearchAnswer, SearchResult
 from memolog.tasks.task import (
     Claimed,
@@ -193,7 +193,7 @@ declare(
 declare(Message, parts=several_parts, level=levels)
 declare(Task, priority=st.integers(min_value=0, max_value=4), level=levels)
 declare(
-    *(Source, Hints, ThreadInfo, Cursor, Observation, Generation),
+    *(Source, Hints, ThreadInfo, Observation, Generation),
     *(Lease, UsageTotal, Usage, Calibration, Run, KeptPrompt),
     *(TaskLink, DocumentVersion, Document, Proposal),
     *(Compacted, Compaction, Pruned, Extract, NewExtract),

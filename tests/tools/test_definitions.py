@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from memolog.core.own import OWN_TOOLS
+from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.text.tokens import HeuristicCounter, SplintrCounter, TokenCounter
 from memolog.tools.actions import ACTIONS

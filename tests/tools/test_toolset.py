@@ -10,7 +10,7 @@ import pytest
 from kit.talk import hold
 from memolog import AssistantMessage, Config, Memory, SyncMemory, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.message import NewMessage, TextPart, ToolResultPart
-from memolog.core.own import own_tool, with_own_apart
+from memolog.core.own_tools import own_tool, with_own_apart
 from memolog.memory import Tools
 from memolog.testing import FakeClock, ScriptedModel
 from memolog.tools.names import MOST_CHARACTERS

@@ -8,8 +8,8 @@ import pytest
 
 from kit.rows import row
 from memolog.compaction.compactor import choose_batch
-from memolog.compaction.extractive import Line, compact_texts, words_left
-from memolog.compaction.store import Candidate
+from memolog.compaction.extractive import SummaryLine, compact_texts, words_left
+from memolog.compaction.store import CompactionCandidate
 from memolog.core.message import Message, Part, Role, ToolCallPart, ToolResultPart
 from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter
@@ -32,7 +32,7 @@ def test_code_and_identifiers_stay_findable_at_the_first_level() -> None:
         f"TypeError: undefined is not a function\n{LONG} see src/schemas/auth.ts and LoginSchema."
     )
     rows = [message(1, text), message(2, LONG + "nothing else", role="assistant")]
-    lines = [Line(text="User asked about totals", seqs=(1,)), Line(text="Assistant agreed", seqs=(2,))]
+    lines = [SummaryLine(text="User asked about totals", seqs=(1,)), SummaryLine(text="Assistant agreed", seqs=(2,))]
     made = compact_texts(rows, lines, COUNTER, REDACTION)
     search = made.rows[0].search or ""
     for word in ("compute_total(items)", "npm run build", "TypeError: undefined", "src/schemas/auth.ts", "LoginSchema"):
@@ -55,7 +55,7 @@ def test_tools_are_findable_too() -> None:
 def test_a_short_message_is_its_own_brief() -> None:
     """What is no longer than a line keeps its words at either level."""
     made = compact_texts(
-        [message(1, "We meet on Friday.\nBring cake.")], [Line(text="x", seqs=(1,))], COUNTER, REDACTION
+        [message(1, "We meet on Friday.\nBring cake.")], [SummaryLine(text="x", seqs=(1,))], COUNTER, REDACTION
     )
     assert made.rows[0].brief == "We meet on Friday. Bring cake."
 
@@ -64,10 +64,10 @@ def test_a_summary_is_bounded_and_keeps_what_matters() -> None:
     """At most half of what it stands for; what the user stated goes last."""
     rows = [message(n, LONG) for n in range(1, 11)]
     lines = [
-        Line(text=f"Something of little weight, number {n}, {LONG[:90]}", seqs=(n,), priority="low")
+        SummaryLine(text=f"Something of little weight, number {n}, {LONG[:90]}", seqs=(n,), priority="low")
         for n in range(1, 11)
     ]
-    lines = [*lines * 4, Line(text="User prefers Fastify", seqs=(10,), priority="high")]
+    lines = [*lines * 4, SummaryLine(text="User prefers Fastify", seqs=(10,), priority="high")]
     made = compact_texts(rows, lines, COUNTER, REDACTION)
     assert made.summary.endswith("* User prefers Fastify")
     assert made.summary.startswith("2026-03-14, 10 messages:\n")
@@ -87,7 +87,7 @@ def test_secrets_and_our_own_answers_stay_out() -> None:
     """The index and the summary are redacted; what memory answered is in neither."""
     key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"
     rows = [message(1, f"my key is {key}"), message(2, "found: the plan", role="tool", own=True)]
-    lines = [Line(text=f"User gave {key}", seqs=(1,)), Line(text="found: the plan", seqs=(2,))]
+    lines = [SummaryLine(text=f"User gave {key}", seqs=(1,)), SummaryLine(text="found: the plan", seqs=(2,))]
     made = compact_texts(rows, lines, COUNTER, REDACTION)
     assert key not in repr(made)
     assert "the plan" not in repr(made)
@@ -97,19 +97,19 @@ def test_secrets_and_our_own_answers_stay_out() -> None:
 def test_a_line_about_many_messages_is_indexed_once() -> None:
     """It would make every message of the batch a hit."""
     rows = [message(n, LONG) for n in range(1, 7)]
-    made = compact_texts(rows, [Line(text="All of it", seqs=tuple(range(1, 7)))], COUNTER, REDACTION)
+    made = compact_texts(rows, [SummaryLine(text="All of it", seqs=tuple(range(1, 7)))], COUNTER, REDACTION)
     assert ["All of it" in (row.brief or "") for row in made.rows] == [True] + [False] * 5
 
 
 # ---------------------------------------------------------------- batches
 
 
-def candidates(*messages: Message, taken: tuple[int, ...] = ()) -> list[Candidate]:
+def candidates(*messages: Message, taken: tuple[int, ...] = ()) -> list[CompactionCandidate]:
     """Return messages as candidates, some of them compacted already."""
-    return [Candidate(message=row, is_free=row.seq not in taken) for row in messages]
+    return [CompactionCandidate(message=row, is_free=row.seq not in taken) for row in messages]
 
 
-def seqs(batch: tuple[Candidate, ...]) -> list[int]:
+def seqs(batch: tuple[CompactionCandidate, ...]) -> list[int]:
     """Return which messages a batch has."""
     return [one.message.seq for one in batch]
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from memolog.core.config import RULES, Config, settings
+from memolog.core.config import CONTRADICTIONS as RULES
+from memolog.core.config import Config, settings
 from memolog.core.config_sections import (
     CompactionConfig,
     ObservationConfig,

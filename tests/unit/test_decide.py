@@ -14,10 +14,10 @@ from memolog.log.state import (
     Activate,
     ActivateReflection,
     Buffer,
-    Entry,
-    Flight,
+    LogEntry,
     Observe,
-    Ready,
+    OpenRun,
+    ReadyGroup,
     ReadyReflection,
     Recover,
     Reflect,
@@ -46,14 +46,14 @@ def state(tail: tuple[Weight, ...] = (), **changes: object) -> State:
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def ready(*spans: tuple[int, int]) -> tuple[Ready, ...]:
+def ready(*spans: tuple[int, int]) -> tuple[ReadyGroup, ...]:
     """Return buffered groups over these spans."""
-    return tuple(Ready(id=f"g{a}", thread="t", span=Span(first=a, last=b)) for a, b in spans)
+    return tuple(ReadyGroup(id=f"g{a}", thread="t", span=Span(first=a, last=b)) for a, b in spans)
 
 
-def running(first: int, last: int, **changes: object) -> Flight:
+def running(first: int, last: int, **changes: object) -> OpenRun:
     """Return a run over a span."""
-    flight = Flight(
+    run = OpenRun(
         id=f"r{first}",
         kind="observe",
         status="running",
@@ -63,7 +63,7 @@ def running(first: int, last: int, **changes: object) -> Flight:
         thread="t",
         span=Span(first=first, last=last),
     )
-    return replace(flight, **changes)  # type: ignore[arg-type]
+    return replace(run, **changes)  # type: ignore[arg-type]
 
 
 def test_small_tail_waits() -> None:
@@ -79,7 +79,7 @@ def test_a_step_is_buffered_once() -> None:
     decision = decide(state(tail), CONFIG, NOW)
     assert isinstance(decision, Buffer)
     assert decision.spans[0].span == Span(first=1, last=60)
-    assert isinstance(decide(state(tail, flights=(running(1, 60),)), CONFIG, NOW), Wait)
+    assert isinstance(decide(state(tail, runs=(running(1, 60),)), CONFIG, NOW), Wait)
     assert isinstance(decide(state(tail, ready=ready((1, 60))), CONFIG, NOW), Wait)
 
 
@@ -94,10 +94,10 @@ def test_the_step_is_halved_near_the_limit() -> None:
 def test_no_more_runs_than_allowed() -> None:
     """Three runs may be in flight; a fourth waits, and then takes all that has gathered."""
     tail = weights(240, 100)
-    flights = tuple(running(a, a + 59) for a in (1, 61, 121))
-    assert isinstance(decide(state(tail, flights=flights), CONFIG, NOW), Wait)
-    assert isinstance(decide(state(tail[:209], flights=flights[:2]), CONFIG, NOW), Wait)
-    decision = decide(state(tail, flights=flights[:2]), CONFIG, NOW)
+    runs = tuple(running(a, a + 59) for a in (1, 61, 121))
+    assert isinstance(decide(state(tail, runs=runs), CONFIG, NOW), Wait)
+    assert isinstance(decide(state(tail[:209], runs=runs[:2]), CONFIG, NOW), Wait)
+    decision = decide(state(tail, runs=runs[:2]), CONFIG, NOW)
     assert isinstance(decision, Buffer)
     assert decision.spans[0].span == Span(first=121, last=240)
 
@@ -132,23 +132,25 @@ def test_only_a_contiguous_prefix_is_activated() -> None:
 )
 def test_choice_of_groups(sizes: tuple[int, ...], tail: int, chosen: int) -> None:
     """The choice leaves the tail nearest to its floor without emptying it."""
-    groups = [(Ready(id=str(i), thread="t", span=Span(first=i + 1, last=i + 1)), size) for i, size in enumerate(sizes)]
+    groups = [
+        (ReadyGroup(id=str(i), thread="t", span=Span(first=i + 1, last=i + 1)), size) for i, size in enumerate(sizes)
+    ]
     assert len(choose(groups, tail, 6_000)) == chosen
 
 
 def test_a_turn_waits_only_far_above_the_limit() -> None:
     """Between the limit and 1.2 times it a turn goes on; above, it joins the run on the oldest span."""
-    flights = (running(1, 100), running(101, 200))
-    assert isinstance(decide(state(weights(340, 100), flights=(*flights, running(201, 340))), CONFIG, NOW), Wait)
-    decision = decide(state(weights(360, 100), flights=(*flights, running(201, 360))), CONFIG, NOW)
+    runs = (running(1, 100), running(101, 200))
+    assert isinstance(decide(state(weights(340, 100), runs=(*runs, running(201, 340))), CONFIG, NOW), Wait)
+    decision = decide(state(weights(360, 100), runs=(*runs, running(201, 360))), CONFIG, NOW)
     assert isinstance(decision, Observe)
     assert decision.run == "r1"
 
 
 def test_no_wait_with_an_open_breaker_or_spent_patience() -> None:
     """A model that failed is not waited for, nor is one that this step has waited for already."""
-    flights = tuple(running(a, a + 119) for a in (1, 121, 241))
-    full = state(weights(360, 100), flights=flights)
+    runs = tuple(running(a, a + 119) for a in (1, 121, 241))
+    full = state(weights(360, 100), runs=runs)
     assert isinstance(decide(full, CONFIG, NOW), Observe)
     failing = replace(full, failures=1, retry_at=NOW + timedelta(seconds=1))
     assert isinstance(decide(failing, CONFIG, NOW), Wait)
@@ -158,10 +160,10 @@ def test_no_wait_with_an_open_breaker_or_spent_patience() -> None:
 def test_expired_and_failed_runs_are_recovered_first() -> None:
     """An ended lease and a due retry come before anything else; a retry that is not due does not."""
     expired = running(1, 60, lease_until=NOW)
-    decision = decide(state(weights(300, 100), flights=(expired,)), CONFIG, NOW)
+    decision = decide(state(weights(300, 100), runs=(expired,)), CONFIG, NOW)
     assert isinstance(decision, Recover)
     failed = running(1, 60, status="failed", retry_at=NOW + timedelta(seconds=1))
-    waiting = state(weights(100, 100), flights=(failed,), failures=1, retry_at=NOW + timedelta(seconds=1))
+    waiting = state(weights(100, 100), runs=(failed,), failures=1, retry_at=NOW + timedelta(seconds=1))
     assert isinstance(decide(waiting, CONFIG, NOW), Wait)
     assert isinstance(decide(waiting, CONFIG, NOW + timedelta(seconds=1)), Recover)
 
@@ -209,9 +211,9 @@ def test_cold_cache_and_changed_model_activate_early() -> None:
     assert isinstance(decide(replace(named, model="gpt-5-mini"), CONFIG, NOW), Activate)
 
 
-def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[Entry, ...]:
+def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[LogEntry, ...]:
     """Return equal groups of the log, all of one age."""
-    return tuple(Entry(id=f"e{i}", tokens=tokens, observations=10, newest=NOW - age) for i in range(count))
+    return tuple(LogEntry(id=f"e{i}", tokens=tokens, observations=10, newest=NOW - age) for i in range(count))
 
 
 def test_reflection_starts_half_way_and_takes_over_when_full() -> None:
@@ -247,7 +249,7 @@ def test_the_window_keeps_what_is_recent_up_to_half_the_limit() -> None:
 def test_hard_limit_trims_last() -> None:
     """A context above its hard limit is trimmed when nothing else helps."""
     config = Config(context_tokens=40_000)
-    full = state(weights(350, 100), flights=(running(1, 350),), entries=entries(10, 1_000, age=timedelta(hours=1)))
+    full = state(weights(350, 100), runs=(running(1, 350),), entries=entries(10, 1_000, age=timedelta(hours=1)))
     decision = decide(replace(full, may_wait=False), config, NOW)
     assert isinstance(decision, Trim)
     assert decision.limit == 40_000
@@ -340,11 +342,11 @@ def test_the_floor_is_kept_beside_unseen_messages() -> None:
 def test_no_turn_waits_for_what_is_unseen() -> None:
     """A run over unseen messages would free nothing now; one over seen messages is waited for, up to the floor."""
     huge = (*weights(2, 1_000), Weight(seq=3, tokens=60_000, role="user", at=NOW))
-    begun = unseen(huge, 3, flights=(running(1, 3),))
+    begun = unseen(huge, 3, runs=(running(1, 3),))
     assert not isinstance(decide(begun, CONFIG, NOW), Observe)
     seen = (*weights(30, 1_000), Weight(seq=31, tokens=20_000, role="user", at=NOW))
     alone = CONFIG.with_overrides({"observation.parallel": 1})
-    joined = decide(unseen(seen, 31, flights=(running(1, 20),)), alone, NOW)
+    joined = decide(unseen(seen, 31, runs=(running(1, 20),)), alone, NOW)
     assert isinstance(joined, Observe)
     assert joined.run == "r1"
     config = CONFIG.with_overrides({"observation.buffer_tokens": False})
@@ -381,8 +383,8 @@ def test_a_thread_waits_for_no_other_thread() -> None:
         begun = decide(shared, config, NOW)
         assert isinstance(begun, Buffer)
         assert begun.spans[0].thread == "other"
-        flights = tuple(running(1 + 30 * i, 30 + 30 * i, thread="other") for i in range(3))
-        assert not isinstance(decide(replace(shared, flights=flights), config, NOW), Observe)
+        runs = tuple(running(1 + 30 * i, 30 + 30 * i, thread="other") for i in range(3))
+        assert not isinstance(decide(replace(shared, runs=runs), config, NOW), Observe)
 
 
 def test_a_buffered_reflection_waits_for_its_limit() -> None:
@@ -398,7 +400,7 @@ def test_a_buffered_reflection_waits_for_its_limit() -> None:
 def test_a_run_that_leaves_no_room_is_waited_for() -> None:
     """A message was taken back, and with it what was buffered before a run: nothing else can be begun until that ends."""
     config = CONFIG.with_overrides({"observation.parallel": 1})
-    decision = decide(state(weights(40, 1_000), flights=(running(5, 8),)), config, NOW)
+    decision = decide(state(weights(40, 1_000), runs=(running(5, 8),)), config, NOW)
     assert isinstance(decision, Observe)
     assert (decision.run, decision.spans) == ("r5", ())
 
@@ -406,8 +408,8 @@ def test_a_run_that_leaves_no_room_is_waited_for() -> None:
 def test_a_lease_from_a_clock_that_was_set_back() -> None:
     """It is nobody's once nobody has prolonged it for a while, and lasts until then."""
     for is_silent in (False, True):
-        flight = running(1, 2, lease_until=NOW + timedelta(days=30), is_silent=is_silent)
-        decision = decide(state(weights(2, 10), flights=(flight,)), CONFIG, NOW)
+        run = running(1, 2, lease_until=NOW + timedelta(days=30), is_silent=is_silent)
+        decision = decide(state(weights(2, 10), runs=(run,)), CONFIG, NOW)
         assert isinstance(decision, Recover) is is_silent
 
 
@@ -416,7 +418,7 @@ def test_a_retry_from_a_clock_that_was_set_back() -> None:
     longest = timedelta(seconds=back_off(99, 1.0))
     for ahead, is_over in ((longest, False), (longest + timedelta(seconds=1), True), (timedelta(days=30), True)):
         at = NOW + ahead
-        flight = running(1, 2, status="failed", retry_at=at)
-        seen = state(weights(2, 10), flights=(flight,), failures=3, retry_at=at)
+        run = running(1, 2, status="failed", retry_at=at)
+        seen = state(weights(2, 10), runs=(run,), failures=3, retry_at=at)
         assert isinstance(decide(seen, CONFIG, NOW), Recover) is is_over
         assert breaker_is_open(3, at, NOW) is not is_over

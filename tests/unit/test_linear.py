@@ -19,7 +19,7 @@ from memolog import AssistantMessage, Memory, ToolCallPart, UserMessage
 from memolog.apps.hooks.events import public
 from memolog.apps.hooks.reconcile import squeezed
 from memolog.core.message import LONGEST_SPEAKER, NewMessage, TextPart, ToolResultPart
-from memolog.core.pairs import OpenCalls, Place
+from memolog.core.pairs import OpenCalls, PartPlace
 from memolog.db.queries import MOST_INLINE, weight_of
 from memolog.messages import validation as checking
 from memolog.messages.store import is_much
@@ -86,7 +86,7 @@ class PlainCalls:
     def __init__(self) -> None:
         self.waiting: dict[str, list[dict[str, Any]]] = {}
 
-    def add(self, name: str, place: Place, turn: str | None) -> None:
+    def add(self, name: str, place: PartPlace, turn: str | None) -> None:
         others = [
             one
             for one in self.waiting.get(name, [])
@@ -94,7 +94,7 @@ class PlainCalls:
         ]
         self.waiting[name] = [*others, {"place": place, "turn": turn, "closed": False, "asked": False}]
 
-    def answer(self, name: str, turn: str | None) -> tuple[Place, bool] | None:
+    def answer(self, name: str, turn: str | None) -> tuple[PartPlace, bool] | None:
         waiting = self.waiting.get(name)
         if not waiting:
             return None
@@ -110,7 +110,7 @@ class PlainCalls:
             one["closed"] = one["closed"] or turn is None or one["turn"] in {None, turn}
             one["asked"] = True
 
-    def unasked(self) -> list[Place]:
+    def unasked(self) -> list[PartPlace]:
         return [one["place"] for calls in self.waiting.values() for one in calls if not one["asked"]]
 
 

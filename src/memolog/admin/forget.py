@@ -16,7 +16,7 @@ from memolog.text.redaction import for_the_index
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
-    from memolog.components import Kit
+    from memolog.components import Components
     from memolog.connection import Connection
 
 
@@ -30,8 +30,8 @@ async def forget(
     dry_run: bool,
 ) -> Forgotten:
     """Forget a message, an observation, a thread or, if nothing else is named, the whole resource."""
-    kit = await connection.open_to_write()
-    store, render = kit.store, kit.core.rerender
+    components = await connection.open_to_write()
+    store, render = components.store, components.core.rerender
     if observation is not None:
         if thread is not None or message is not None:
             raise InputError("An observation is named by its id alone.", then="Leave thread and message out.")
@@ -44,40 +44,38 @@ async def forget(
         gone = await store.forgetting.resource(resource, dry_run=dry_run)
     if not dry_run and message is None and observation is None:
         # What a turn could not save yet must not come back later.
-        kit.outbox.forget(resource, thread)
-        if thread is None:
-            kit.forget(resource)
+        components.outbox.forget(resource, thread)
     if not dry_run:
-        kit.store.empty_caches()
-    return await _clean(connection, kit, gone)
+        components.store.empty_caches()
+    return await _clean(connection, components, gone)
 
 
 async def forget_older(connection: "Connection", resource: str, *, dry_run: bool) -> Forgotten:
     """Forget what is older than the settings under `retention` allow."""
-    kit = await connection.open_to_write()
+    components = await connection.open_to_write()
     keep = connection.config.retention
 
     def days_ago(days: int | None) -> datetime | None:
         return None if days is None else connection.clock.now() - timedelta(days=days)
 
-    gone = await kit.store.forgetting.older(
+    gone = await components.store.forgetting.older(
         resource,
         messages=days_ago(keep.message_days),
         prompts=days_ago(keep.prompt_days),
         events=days_ago(keep.journal_days),
-        render=kit.core.rerender,
+        render=components.core.rerender,
         dry_run=dry_run,
     )
     if gone == Forgotten(resource=resource, dry_run=dry_run):
         return gone
     if not dry_run:
-        kit.store.empty_caches()
-    return await _clean(connection, kit, gone)
+        components.store.empty_caches()
+    return await _clean(connection, components, gone)
 
 
-async def _clean(connection: "Connection", kit: "Kit", gone: Forgotten) -> Forgotten:
+async def _clean(connection: "Connection", components: "Components", gone: Forgotten) -> Forgotten:
     """Remove the copies that still hold it, and the bytes that deleted rows leave behind."""
-    file = kit.store.engine.file
+    file = components.store.engine.file
     if file is None:
         return gone
     copies = await asyncio.to_thread(copies_of, file)
@@ -94,31 +92,33 @@ def _remove(copies: list[Path]) -> None:
         copy.unlink(missing_ok=True)
 
 
-async def examine(kit: "Kit", resource: str | None, config: Config, counter: TokenCounter, *, repair: bool) -> Report:
+async def examine(
+    components: "Components", resource: str | None, config: Config, counter: TokenCounter, *, repair: bool
+) -> Report:
     """Return what is wrong with the rows of one resource or of all, and with the file; `repair` mends what is safe."""
-    doctor, redact = kit.store.doctor, for_the_index(config)
+    doctor, redact = components.store.doctor, for_the_index(config)
 
     async def look() -> tuple[Found, ...]:
-        rows = await doctor.examine(resource, count=counter.count, redact=redact, render=kit.core.rerender)
-        return *rows, *await _in_file(kit, config)
+        rows = await doctor.examine(resource, count=counter.count, redact=redact, render=components.core.rerender)
+        return *rows, *await _in_file(components, config)
 
     found = await look()
     if not repair:
         return await doctor.report(resource, found, left=found)
-    file, copy = kit.store.engine.file, None
+    file, copy = components.store.engine.file, None
     if file is not None and found:
-        stamp = kit.clock.now().strftime("%Y%m%dT%H%M%S")
+        stamp = components.clock.now().strftime("%Y%m%dT%H%M%S")
         copy = str(await asyncio.to_thread(copy_before_repair, file, stamp))
     await doctor.repair(found)
     if file is not None:
         await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
     for name in (resource,) if resource is not None else await doctor.resources():
-        await kit.store.indexing.catch_up(name, redact)
+        await components.store.indexing.catch_up(name, redact)
     return replace(await doctor.report(resource, found, await look()), copy=copy, index_rebuilt=True)
 
 
-async def _in_file(kit: "Kit", config: Config) -> Sequence[Found]:
-    file = kit.store.engine.file
+async def _in_file(components: "Components", config: Config) -> Sequence[Found]:
+    file = components.store.engine.file
     if file is None or config.read_only:
         return ()
     broken, indexes = await asyncio.to_thread(damage_in, file, timeout=config.busy_timeout)

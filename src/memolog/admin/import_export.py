@@ -15,7 +15,7 @@ from memolog.core.reports import ImportReport, Skipped
 from memolog.errors import InputError, NotFound, StoreCorrupt
 
 if TYPE_CHECKING:
-    from memolog.components import Kit
+    from memolog.components import Components
     from memolog.store import Store
 
 Progress = Callable[[int], None]
@@ -104,15 +104,15 @@ class _Passage:
     """Messages that were forgotten here, by thread and id, with their times."""
 
 
-async def import_export(kit: "Kit", path: Path, resource: str | None, tally: Tally) -> None:
+async def import_export(components: "Components", path: Path, resource: str | None, tally: Tally) -> None:
     """Import an export. Existing rows stay as they are; what was forgotten here stays forgotten, unless `revive`."""
-    store = kit.store
+    store = components.store
     passage: _Passage | None = None
     try:
         for batch in _batches(path, resource):
             if passage is None or passage.arrival.resource != batch.resource:
                 if passage is not None:
-                    await _finish(kit, passage, tally)
+                    await _finish(components, passage, tally)
                 passage = await _begin(store, batch, revive=tally.revive)
                 tally.resources[batch.resource] = None
             if passage.is_gone:
@@ -126,7 +126,7 @@ async def import_export(kit: "Kit", path: Path, resource: str | None, tally: Tal
     finally:
         # Also after an interruption, for what was imported so far.
         if passage is not None:
-            await _finish(kit, passage, tally)
+            await _finish(components, passage, tally)
 
 
 async def _begin(store: "Store", batch: _Batch, *, revive: bool) -> _Passage:
@@ -168,14 +168,14 @@ async def _look_for_forgotten(
             passage.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
 
 
-async def _finish(kit: "Kit", passage: _Passage, tally: Tally) -> None:
+async def _finish(components: "Components", passage: _Passage, tally: Tally) -> None:
     """Render the imported groups, and forget again what was forgotten here."""
     tally.left["thread"] += len(passage.threads)
     tally.left["message"] += len(passage.messages)
     if tally.dry_run or passage.is_gone:
         return
-    store, resource, render = kit.store, passage.arrival.resource, kit.core.rerender
-    await store.transfers.render(resource, passage.texts, render=render, count=kit.core.counter.count)
+    store, resource, render = components.store, passage.arrival.resource, components.core.rerender
+    await store.transfers.render(resource, passage.texts, render=render, count=components.core.counter.count)
     # Only rows of this file: something else may use the same id by now.
     for thread, began in sorted(passage.threads.items()):
         with suppress(NotFound):

@@ -19,7 +19,7 @@ from memolog.transfer.detect import detect, read_source
 from memolog.working_memory.document import replaced
 
 if TYPE_CHECKING:
-    from memolog.components import Kit
+    from memolog.components import Components
     from memolog.store import Store
 
 _BATCH = 200
@@ -28,7 +28,7 @@ _ENDINGS = (".json", ".jsonl")
 
 
 async def import_files(
-    kit: "Kit",
+    components: "Components",
     source: Path,
     *,
     resource: str | None,
@@ -44,12 +44,12 @@ async def import_files(
     tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
     for file, kind in kinds.items():
         if kind == FORMAT:
-            await import_export(kit, file, resource, tally)
+            await import_export(components, file, resource, tally)
             continue
         conversations = read_source(file, kind)
         # A file may be long: read it off the event loop.
         while conversation := await asyncio.to_thread(next, conversations, None):
-            await save_conversation(kit.store, conversation, conversation.resource or resource or "", tally)
+            await save_conversation(components.store, conversation, conversation.resource or resource or "", tally)
     return tally.report()
 
 

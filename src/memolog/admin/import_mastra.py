@@ -44,7 +44,7 @@ from memolog.transfer.mastra import (
 )
 
 if TYPE_CHECKING:
-    from memolog.components import Kit
+    from memolog.components import Components
     from memolog.store import Store
 
 q = load_queries("admin/mastra")
@@ -123,16 +123,16 @@ _WHO = "mastra"
 Record = Mapping[str, Any]
 
 
-async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tally) -> ImportReport:
+async def import_mastra(components: Components, address: str, resource: str | None, tally: Tally) -> ImportReport:
     """Import a Mastra database, or one resource of it."""
     tables = await open_mastra(address)
     try:
-        told = await _threads(kit.store, tables, resource, tally)
+        told = await _threads(components.store, tables, resource, tally)
         for row in await tables.resources():
             if row["working_memory"] and resource in {None, row["id"]}:
                 tally.resources[row["id"]] = None
-                await save_document(kit.store, row["id"], None, row["working_memory"], _WHO, tally)
-        await _records(kit, tables, resource, tally, told)
+                await save_document(components.store, row["id"], None, row["working_memory"], _WHO, tally)
+        await _records(components, tables, resource, tally, told)
     finally:
         await tables.close()
     return tally.report()
@@ -181,7 +181,11 @@ def _has_forgotten(record: Record, tally: Tally) -> bool:
 
 
 async def _records(
-    kit: Kit, tables: MastraTables, resource: str | None, tally: Tally, told: Mapping[tuple[str, str], Told]
+    components: Components,
+    tables: MastraTables,
+    resource: str | None,
+    tally: Tally,
+    told: Mapping[tuple[str, str], Told],
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.records():
@@ -195,29 +199,34 @@ async def _records(
             tally.added["generation"] += len(chain)
             continue
         known = {name: one for (of, name), one in told.items() if of == owner}
-        log = await _chain(kit, owner, thread, chain, known, tally)
+        log = await _chain(components, owner, thread, chain, known, tally)
         # Where there is a log already, its hints are newer.
         for name in [thread] if thread else known if log is None else log.ends:
             hinted.pop((owner, name), None)
         if log is not None:
-            await _hint_all(kit.store, log)
+            await _hint_all(components.store, log)
     if tally.dry_run:
         return
     for (owner, name), one in hinted.items():
-        rows = await kit.store.messages.after(owner, name)
+        rows = await components.store.messages.after(owner, name)
         seen = [row.seq for row in rows if one.observed_at is None or row.created_at <= one.observed_at]
-        await _hint(kit.store, owner, name, one, rows, max(seen, default=0))
+        await _hint(components.store, owner, name, one, rows, max(seen, default=0))
 
 
 async def _chain(
-    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told], tally: Tally
+    components: Components,
+    owner: str,
+    thread: str | None,
+    chain: Sequence[Record],
+    told: Mapping[str, Told],
+    tally: Tally,
 ) -> _Log | None:
     """Import the log of a chain of generations; None if it is refused."""
     try:
-        log = await _log(kit, owner, thread, chain, told)
+        log = await _log(components, owner, thread, chain, told)
         rows = log.build(chain)
-        arrival = await kit.store.transfers.begin(owner)
-        arrived = await kit.store.transfers.put(owner, arrival, rows)
+        arrival = await components.store.transfers.begin(owner)
+        arrived = await components.store.transfers.put(owner, arrival, rows)
     except MemologError as error:
         there_is = "there is a log already; what Mastra observed stays out of it"
         why = there_is if isinstance(error, StoreCorrupt) else f"{error.what} {error.why}".strip()
@@ -229,14 +238,21 @@ async def _chain(
     return log
 
 
-async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told]) -> _Log:
+async def _log(
+    components: Components, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told]
+) -> _Log:
     """Return a log to be built, with the messages of the threads that it may be about."""
     named = {name for record in chain for name, _ in sections(record["observations"]) if name}
     # A chunk names messages, not their thread.
     threads = [thread] if thread else sorted(set(told) if chain[-1]["chunks"] else named)
-    messages = {name: await kit.store.messages.after(owner, name) for name in threads}
+    messages = {name: await components.store.messages.after(owner, name) for name in threads}
     return _Log(
-        owner=owner, thread=thread, counter=kit.core.counter, messages=messages, told=told, observed=frozenset(named)
+        owner=owner,
+        thread=thread,
+        counter=components.core.counter,
+        messages=messages,
+        told=told,
+        observed=frozenset(named),
     )
 
 

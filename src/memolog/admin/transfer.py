@@ -25,10 +25,10 @@ _SERVERS = ("postgresql://", "postgres://")
 
 async def export(connection: "Connection", target: Target, resource: str | None, *, overwrite: bool) -> ExportReport:
     """Write everything, or all of one resource, as JSON lines to a path or an open text file."""
-    kit = await connection.open()
-    if isinstance(kit.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
-        refuse_own(kit.store.engine.path, Path(target))
-    return await export_to(kit.store, target, resource, connection.clock.now(), overwrite=overwrite)
+    components = await connection.open()
+    if isinstance(components.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
+        refuse_own(components.store.engine.path, Path(target))
+    return await export_to(components.store, target, resource, connection.clock.now(), overwrite=overwrite)
 
 
 async def write_text(connection: "Connection", target: "str | os.PathLike[str]", text: str, *, overwrite: bool) -> None:
@@ -55,7 +55,7 @@ async def import_from(
     revive: bool,
 ) -> ImportReport:
     """Import an export, or what another system has kept; the format is detected unless it is named."""
-    kit = await (connection.open() if dry_run else connection.open_to_write())
+    components = await (connection.open() if dry_run else connection.open_to_write())
     address = os.fspath(source)
     is_server = address.startswith(_SERVERS)
     if not is_server and not await asyncio.to_thread(Path(address).exists):
@@ -64,13 +64,13 @@ async def import_from(
     found = format_ or ("mastra" if is_server else detect(Path(address)) if is_file else None)
     if found == "mastra":
         tally = Tally(format=found, dry_run=dry_run, progress=progress, revive=revive)
-        return await import_mastra(kit, address, resource, tally)
+        return await import_mastra(components, address, resource, tally)
     report = await import_files(
-        kit, Path(address), resource=resource, format_=found, dry_run=dry_run, progress=progress, revive=revive
+        components, Path(address), resource=resource, format_=found, dry_run=dry_run, progress=progress, revive=revive
     )
-    if not dry_run and report.left and kit.store.engine.file is not None:
+    if not dry_run and report.left and components.store.engine.file is not None:
         # What was forgotten again has been in the file for a moment.
-        await asyncio.to_thread(clean_file, kit.store.engine.file, timeout=connection.config.busy_timeout)
+        await asyncio.to_thread(clean_file, components.store.engine.file, timeout=connection.config.busy_timeout)
     return report
 
 

@@ -1,1 +1,1 @@
-"""Compaction: replace the text of old tool results by a shorter one that can be undone."""
+"""Compaction: show and index old messages by a summary. It can be undone."""

@@ -1,7 +1,7 @@
-"""Replace old messages by summaries: by hand or, where no log is kept, by count.
+"""Replace old messages by summaries: on request or, without a log, once there are enough newer ones.
 
-A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; the loser
-of a race changes nothing.
+A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; a batch
+that has changed is read again.
 """
 
 import contextlib
@@ -11,8 +11,8 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from memolog.compaction.extractive import CompactTexts, Line, compact_texts
-from memolog.compaction.store import Candidate, Noted, RowTexts
+from memolog.compaction.extractive import CompactTexts, SummaryLine, compact_texts
+from memolog.compaction.store import CompactionCandidate, Noted, RowTexts
 from memolog.context.pairs import closed_cuts
 from memolog.core.clock import Clock
 from memolog.core.config import Config
@@ -45,8 +45,8 @@ _TOKENS_A_MESSAGE: Final = 100
 
 
 def choose_batch(
-    candidates: Sequence[Candidate], size: int, up_to: int, *, partly: bool = True
-) -> tuple[Candidate, ...]:
+    candidates: Sequence[CompactionCandidate], size: int, up_to: int, *, partly: bool = True
+) -> tuple[CompactionCandidate, ...]:
     """Return the next batch: about so many messages, ended where no pair is split; empty if there is none.
 
     Without `partly`, a batch must be complete, unless what follows it is compacted already.
@@ -156,7 +156,7 @@ class Compacting:
 
     async def _next(
         self, resource: str, thread: str, config: Config, *, after: int, end: int, partly: bool, again: bool
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[CompactionCandidate, ...]:
         """Return the next batch; reads more and more rows until a pair is closed."""
         size = config.compaction.batch
         limit = size + _LOOKED_AT
@@ -177,7 +177,7 @@ class Compacting:
         noted: tuple[Noted, ...] = ()
         if is_covered:
             noted = await self._store.compactions.noted(resource, thread, span, shared=shared)
-        lines = [Line(text=line.text, seqs=line.seqs, priority=line.priority) for line in noted]
+        lines = [SummaryLine(text=line.text, seqs=line.seqs, priority=line.priority) for line in noted]
         if not lines:
             # A model was asked already about messages that the log covers.
             lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
@@ -201,13 +201,13 @@ class Compacting:
         )
         return made, noted
 
-    def _texts(self, live: Sequence[Message], lines: Sequence[Line], config: Config) -> CompactTexts:
+    def _texts(self, live: Sequence[Message], lines: Sequence[SummaryLine], config: Config) -> CompactTexts:
         redactor = redactor_for(config)
         return compact_texts(messages_without_secrets(live, redactor), lines, self._counter, redactor)
 
     async def _lines(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
-    ) -> list[Line]:
+    ) -> list[SummaryLine]:
         """Ask the observer about messages that no log covers; the embedded one if the model fails."""
         redactor = redactor_for(config)
         given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, alias=thread)
@@ -225,10 +225,10 @@ class Compacting:
         return _lines_of((await self._embedded.observe([given], redactor, ask))[0])
 
 
-def _lines_of(answer: Observed) -> list[Line]:
+def _lines_of(answer: Observed) -> list[SummaryLine]:
     seqs = {shown.number: shown.seq for shown in answer.prompt.shown}
     return [
-        Line(
+        SummaryLine(
             text=draft.text,
             seqs=tuple(seqs[number] for number in draft.cites if number in seqs) or tuple(seqs.values()),
             priority=draft.priority,

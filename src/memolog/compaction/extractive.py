@@ -45,7 +45,7 @@ _WHO: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
+class SummaryLine:
     """A line about some messages."""
 
     text: str
@@ -71,7 +71,7 @@ class CompactTexts:
 
 
 def compact_texts(
-    messages: Sequence[Message], lines: Sequence[Line], counter: TokenCounter, redactor: Redactor
+    messages: Sequence[Message], lines: Sequence[SummaryLine], counter: TokenCounter, redactor: Redactor
 ) -> CompactTexts:
     """Return the compact texts of a batch of live messages. Deterministic."""
     said = [message for message in messages if not message.own]
@@ -93,20 +93,20 @@ def words_left(text: str) -> str:
     return " ".join(sorted(word for word in words if is_name(word) and word.lower() not in STOP))
 
 
-def _clean(line: Line, redactor: Redactor) -> Line:
+def _clean(line: SummaryLine, redactor: Redactor) -> SummaryLine:
     text = redactor.redact(short_line(line.text, _LINE))
-    return Line(text=text, seqs=line.seqs, priority=line.priority)
+    return SummaryLine(text=text, seqs=line.seqs, priority=line.priority)
 
 
-def _own_words(said: Iterable[Message]) -> Iterator[Line]:
+def _own_words(said: Iterable[Message]) -> Iterator[SummaryLine]:
     """Yield the beginning of each message, used if there are no lines about them."""
     for message in said:
         text = short_line("\n".join(_texts(message)), _SHORT)
         if text:
-            yield Line(text=f"{_WHO[message.role]}: {text}", seqs=(message.seq,))
+            yield SummaryLine(text=f"{_WHO[message.role]}: {text}", seqs=(message.seq,))
 
 
-def _summary(messages: Sequence[Message], lines: Sequence[Line], counter: TokenCounter) -> str:
+def _summary(messages: Sequence[Message], lines: Sequence[SummaryLine], counter: TokenCounter) -> str:
     """Return the most important lines that fit, in the order of their messages."""
     first, last = messages[0].created_at.date().isoformat(), messages[-1].created_at.date().isoformat()
     number = f"{len(messages)} {'message' if len(messages) == 1 else 'messages'}"
@@ -125,7 +125,7 @@ def _summary(messages: Sequence[Message], lines: Sequence[Line], counter: TokenC
     return "\n".join([head, *(f"* {lines[index].text}" for index in kept)])
 
 
-def _about(seq: int, lines: Sequence[Line], inside: set[int]) -> list[str]:
+def _about(seq: int, lines: Sequence[SummaryLine], inside: set[int]) -> list[str]:
     """Return the lines that speak of one message."""
     found: list[str] = []
     for line in lines:

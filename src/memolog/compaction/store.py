@@ -30,7 +30,7 @@ _FEW_CHARACTERS: Final = 50_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class CompactionCandidate:
     """A message, and whether it may be compacted now."""
 
     message: Message
@@ -67,7 +67,7 @@ class Compactions:
 
     async def candidates(
         self, resource: str, thread: str, *, after: int = 0, again: bool = False, limit: int = 100
-    ) -> tuple[Candidate, ...]:
+    ) -> tuple[CompactionCandidate, ...]:
         """Return the rows from the first that may be compacted, including tombstones.
 
         Messages that were restored by hand are not free, unless `again` is set.
@@ -75,12 +75,12 @@ class Compactions:
         check_ids(resource=resource, thread=thread)
         values = {"after": clamp(after), "again": int(again), "limit": check_limit(limit)}
 
-        def script() -> Script[tuple[Candidate, ...]]:
+        def script() -> Script[tuple[CompactionCandidate, ...]]:
             rows = yield q.candidates(resource=resource, thread=thread, **values)
             if not rows:
                 yield from reading_thread(resource, thread)
             return tuple(
-                Candidate(
+                CompactionCandidate(
                     message=message_from_row(row),
                     is_free=row.state != "live"
                     or (row.level == 0 and not row.pruned and (again or row.compaction_pk is None)),

@@ -1,64 +1,81 @@
-"""Process-wide caches of results that depend on text or rows alone: bounded, and emptied by `forget()` and `aclose()`.
+"""Bounded caches: `Cache` for an open memory, and decorators that cache results of pure functions for the process.
 
-Every such cache is made here, since a cached result holds the text that it was computed from.
+A cached result holds the text that it was computed from, so `forget()` and `aclose()` empty all of them with `empty_caches`.
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final, TypeVar
-
-_GivenT = TypeVar("_GivenT")
-_ResultT = TypeVar("_ResultT")
-
-_CACHES: Final[list[Callable[[], object]]] = []
-
-
-def emptied_by(empty: Callable[[], object]) -> None:
-    """Name what empties a cache of a module, which lives as long as the process."""
-    _CACHES.append(empty)
-
-
-def remembered(most: int) -> Callable[[Callable[[_GivenT], _ResultT]], Callable[[_GivenT], _ResultT]]:
-    """Remember the last results of a function of one value; at most so many of them."""
-
-    def decorate(function: Callable[[_GivenT], _ResultT]) -> Callable[[_GivenT], _ResultT]:
-        cache = lru_cache(most)(function)
-        emptied_by(cache.cache_clear)
-        return cache
-
-    return decorate
-
-
-def empty_caches() -> None:
-    """Drop everything that is remembered of any text: what was forgotten must not be left in memory."""
-    for empty in _CACHES:
-        empty()
-    # Phrases that were searched for are compiled, and the library keeps what it compiled.
-    re.purge()
-
+from threading import Lock
+from typing import Final, Generic, TypeVar
 
 K = TypeVar("K")
 S = TypeVar("S")
 V = TypeVar("V")
 
-# One sequence a thread: each holds all of its values.
+_EMPTY_FUNCTIONS: Final[list[Callable[[], object]]] = []
+# One sequence per thread: each holds all of its values.
 _MOST_SEQUENCES = 16
 
 
-def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]], S]:
-    """Return what follows from a sequence, worked out from what is new at its end since it was last given.
+class Cache(Generic[K, V]):
+    """A thread-safe cache of at most `most` values. The value that was stored longest ago is dropped first."""
 
-    `add` gets what followed from the values before, which it must not change, and those that came after.
+    def __init__(self, most: int) -> None:
+        self._most, self._gate = most, Lock()
+        self._values: OrderedDict[K, V] = OrderedDict()
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key, or None."""
+        return self._values.get(key)
+
+    def put(self, key: K, value: V) -> None:
+        """Store the value of a key."""
+        with self._gate:
+            self._values[key] = value
+            self._values.move_to_end(key)
+            if len(self._values) > self._most:
+                self._values.popitem(last=False)
+
+    def clear(self) -> None:
+        """Drop all values."""
+        with self._gate:
+            self._values.clear()
+
+
+def empty_caches() -> None:
+    """Drop every cached result of the process: forgotten text must not stay in memory."""
+    for empty in _EMPTY_FUNCTIONS:
+        empty()
+    # The library caches compiled patterns, and those of searched phrases hold text.
+    re.purge()
+
+
+def remembered(most: int) -> Callable[[Callable[[K], V]], Callable[[K], V]]:
+    """Cache the latest results of a function of one value, at most `most` of them."""
+
+    def decorate(function: Callable[[K], V]) -> Callable[[K], V]:
+        cached = lru_cache(most)(function)
+        _EMPTY_FUNCTIONS.append(cached.cache_clear)
+        return cached
+
+    return decorate
+
+
+def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]], S]:
+    """Return a fold over append-only sequences that computes only what is new at the end since the last call.
+
+    `add` gets the result for the earlier values, which it must not change, and the values after them.
     """
     known: dict[int, tuple[tuple[K, ...], S]] = {}
-    emptied_by(known.clear)
+    _EMPTY_FUNCTIONS.append(known.clear)
 
     def answer(values: Sequence[K]) -> S:
         if not values:
             return empty
         given = tuple(values)
-        # Found by its first value, which lives as long as it is kept here; the same values are compared by identity first.
+        # The key is the identity of the first value, which the entry keeps alive. Comparing the same objects is fast.
         before, made = known.get(id(given[0]), ((), empty))
         if given[: len(before)] != before:
             before, made = (), empty
@@ -73,7 +90,7 @@ def grown(empty: S, add: Callable[[S, Sequence[K]], S]) -> Callable[[Sequence[K]
 
 
 def each_once(work_out: Callable[[K], V]) -> Callable[[Sequence[K]], tuple[V, ...]]:
-    """Return what follows from each value of a sequence that grows at its end."""
+    """Return a map over append-only sequences that computes only new items."""
 
     def add(known: tuple[V, ...], values: Sequence[K]) -> tuple[V, ...]:
         return (*known, *map(work_out, values))

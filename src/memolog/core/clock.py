@@ -1,4 +1,4 @@
-"""Define the interface of a clock."""
+"""Clocks, random bits, time zones, and the conversion of moments to microseconds."""
 
 import re
 import secrets
@@ -9,6 +9,13 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from memolog.errors import InputError
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
+
 
 class Clock(Protocol):
     """A source of the present time."""
@@ -18,10 +25,12 @@ class Clock(Protocol):
         ...
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
-_FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-_LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
+class SystemClock:
+    """The time of this machine, in UTC."""
+
+    def now(self) -> datetime:
+        """Return the present moment."""
+        return datetime.now(UTC)
 
 
 def to_micros(moment: datetime) -> int:
@@ -50,9 +59,6 @@ def to_micros(moment: datetime) -> int:
 def from_micros(micros: int) -> datetime:
     """Return the moment in UTC."""
     return _EPOCH + timedelta(microseconds=micros)
-
-
-_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 
 
 @lru_cache(maxsize=256)
@@ -92,14 +98,6 @@ def _known_zone(name: str) -> tuple[tzinfo, str]:
     sign, hours, minutes = offset.groups()
     shift = timedelta(hours=int(hours), minutes=int(minutes or 0))
     return timezone(-shift if sign == "-" else shift), f"{sign}{int(hours):02}:{minutes or '00'}"
-
-
-class SystemClock:
-    """The time of this machine, in UTC."""
-
-    def now(self) -> datetime:
-        """Return the present moment."""
-        return datetime.now(UTC)
 
 
 def system_chance(bits: int) -> int:

@@ -1,7 +1,4 @@
-"""Settings that contradict each other, as one table.
-
-A rule is skipped where one of its settings was refused already, so that one mistake is not reported twice.
-"""
+"""The configuration: all settings with their defaults, their sources, and a table of settings that contradict each other."""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -9,7 +6,6 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
-from memolog.core import settings as sizes
 from memolog.core.config_sections import (
     CompactionConfig,
     ObservationConfig,
@@ -23,12 +19,13 @@ from memolog.core.settings import (
     FLAG,
     LEAST_KEPT,
     LEAST_LIMIT,
+    LEAST_REPEATED,
     PATTERNS,
     TEXT,
-    Given,
     KeepRecent,
     Mode,
     Setting,
+    SettingGroup,
     Voice,
     block_at,
     choice,
@@ -49,27 +46,376 @@ from memolog.core.settings import (
 )
 from memolog.errors import ConfigError
 
-Values: TypeAlias = Mapping[str, Any]
+SettingValues: TypeAlias = Mapping[str, Any]
 
 _MESSAGE_TOKENS: Final = "observation.message_tokens"
 _BLOCK_AFTER: Final = "observation.block_after"
 _OBSERVATION_TOKENS: Final = "reflection.observation_tokens"
 
+# ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
+
+
+Durability: TypeAlias = Literal["normal", "full"]
+Grounding: TypeAlias = Literal["keep", "flag", "drop"]
+BudgetScope: TypeAlias = Literal["thread", "resource", "all"]
+OverBudget: TypeAlias = Literal["extractive", "wait"]
+
+LASTING: Final = (
+    "scope",
+    "mode",
+    "share_token_budget",
+    "observation.message_tokens",
+    "observation.buffer_tokens",
+    "observation.buffer_activation",
+    "observation.block_after",
+    "reflection.observation_tokens",
+    "reflection.buffer_activation",
+    "reflection.block_after",
+)
+"""The settings that are stored with a resource."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Two settings that cannot both be as they are when `broken` says so."""
+class Config(SettingGroup):
+    """Every setting of Memolog. Raises ConfigError for values that are refused or contradict each other."""
+
+    observation: ObservationConfig = field(default_factory=ObservationConfig)
+    reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
+    compaction: CompactionConfig = field(default_factory=CompactionConfig)
+    recall: RecallConfig = field(default_factory=RecallConfig)
+    retention: RetentionConfig = field(default_factory=RetentionConfig)
+    share_token_budget: bool = declare(FLAG, False, "Whether the tail may use the tokens that the log leaves free.")
+    activate_after_idle: float | Literal["auto", False] = declare(
+        or_word("auto", or_false(seconds())),
+        "auto",
+        "Pause after which buffered groups are activated early; auto: the lifetime of the provider's prompt cache, False: never.",
+    )
+    activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
+    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers all messages, however few.")
+    scope: Scope = declare(
+        choice(*get_args(Scope)),
+        "thread",
+        "Whether each thread has its own log, or all threads of a resource share one. Stored with the resource; if it is not "
+        "set, the stored value is used.",
+    )
+    mode: Mode = declare(
+        choice(*get_args(Mode)),
+        "default",
+        "What the observer looks for; it also sets observation.message_tokens if that is not given.",
+    )
+    voice: Voice = declare(
+        choice(*get_args(Voice)), "coding", "What the conversations are about: coding, or general for everything else."
+    )
+    observe: bool = declare(FLAG, True, "Whether there is a log; without one a context has the last messages only.")
+    last_messages: int = declare(count(), 10, "The number of messages in the tail if observe is False.")
+    read_only: bool = declare(FLAG, False, "Whether contexts are built and nothing is written.")
+    context_tokens: int | None = declare(
+        optional(tokens()), None, "A hard limit on the tokens of a context, which is cut to fit; None: no limit."
+    )
+    strict: bool = declare(FLAG, False, "Whether a failure of the memory is raised into the turn.")
+    turn_timeout: float = declare(
+        seconds(),
+        3,
+        "The longest time of one step of a turn, without waits for a model; then the turn continues with what was read.",
+    )
+    max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
+    durability: Durability = declare(
+        choice(*get_args(Durability)),
+        "normal",
+        "Whether a power failure may lose the last commits (normal) or none (full, slower).",
+    )
+    busy_timeout: float = declare(
+        seconds(zero=True), 10, "The longest wait for a database that another process has locked."
+    )
+    statement_timeout: float = declare(seconds(), 30, "The longest time of one database statement.")
+    pool_size: int = declare(count(), 10, "The most open database connections.")
+    redact: bool = declare(FLAG, True, "Whether secrets are removed from what observers see, the log and the index.")
+    redact_raw: bool = declare(FLAG, False, "Whether secrets are also removed from a message before it is stored.")
+    redact_patterns: str | None = declare(
+        optional(PATTERNS),
+        None,
+        "More secrets to remove, one on each line: a kind, a colon, a regular expression.",
+    )
+    manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
+    working_memory_characters: int = declare(
+        count(), 10_000, "The longest working memory, in characters: it is part of every request."
+    )
+    keep_prompts: bool = declare(FLAG, False, "Whether requests and replies of runs are stored.")
+    assume_done: bool = declare(FLAG, False, "Whether a planned action counts as done once its date has passed.")
+    grounding: Grounding = declare(
+        choice(*get_args(Grounding)),
+        "flag",
+        "What happens to an observation with names or numbers that its sources do not have, or falsely in the name of the user.",
+    )
+    model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
+    model_timeout: float = declare(
+        seconds(),
+        120,
+        "The longest time of one attempt to get an answer of a model; a second attempt has the same limit.",
+    )
+    reply_tokens: int = declare(
+        tokens(100),
+        16_000,
+        "The most tokens of one answer of a model. Every request sets a limit in proportion to its input, up to this one.",
+    )
+    budget: float | None = declare(
+        optional(dollars()),
+        None,
+        "The most US dollars for observing and reflecting, checked before every call; None: no limit.",
+    )
+    budget_scope: BudgetScope = declare(
+        choice(*get_args(BudgetScope)),
+        "resource",
+        "Whether the budget is for each thread, for each resource, or for all together.",
+    )
+    over_budget: OverBudget = declare(
+        choice(*get_args(OverBudget)),
+        "extractive",
+        "What happens once the budget is spent: the embedded observer is used (extractive), or messages stay raw (wait).",
+    )
+    lease: float = declare(seconds(), 30, "How long a run is claimed before other processes may take it over.")
+    task_lease: float = declare(
+        seconds(),
+        900,
+        "How long a task is claimed before other sessions may claim it; work in its thread renews the claim.",
+    )
+    task_tokens: int = declare(tokens(0), 400, "The most tokens of tasks at the edge of a context; 0: none.")
+    other_threads: int = declare(
+        count(0),
+        8,
+        "In resource scope, the number of other threads, latest active first, whose uncovered messages a context shows at its "
+        "edge; 0: none.",
+    )
+    other_messages: int = declare(count(), 30, "The most messages that are shown of each of those threads.")
+    other_tokens: int = declare(
+        tokens(0), 2_000, "The most tokens of those threads together; a context says how much is left out."
+    )
+    heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
+
+    def __post_init__(self) -> None:
+        wrong = wrong_values(self)
+        problems = [*_wrong_sections(self), *wrong.values()]
+        sound = {name: value for name, value in _values(self).items() if name not in wrong}
+        refuse([*problems, *contradictions(sound, {})])
+
+    @property
+    def named(self) -> frozenset[str]:
+        """The settings that were given, by dotted name, in code, a file or the environment; the others are defaults."""
+        inner = (f"{section}.{name}" for section in SECTIONS for name in getattr(self, section).given)
+        return frozenset((*(name for name in self.given if name not in SECTIONS), *inner))
+
+    @property
+    def lasting(self) -> dict[str, Any]:
+        """The given settings that are stored with a resource as its defaults."""
+        values, named = _values(self), self.named
+        return {name: values[name] for name in LASTING if name in named}
+
+    @property
+    def threshold(self) -> int:
+        """T: the size of the tail at which the log takes over."""
+        return threshold(self.observation.message_tokens, self.mode)
+
+    @property
+    def buffer_step(self) -> int | None:
+        """B: by how many tokens the tail grows between two buffered groups; None when off."""
+        step = self.observation.buffer_tokens
+        if step is False:
+            return None
+        return int(step) if step >= 1 else max(1, round(self.threshold * step))
+
+    @property
+    def floor(self) -> int:
+        """F: how many raw tokens an activation leaves in the tail."""
+        activation = self.observation.buffer_activation
+        return int(activation) if activation >= LEAST_KEPT else self.threshold - round(self.threshold * activation)
+
+    @property
+    def repeated_tokens(self) -> int:
+        """How much of a request is shown again once the log covers it: all of it, unless it is larger than a whole tail."""
+        return max(self.threshold, LEAST_REPEATED)
+
+    @property
+    def reflect_at(self) -> int:
+        """R: the size of the log at which a reflection takes over."""
+        return self.reflection.observation_tokens
+
+    @property
+    def reflect_background_at(self) -> int:
+        """The size of the log at which a reflection begins in the background."""
+        activation = self.reflection.buffer_activation
+        return int(activation) if activation >= LEAST_KEPT else max(1, round(self.reflect_at * activation))
+
+    @property
+    def reflect_block_at(self) -> int:
+        """The size of the log above which a turn may wait for a reflection."""
+        return block_at(self.reflection.block_after, self.reflect_at)
+
+    @property
+    def keep_recent_at_most(self) -> int:
+        """How many tokens of the youngest observations a reflection leaves alone at most."""
+        return self.reflect_at // 2
+
+    def threshold_for(self, log_tokens: int) -> int:
+        """Return T beside a log of this size: larger while the log is short, if they share."""
+        if not self.share_token_budget:
+            return self.threshold
+        return shared_threshold(self.threshold, self.reflect_at, log_tokens)
+
+    def block_at_for(self, log_tokens: int) -> int:
+        """Return above which tail a turn may wait, beside a log of this size."""
+        return block_at(self.observation.block_after, self.threshold_for(log_tokens))
+
+    def reflection_target_for(self, slice_tokens: int) -> int:
+        """Return how large the reflection of a slice of this size may be."""
+        return round(slice_tokens * self.reflection.target)
+
+    @classmethod
+    def load(
+        cls,
+        *,
+        toml: Path | None = None,
+        environment: Mapping[str, str] | None = None,
+        arguments: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Read settings from several sources: arguments override the environment, which overrides the file."""
+        known = _known()
+        readings: list[Reading] = []
+        if toml is not None:
+            readings.append(read_toml(toml, known))
+        if environment is not None:
+            readings.append(read_environment(environment, known))
+        if arguments is not None:
+            readings.append(read_mapping(arguments, known))
+        return cls._layered({name: item.default for name, item in known.items()}, (), readings)
+
+    @classmethod
+    def from_dict(cls, given: Mapping[str, object]) -> Self:
+        """Return the configuration of nested tables, dotted names, or both."""
+        return cls.load(arguments=given)
+
+    @classmethod
+    def from_toml(cls, path: Path) -> Self:
+        """Read a TOML file: its table [memolog], or the whole file if it has none."""
+        return cls.load(toml=path)
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> Self:
+        """Read the MEMOLOG_… variables of a mapping such as os.environ."""
+        return cls.load(environment=environment)
+
+    def with_overrides(self, overrides: Mapping[str, object]) -> Self:
+        """Return a copy with some settings changed, by nested or dotted names."""
+        return self._layered(_values(self), self.named, [read_mapping(overrides, _known())])
+
+    def completed(self, stored: Mapping[str, object]) -> Self:
+        """Return a copy with stored settings, by dotted name, for those that were not given.
+
+        Stored settings that no longer exist or contradict the given ones are ignored.
+        """
+        named = self.named
+        missing = {name: value for name, value in stored.items() if name not in named}
+        if not missing:
+            return self
+        with suppress(ConfigError):
+            return self.with_overrides(missing)
+        made = self
+        for name, value in missing.items():
+            with suppress(ConfigError):
+                made = made.with_overrides({name: value})
+        return made
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all settings as nested JSON values; `from_dict` of the result equals this configuration."""
+        nested: dict[str, Any] = {}
+        for name, value in _values(self).items():
+            section, _, leaf = name.rpartition(".")
+            table: dict[str, Any] = nested.setdefault(section, {}) if section else nested
+            table[leaf] = value.to_dict() if isinstance(value, KeepRecent) else value
+        return nested
+
+    @classmethod
+    def _layered(cls, base: Mapping[str, Any], named: Iterable[str], readings: list[Reading]) -> Self:
+        """Apply the readings to the base, later over earlier; raises ConfigError with every problem."""
+        values, where, given = dict(base), dict[str, str](), set(named)
+        problems: list[str] = []
+        for reading in readings:
+            values.update(reading.values)
+            given |= _given_by(reading)
+            where.update(reading.where)
+            problems.extend(reading.problems)
+            for name in reading.refused:
+                values.pop(name, None)
+        refuse([*problems, *contradictions(values, where)])
+        return cls._made_of(values, given)
+
+    @classmethod
+    def _made_of(cls, values: Mapping[str, Any], given: Iterable[str]) -> Self:
+        top = {name: value for name, value in values.items() if "." not in name}
+        for section, made in SECTIONS.items():
+            prefix = f"{section}."
+            inner = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
+            names = (name.removeprefix(prefix) for name in given if name.startswith(prefix))
+            top[section] = made(**inner).with_given(names)
+        return cls(**top).with_given(name for name in given if "." not in name)
+
+
+@cache
+def settings() -> tuple[Setting, ...]:
+    """Return every setting, for documentation, command line and tests."""
+    sections = (item for name, made in SECTIONS.items() for item in declared(made, f"{name}."))
+    return (*sections, *declared(Config))
+
+
+@cache
+def _known() -> Mapping[str, Setting]:
+    return {item.name: item for item in settings()}
+
+
+def _given_by(reading: Reading) -> set[str]:
+    """Return the settings that a source names; of one that names all, as `to_dict` does, those unlike their defaults."""
+    known = _known()
+    if len(reading.values) < len(known):
+        return set(reading.values)
+    return {name for name, value in reading.values.items() if value != known[name].default}
+
+
+def _values(config: Config) -> dict[str, Any]:
+    """Return the values by dotted name."""
+    values: dict[str, Any] = {}
+    for item in (item for item in fields(config) if item.init):
+        value = getattr(config, item.name)
+        if item.name not in SECTIONS:
+            values[item.name] = value
+        elif isinstance(value, SECTIONS[item.name]):
+            values |= {f"{item.name}.{x.name}": getattr(value, x.name) for x in fields(value) if x.init}
+    return values
+
+
+def _wrong_sections(config: Config) -> list[str]:
+    return [
+        f"{name} = {shown(getattr(config, name))} is not of type {made.__name__}. Config.from_dict takes plain tables."
+        for name, made in SECTIONS.items()
+        if not isinstance(getattr(config, name), made)
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contradiction:
+    """Two settings whose values contradict each other if `broken` returns True.
+
+    A rule is skipped if one of its settings was refused already, so that one mistake is reported once.
+    """
 
     first: str
     second: str
-    broken: Callable[[Values], bool]
+    broken: Callable[[SettingValues], bool]
     why: str
     then: str
     also: tuple[str, ...] = ()
     """Further settings that `broken` reads."""
 
-    def problem(self, values: Values, where: Mapping[str, str]) -> str | None:
-        """Return the contradiction as a sentence, or None where there is none."""
+    def problem(self, values: SettingValues, where: Mapping[str, str]) -> str | None:
+        """Return the contradiction as a sentence, or None."""
         names = (self.first, self.second)
         if any(name not in values for name in (*names, *self.also)) or not self.broken(values):
             return None
@@ -77,13 +423,13 @@ class Rule:
         return f"{first} contradicts {second}: {self.why}. {self.then}."
 
 
-def contradictions(values: Values, where: Mapping[str, str]) -> list[str]:
-    """Return every contradiction among the values; `where` says which source gave which."""
-    found = (rule.problem(values, where) for rule in RULES)
+def contradictions(values: SettingValues, where: Mapping[str, str]) -> list[str]:
+    """Return every contradiction among the values; `where` names the source of each."""
+    found = (rule.problem(values, where) for rule in CONTRADICTIONS)
     return [problem for problem in found if problem is not None]
 
 
-def _named(name: str, values: Values, where: Mapping[str, str]) -> str:
+def _named(name: str, values: SettingValues, where: Mapping[str, str]) -> str:
     if name == _MESSAGE_TOKENS and values[name] is None:
         mode = values["mode"]
         return f"{name} = {shown(threshold(None, mode))} (of mode = {shown(mode)})"
@@ -93,25 +439,25 @@ def _named(name: str, values: Values, where: Mapping[str, str]) -> str:
     return text
 
 
-def _t(values: Values) -> int:
+def _tail_limit(values: SettingValues) -> int:
     return threshold(values[_MESSAGE_TOKENS], values["mode"])
 
 
-def _r(values: Values) -> int:
+def _log_limit(values: SettingValues) -> int:
     return values[_OBSERVATION_TOKENS]
 
 
-def _blocks_at(values: Values) -> int:
-    return block_at(values[_BLOCK_AFTER], _t(values))
+def _blocks_at(values: SettingValues) -> int:
+    return block_at(values[_BLOCK_AFTER], _tail_limit(values))
 
 
-def _shared_blocks_at(values: Values) -> int:
-    limit = shared_threshold(_t(values), _r(values), 0)
+def _shared_blocks_at(values: SettingValues) -> int:
+    limit = shared_threshold(_tail_limit(values), _log_limit(values), 0)
     return block_at(values[_BLOCK_AFTER], limit)
 
 
-def _exclusive(first: str, is_first: object, second: str, is_second: object, *, why: str, then: str) -> Rule:
-    return Rule(
+def _exclusive(first: str, is_first: object, second: str, is_second: object, *, why: str, then: str) -> Contradiction:
+    return Contradiction(
         first=first,
         second=second,
         broken=lambda values: values[first] is is_first and values[second] is is_second,
@@ -120,55 +466,55 @@ def _exclusive(first: str, is_first: object, second: str, is_second: object, *, 
     )
 
 
-RULES: Final = (
-    Rule(
+CONTRADICTIONS: Final = (
+    Contradiction(
         first="observation.buffer_tokens",
         second=_MESSAGE_TOKENS,
         also=("mode",),
-        broken=lambda values: values["observation.buffer_tokens"] >= _t(values),
+        broken=lambda values: values["observation.buffer_tokens"] >= _tail_limit(values),
         why="the log would take over before anything is buffered",
         then="Lower observation.buffer_tokens, or raise observation.message_tokens",
     ),
-    Rule(
+    Contradiction(
         first="observation.buffer_activation",
         second=_MESSAGE_TOKENS,
         also=("mode",),
         broken=lambda values: (
-            values["observation.buffer_activation"] >= max(LEAST_KEPT, _t(values))
+            values["observation.buffer_activation"] >= max(LEAST_KEPT, _tail_limit(values))
         ),
-        why="as many tokens would stay as bring an activation about, so nothing could leave",
+        why="an activation would keep as many tokens as trigger it, so that nothing could leave the tail",
         then="Keep fewer tokens with observation.buffer_activation, or use a share such as 0.8",
     ),
-    Rule(
+    Contradiction(
         first=_BLOCK_AFTER,
         second=_MESSAGE_TOKENS,
         also=("mode",),
-        broken=lambda values: LEAST_LIMIT <= values[_BLOCK_AFTER] < _t(values),
+        broken=lambda values: LEAST_LIMIT <= values[_BLOCK_AFTER] < _tail_limit(values),
         why="a turn would wait before the log takes over",
         then="Raise observation.block_after, or use a factor such as 1.2",
     ),
-    Rule(
+    Contradiction(
         first="reflection.buffer_activation",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, _r(values)),
+        broken=lambda values: values["reflection.buffer_activation"] >= max(LEAST_KEPT, _log_limit(values)),
         why="the reflection would begin when it should be finished",
         then="Lower reflection.buffer_activation, or use a share such as 0.5",
     ),
-    Rule(
+    Contradiction(
         first="reflection.block_after",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < _r(values),
+        broken=lambda values: LEAST_LIMIT <= values["reflection.block_after"] < _log_limit(values),
         why="a turn would wait before a reflection takes over",
         then="Raise reflection.block_after, or use a factor such as 1.2",
     ),
-    Rule(
+    Contradiction(
         first="observation.previous_tokens",
         second=_OBSERVATION_TOKENS,
-        broken=lambda values: values["observation.previous_tokens"] > _r(values),
+        broken=lambda values: values["observation.previous_tokens"] > _log_limit(values),
         why="the log never grows as long as what the observer would be shown of it",
         then="Lower observation.previous_tokens, or raise reflection.observation_tokens",
     ),
-    Rule(
+    Contradiction(
         first="context_tokens",
         second=_BLOCK_AFTER,
         also=(_MESSAGE_TOKENS, "mode"),
@@ -178,7 +524,7 @@ RULES: Final = (
         why="messages would be cut off before a turn waits for them to be observed",
         then="Raise context_tokens, or lower observation.message_tokens or observation.block_after",
     ),
-    Rule(
+    Contradiction(
         first="context_tokens",
         second="share_token_budget",
         also=(_MESSAGE_TOKENS, "mode", _BLOCK_AFTER, _OBSERVATION_TOKENS),
@@ -190,14 +536,14 @@ RULES: Final = (
         why="with a short log the tail may grow past the limit before it is observed",
         then="Raise context_tokens, or set share_token_budget = False",
     ),
-    Rule(
+    Contradiction(
         first="compaction.deep_after",
         second="compaction.after",
         broken=lambda values: values["compaction.deep_after"] < values["compaction.after"],
         why="a message would be compacted the second time before the first",
         then="Raise compaction.deep_after, or lower compaction.after",
     ),
-    Rule(
+    Contradiction(
         first="heartbeat",
         second="lease",
         broken=lambda values: values["heartbeat"] >= values["lease"],
@@ -232,7 +578,7 @@ RULES: Final = (
         why="secrets would be removed from stored messages and left in everything else",
         then="Set redact = True, or redact_raw = False",
     ),
-    Rule(
+    Contradiction(
         first="redact_patterns",
         second="redact",
         broken=lambda values: values["redact_patterns"] is not None and not values["redact"],
@@ -240,356 +586,3 @@ RULES: Final = (
         then="Set redact = True, or leave redact_patterns out",
     ),
 )  # fmt: skip
-
-
-# ruff: noqa: RUF009 - `declare` returns a dataclass field, as `field` does
-
-
-Durability: TypeAlias = Literal["normal", "full"]
-Grounding: TypeAlias = Literal["keep", "flag", "drop"]
-BudgetScope: TypeAlias = Literal["thread", "resource", "all"]
-OverBudget: TypeAlias = Literal["extractive", "wait"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config(Given):
-    """Every setting of Memolog. What contradicts itself cannot be made."""
-
-    observation: ObservationConfig = field(default_factory=ObservationConfig)
-    reflection: ReflectionConfig = field(default_factory=ReflectionConfig)
-    compaction: CompactionConfig = field(default_factory=CompactionConfig)
-    recall: RecallConfig = field(default_factory=RecallConfig)
-    retention: RetentionConfig = field(default_factory=RetentionConfig)
-    share_token_budget: bool = declare(
-        FLAG, False, "Whether the tail may use what the log leaves of their common budget."
-    )
-    activate_after_idle: float | Literal["auto", False] = declare(
-        or_word("auto", or_false(seconds())),
-        "auto",
-        "After how long a pause buffered groups are activated early; auto takes the time for "
-        "which the provider keeps its prompt cache, False never does it.",
-    )
-    activate_on_model_change: bool = declare(FLAG, True, "Whether a change of model activates buffered groups early.")
-    buffer_on_idle: bool = declare(FLAG, False, "Whether the end of a turn buffers what is there, however little.")
-    scope: Scope = declare(
-        choice(*get_args(Scope)),
-        "thread",
-        "Who shares a log: one thread, or all of a resource. Stored with the resource: where it is not set, what was stored "
-        "counts.",
-    )
-    mode: Mode = declare(
-        choice(*get_args(Mode)),
-        "default",
-        "What the observer looks for; it also sets observation.message_tokens where that is not given.",
-    )
-    voice: Voice = declare(
-        choice(*get_args(Voice)), "coding", "What the conversations are about: coding, or general for everything else."
-    )
-    observe: bool = declare(FLAG, True, "Whether a log is kept; without one the tail is the last messages alone.")
-    last_messages: int = declare(count(), 10, "How many messages make the tail when observe is False.")
-    read_only: bool = declare(FLAG, False, "Whether contexts are made and nothing is written.")
-    context_tokens: int | None = declare(
-        optional(tokens()), None, "A hard limit on a context, which is cut to fit; None sets none."
-    )
-    strict: bool = declare(FLAG, False, "Whether a failure of the memory is raised into the turn.")
-    turn_timeout: float = declare(
-        seconds(),
-        3,
-        "The longest that one step of a turn may take, waits for a model left out; then it goes on with what is known.",
-    )
-    max_message_bytes: int = declare(count(), 100_000_000, "The largest message that is stored, in bytes.")
-    durability: Durability = declare(
-        choice(*get_args(Durability)),
-        "normal",
-        "Whether a power cut may cost the last commits (normal) or none (full, slower).",
-    )
-    busy_timeout: float = declare(
-        seconds(zero=True), 10, "How long to wait for a database that another process has locked."
-    )
-    statement_timeout: float = declare(seconds(), 30, "The longest that one database statement may take.")
-    pool_size: int = declare(count(), 10, "How many database connections are open at most.")
-    redact: bool = declare(FLAG, True, "Whether secrets are removed from what observers see, the log and the index.")
-    redact_raw: bool = declare(FLAG, False, "Whether secrets are also removed from a message before it is stored.")
-    redact_patterns: str | None = declare(
-        optional(PATTERNS),
-        None,
-        "Further secrets to remove, one on each line: a kind, a colon, a regular expression.",
-    )
-    manage_working_memory: bool = declare(FLAG, False, "Whether the observer keeps the working memory up to date.")
-    working_memory_characters: int = declare(
-        count(), 10_000, "The longest working memory, in characters: it is part of every request."
-    )
-    keep_prompts: bool = declare(FLAG, False, "Whether a run keeps what was sent to the model and what it answered.")
-    assume_done: bool = declare(FLAG, False, "Whether a planned action counts as done once its date has passed.")
-    grounding: Grounding = declare(
-        choice(*get_args(Grounding)),
-        "flag",
-        "What happens to an observation whose names and numbers are not in its sources, or that falsely claims the user's word.",
-    )
-    model: str = declare(TEXT, "extractive", "The model that observes and reflects; extractive needs none.")
-    model_timeout: float = declare(
-        seconds(),
-        120,
-        "How many seconds one attempt to get an answer of a model may take, in whatever form it is named; a second attempt has "
-        "as many again.",
-    )
-    reply_tokens: int = declare(
-        tokens(100),
-        16_000,
-        "How many tokens one answer of a model may have at most. Every request sets a limit in proportion to what it is about, "
-        "and never above this one.",
-    )
-    budget: float | None = declare(
-        optional(dollars()),
-        None,
-        "How many US dollars observing and reflecting may cost, checked before every call; None sets no limit.",
-    )
-    budget_scope: BudgetScope = declare(
-        choice(*get_args(BudgetScope)),
-        "resource",
-        "Whose money the budget is: each thread's, each resource's, or all's.",
-    )
-    over_budget: OverBudget = declare(
-        choice(*get_args(OverBudget)),
-        "extractive",
-        "What happens once the budget is spent: the embedded observer goes on (extractive), or messages stay raw (wait).",
-    )
-    lease: float = declare(seconds(), 30, "For how long a run is claimed before others may take it over.")
-    task_lease: float = declare(
-        seconds(), 900, "For how long a task is claimed before others may take it over; work in its thread renews it."
-    )
-    task_tokens: int = declare(tokens(0), 400, "How many tokens of tasks a context shows at its edge; 0 shows none.")
-    other_threads: int = declare(
-        count(0),
-        8,
-        "In resource scope, of how many other threads a context shows at its edge what the log does not cover yet, the latest "
-        "active ones; 0 shows none.",
-    )
-    other_messages: int = declare(count(), 30, "How many messages of each of those threads it shows at most.")
-    other_tokens: int = declare(
-        tokens(0), 2_000, "How many tokens those threads have together at most; how much is not shown is said."
-    )
-    heartbeat: float = declare(seconds(), 10, "How often a claim is renewed.")
-
-    def __post_init__(self) -> None:
-        wrong = wrong_values(self)
-        problems = [*_wrong_sections(self), *wrong.values()]
-        sound = {name: value for name, value in _values(self).items() if name not in wrong}
-        refuse([*problems, *contradictions(sound, {})])
-
-    @property
-    def named(self) -> frozenset[str]:
-        """The settings that were given, by dotted name, in code, a file or the environment; the others are defaults."""
-        inner = (f"{section}.{name}" for section in SECTIONS for name in getattr(self, section).given)
-        return frozenset((*(name for name in self.given if name not in SECTIONS), *inner))
-
-    @property
-    def lasting(self) -> dict[str, Any]:
-        """The given settings that say how a resource's log is kept; they are stored with it as its defaults."""
-        values, named = _values(self), self.named
-        return {name: values[name] for name in LASTING if name in named}
-
-    @property
-    def threshold(self) -> int:
-        """T: the size of the tail at which the log takes over."""
-        return sizes.threshold(self.observation.message_tokens, self.mode)
-
-    @property
-    def buffer_step(self) -> int | None:
-        """B: by how many tokens the tail grows between two buffered groups; None when off."""
-        step = self.observation.buffer_tokens
-        if step is False:
-            return None
-        return int(step) if step >= 1 else max(1, round(self.threshold * step))
-
-    @property
-    def floor(self) -> int:
-        """F: how many raw tokens an activation leaves in the tail."""
-        activation = self.observation.buffer_activation
-        return (
-            int(activation) if activation >= sizes.LEAST_KEPT else self.threshold - round(self.threshold * activation)
-        )
-
-    @property
-    def repeated_tokens(self) -> int:
-        """How much of a request is shown again once the log covers it: all of it, unless it is larger than a whole tail."""
-        return max(self.threshold, sizes.LEAST_REPEATED)
-
-    @property
-    def reflect_at(self) -> int:
-        """R: the size of the log at which a reflection takes over."""
-        return self.reflection.observation_tokens
-
-    @property
-    def reflect_background_at(self) -> int:
-        """The size of the log at which a reflection begins in the background."""
-        activation = self.reflection.buffer_activation
-        return int(activation) if activation >= sizes.LEAST_KEPT else max(1, round(self.reflect_at * activation))
-
-    @property
-    def reflect_block_at(self) -> int:
-        """The size of the log above which a turn may wait for a reflection."""
-        return sizes.block_at(self.reflection.block_after, self.reflect_at)
-
-    @property
-    def keep_recent_at_most(self) -> int:
-        """How many tokens of the youngest observations a reflection leaves alone at most."""
-        return self.reflect_at // 2
-
-    def threshold_for(self, log_tokens: int) -> int:
-        """Return T beside a log of this size: larger while the log is short, if they share."""
-        if not self.share_token_budget:
-            return self.threshold
-        return sizes.shared_threshold(self.threshold, self.reflect_at, log_tokens)
-
-    def block_at_for(self, log_tokens: int) -> int:
-        """Return above which tail a turn may wait, beside a log of this size."""
-        return sizes.block_at(self.observation.block_after, self.threshold_for(log_tokens))
-
-    def reflection_target_for(self, slice_tokens: int) -> int:
-        """Return how large the reflection of a slice of this size may be."""
-        return round(slice_tokens * self.reflection.target)
-
-    @classmethod
-    def load(
-        cls,
-        *,
-        toml: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-        arguments: Mapping[str, object] | None = None,
-    ) -> Self:
-        """Layer the sources: arguments beat the environment, which beats the file."""
-        known = _known()
-        readings: list[Reading] = []
-        if toml is not None:
-            readings.append(read_toml(toml, known))
-        if environment is not None:
-            readings.append(read_environment(environment, known))
-        if arguments is not None:
-            readings.append(read_mapping(arguments, known))
-        return cls._layered({name: item.default for name, item in known.items()}, (), readings)
-
-    @classmethod
-    def from_dict(cls, given: Mapping[str, object]) -> Self:
-        """Make a configuration of nested tables, dotted names, or both."""
-        return cls.load(arguments=given)
-
-    @classmethod
-    def from_toml(cls, path: Path) -> Self:
-        """Read a TOML file: its table [memolog] if it has one, or else the whole file."""
-        return cls.load(toml=path)
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str]) -> Self:
-        """Read MEMOLOG_… variables from the mapping, for which callers pass os.environ."""
-        return cls.load(environment=environment)
-
-    def with_overrides(self, overrides: Mapping[str, object]) -> Self:
-        """Return a copy with some settings changed, by nested or dotted names."""
-        return self._layered(_values(self), self.named, [read_mapping(overrides, _known())])
-
-    def completed(self, stored: Mapping[str, object]) -> Self:
-        """Return a copy with stored settings, by dotted name, in place of what was left at its default.
-
-        What is not a setting any more, or contradicts what was given, is left out.
-        """
-        named = self.named
-        missing = {name: value for name, value in stored.items() if name not in named}
-        if not missing:
-            return self
-        with suppress(ConfigError):
-            return self.with_overrides(missing)
-        made = self
-        for name, value in missing.items():
-            with suppress(ConfigError):
-                made = made.with_overrides({name: value})
-        return made
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all settings as plain JSON values, nested; from_dict of it is equal to this."""
-        nested: dict[str, Any] = {}
-        for name, value in _values(self).items():
-            section, _, leaf = name.rpartition(".")
-            table: dict[str, Any] = nested.setdefault(section, {}) if section else nested
-            table[leaf] = value.to_dict() if isinstance(value, KeepRecent) else value
-        return nested
-
-    @classmethod
-    def _layered(cls, base: Mapping[str, Any], named: Iterable[str], readings: list[Reading]) -> Self:
-        """Put the readings over the base, later over earlier, and refuse all that is wrong."""
-        values, where, given = dict(base), dict[str, str](), set(named)
-        problems: list[str] = []
-        for reading in readings:
-            values.update(reading.values)
-            given |= _tree_named(reading)
-            where.update(reading.where)
-            problems.extend(reading.problems)
-            for name in reading.refused:
-                values.pop(name, None)
-        refuse([*problems, *contradictions(values, where)])
-        return cls._made_of(values, given)
-
-    @classmethod
-    def _made_of(cls, values: Mapping[str, Any], given: Iterable[str]) -> Self:
-        top = {name: value for name, value in values.items() if "." not in name}
-        for section, made in SECTIONS.items():
-            prefix = f"{section}."
-            inner = {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
-            names = (name.removeprefix(prefix) for name in given if name.startswith(prefix))
-            top[section] = made(**inner).with_given(names)
-        return cls(**top).with_given(name for name in given if "." not in name)
-
-
-LASTING: Final = (
-    "scope",
-    "mode",
-    "share_token_budget",
-    "observation.message_tokens",
-    "observation.buffer_tokens",
-    "observation.buffer_activation",
-    "observation.block_after",
-    "reflection.observation_tokens",
-    "reflection.buffer_activation",
-    "reflection.block_after",
-)
-"""What is stored with a resource."""
-
-
-@cache
-def settings() -> tuple[Setting, ...]:
-    """List every setting, as documentation, command line and tests need them."""
-    sections = (item for name, made in SECTIONS.items() for item in declared(made, f"{name}."))
-    return (*sections, *declared(Config))
-
-
-@cache
-def _known() -> Mapping[str, Setting]:
-    return {item.name: item for item in settings()}
-
-
-def _tree_named(reading: Reading) -> set[str]:
-    """Return what a source gives; of one that gives everything, as `to_dict` does, what is not as it would be anyway."""
-    known = _known()
-    if len(reading.values) < len(known):
-        return set(reading.values)
-    return {name for name, value in reading.values.items() if value != known[name].default}
-
-
-def _values(config: Config) -> dict[str, Any]:
-    """Return the values by dotted name."""
-    values: dict[str, Any] = {}
-    for item in (item for item in fields(config) if item.init):
-        value = getattr(config, item.name)
-        if item.name not in SECTIONS:
-            values[item.name] = value
-        elif isinstance(value, SECTIONS[item.name]):
-            values |= {f"{item.name}.{x.name}": getattr(value, x.name) for x in fields(value) if x.init}
-    return values
-
-
-def _wrong_sections(config: Config) -> list[str]:
-    return [
-        f"{name} = {shown(getattr(config, name))} is not of type {made.__name__}. Config.from_dict takes plain tables."
-        for name, made in SECTIONS.items()
-        if not isinstance(getattr(config, name), made)
-    ]

@@ -11,8 +11,8 @@ from memolog.core.settings import (
     SHARE_OR_TOKENS,
     TEXT,
     WINDOW,
-    Given,
     KeepRecent,
+    SettingGroup,
     choice,
     count,
     declare,
@@ -28,26 +28,25 @@ from memolog.core.settings import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObservationConfig(Given):
+class ObservationConfig(SettingGroup):
     """When messages become observations, and how long a turn may wait for that."""
 
     prefix = "observation."
     message_tokens: int | None = declare(
         optional(tokens()),
         None,
-        "Size of the tail at which the log takes over; None leaves it to the mode, which is 30,000 in the default one.",
+        "Size of the tail at which the log takes over; None: by mode, 30,000 in the default mode.",
     )
     buffer_tokens: float | Literal[False] = declare(
         or_false(SHARE_OR_TOKENS),
         0.2,
         "How much the tail grows between two observations in the background, as a share of "
-        "message_tokens or in tokens; False observes nothing ahead of time.",
+        "message_tokens or in tokens; False: nothing is observed in advance.",
     )
     buffer_activation: float = declare(
         keep_share_or_tokens("message_tokens"),
         0.8,
-        "How much of message_tokens leaves the tail at an activation, as a share; from 1,000 it "
-        "is the number of raw tokens that stay.",
+        "The share of message_tokens that leaves the tail at an activation; from 1,000, the number of raw tokens that stay.",
     )
     block_after: float = declare(
         factor_or_tokens("message_tokens"),
@@ -58,33 +57,33 @@ class ObservationConfig(Given):
     deadline: float = declare(
         seconds(zero=True),
         30,
-        "The longest a turn waits for an observation before it goes on without; 0 never waits.",
+        "The longest wait of a turn for an observation; 0: never wait.",
     )
-    parallel: int = declare(count(), 3, "How many observer runs of one thread may be in flight at a time.")
+    parallel: int = declare(count(), 3, "The most observer runs of one thread at a time.")
     previous_tokens: int = declare(
-        tokens(0), 2_000, "How much of the end of the log the observer is shown beside the span."
+        tokens(0), 2_000, "The tokens of the end of the log that the observer sees beside the span."
     )
     prompt_tokens: int = declare(
         tokens(1_000),
         50_000,
-        "How much of the messages one prompt of the observer shows at most; a longer span is asked about in several calls.",
+        "The most tokens of messages in one prompt of the observer; a longer span takes several calls.",
     )
     instructions: str | None = declare(
         optional(PROSE),
         None,
-        "What else the observer is told, after our instructions: what matters to your application.",
+        "Instructions of your application for the observer, added after ours.",
     )
     attach_files: bool = declare(
         FLAG,
         False,
-        "Whether images and PDFs are shown to the observer's model as they are, unredacted; a placeholder is shown anyway.",
+        "Whether the model of the observer gets images and PDFs, unredacted; a placeholder is always shown.",
     )
-    model: str | None = declare(optional(TEXT), None, "The model that observes; None takes the general one.")
+    model: str | None = declare(optional(TEXT), None, "The model that observes; None: `model`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReflectionConfig(Given):
-    """When the log is condensed, how far, and what is left alone."""
+class ReflectionConfig(SettingGroup):
+    """When and how far the log is condensed, and what stays as it is."""
 
     prefix = "reflection."
     observation_tokens: int = declare(tokens(), 40_000, "Size of the log at which a reflection takes over.")
@@ -103,57 +102,63 @@ class ReflectionConfig(Given):
     keep_recent: KeepRecent = declare(
         WINDOW,
         KeepRecent(),
-        "The youngest observations, by age and by number, that are never reflected: whichever "
-        "keeps more, up to half of observation_tokens.",
+        "The newest observations, by age and by number, that are never reflected: whichever keeps more, up to half of "
+        "observation_tokens.",
     )
-    target: float = declare(FRACTION, 0.5, "How large a reflection may be, as a share of what it condenses.")
+    target: float = declare(FRACTION, 0.5, "The largest size of a reflection, as a share of what it condenses.")
     instructions: str | None = declare(
-        optional(PROSE), None, "What else the reflector is told, after our instructions: what must outlive the rest."
+        optional(PROSE), None, "Instructions of your application for the reflector, added after ours."
     )
-    model: str | None = declare(optional(TEXT), None, "The model that reflects; None takes the general one.")
+    model: str | None = declare(optional(TEXT), None, "The model that reflects; None: `model`.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CompactionConfig(Given):
-    """When old messages are shown and indexed by a summary, where no log is kept."""
+class CompactionConfig(SettingGroup):
+    """When old messages are shown and indexed by a summary, without a log."""
 
     prefix = "compaction."
     automatic: bool = declare(
-        FLAG, True, "Whether old messages are compacted by themselves where observe is False; by hand it always works."
+        FLAG, True, "Whether old messages are compacted automatically if observe is False; compact() always works."
     )
-    batch: int = declare(count(), 10, "How many messages have one summary; a tool call and its result stay together.")
-    after: int = declare(count(), 30, "How many newer messages a message has before it is compacted.")
-    deep_after: int = declare(count(), 90, "How many newer messages a message has before only its summary is indexed.")
+    batch: int = declare(
+        count(), 10, "The number of messages with one summary; a tool call and its result stay together."
+    )
+    after: int = declare(count(), 30, "The number of newer messages after which a message is compacted.")
+    deep_after: int = declare(
+        count(), 90, "The number of newer messages after which only the summary of a message is indexed."
+    )
     prune: bool = declare(
         FLAG, False, "Whether prune() may remove the raw text of old, observed and compacted messages for good."
     )
-    prune_days: int = declare(count(30), 30, "How old a message is, in days, before its raw text may be removed.")
+    prune_days: int = declare(count(30), 30, "The age of a message, in days, after which its raw text may be removed.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecallConfig(Given):
-    """What is searched for by itself and shown at the edge of a context, with what the user said last as the query."""
+class RecallConfig(SettingGroup):
+    """Automatic recall: search results for the last user message, shown at the edge of a context."""
 
     prefix = "recall."
-    results: int = declare(
-        count(0), 0, "How many earlier messages are searched for and shown at the edge; 0 shows none."
+    results: int = declare(count(0), 0, "The number of earlier messages that are shown; 0: none.")
+    neighbours: int = declare(
+        count(0), 1, "The number of messages before and after each of them that are shown with it."
     )
-    neighbours: int = declare(count(0), 1, "How many messages before and after each of them are shown with it.")
     scope: Scope = declare(
-        choice(*get_args(Scope)), "thread", "Where they are searched for: one thread, or all of a resource."
+        choice(*get_args(Scope)), "thread", "Whether one thread or all threads of a resource are searched."
     )
-    tokens: int = declare(tokens(100), 1_500, "How many tokens they have together at most.")
+    tokens: int = declare(tokens(100), 1_500, "The most tokens of all of them together.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetentionConfig(Given):
-    """How old things may become before `apply_retention` forgets them; nothing is forgotten by itself."""
+class RetentionConfig(SettingGroup):
+    """The age after which `apply_retention` forgets; nothing is forgotten automatically."""
 
     prefix = "retention."
     message_days: int | None = declare(
-        optional(count()), None, "After how many days a message is forgotten, with all that was observed from it."
+        optional(count()), None, "The number of days after which a message is forgotten, with its observations."
     )
-    prompt_days: int | None = declare(optional(count()), None, "After how many days a kept prompt is deleted.")
+    prompt_days: int | None = declare(
+        optional(count()), None, "The number of days after which a stored prompt is deleted."
+    )
     journal_days: int | None = declare(
-        optional(count()), None, "After how many days events and the records of contexts are deleted."
+        optional(count()), None, "The number of days after which events and records of contexts are deleted."
     )

@@ -1,6 +1,6 @@
 """Read settings from a mapping, a TOML file or environment variables.
 
-Every value keeps where it was found. Names that are not settings, and values that are not allowed, are problems.
+A `Reading` holds the values, the source of each, and the problems: unknown names and values that are not allowed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from memolog.core.config_sections import (
 )
 from memolog.core.settings import PREFIX, Setting, nearest
 
-Known: TypeAlias = Mapping[str, Setting]
+KnownSettings: TypeAlias = Mapping[str, Setting]
 Path: TypeAlias = str | PathLike[str]
 
 RESERVED_VARIABLES: Final[dict[str, str]] = {
@@ -32,7 +32,7 @@ RESERVED_VARIABLES: Final[dict[str, str]] = {
     "MEMOLOG_SESSION": "For whom the command line claims tasks.",
     "MEMOLOG_THREAD": "Which conversation the command line means.",
 }
-"""Variables with our prefix that are no settings, and whose they are."""
+"""Variables with our prefix that are not settings, and their meanings."""
 
 SECTIONS: Final = {
     "observation": ObservationConfig,
@@ -43,10 +43,12 @@ SECTIONS: Final = {
 }
 _TABLE: Final = "memolog"
 
+_REFUSED: Final = object()
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one source gave: values by dotted name, where each came from, and what was refused."""
+    """The settings of one source: values by dotted name, the source of each, and what was refused."""
 
     values: Mapping[str, object]
     where: Mapping[str, str]
@@ -54,7 +56,7 @@ class Reading:
     problems: tuple[str, ...]
 
 
-def read_mapping(given: object, known: Known, where: str = "") -> Reading:
+def read_mapping(given: object, known: KnownSettings, where: str = "") -> Reading:
     """Read nested or dotted names with values of their own type."""
     if not isinstance(given, Mapping):
         kind = type(given).__name__
@@ -63,9 +65,9 @@ def read_mapping(given: object, known: Known, where: str = "") -> Reading:
     return _collected(entries, known, _taken)
 
 
-def read_toml(path: Path, known: Known) -> Reading:
-    """Read a file: its table [memolog] if it has one, or else all of it."""
-    import tomllib  # noqa: PLC0415 - most programs never read a file, and importing should cost little
+def read_toml(path: Path, known: KnownSettings) -> Reading:
+    """Read a file: its table [memolog], or the whole file if it has none."""
+    import tomllib  # noqa: PLC0415 - most programs never read a file
 
     name = fspath(path)
     where = f" (from {name})"
@@ -85,8 +87,8 @@ def read_toml(path: Path, known: Known) -> Reading:
     return _reading(reading.values, reading.where, reading.refused, (*reading.problems, *astray))
 
 
-def read_environment(given: Mapping[str, str], known: Known) -> Reading:
-    """Read the variables that begin with MEMOLOG_; others are not ours to judge."""
+def read_environment(given: Mapping[str, str], known: KnownSettings) -> Reading:
+    """Read the variables that begin with MEMOLOG_."""
     by_variable = {setting.environment: setting for setting in known.values()}
     ours = sorted(name for name in map(str, given) if name.startswith(PREFIX) and name not in RESERVED_VARIABLES)
     entries = (
@@ -97,15 +99,12 @@ def read_environment(given: Mapping[str, str], known: Known) -> Reading:
     return _collected(entries, by_variable, _parsed)
 
 
-_REFUSED: Final = object()
-
-
 def _collected(
     entries: Iterable[tuple[str, Setting | None, object, str]],
     known: Iterable[str],
     convert: Callable[[Setting, object], object],
 ) -> Reading:
-    """Return what a source gave, entry by entry: its name, the setting of that name, the value, and where it was found."""
+    """Return the reading of some entries: name, setting of that name (None if unknown), value, and source."""
     values: dict[str, object] = {}
     where_from: dict[str, str] = {}
     refused: set[str] = set()
@@ -137,7 +136,7 @@ def _nothing_but(problem: str) -> Reading:
 
 
 def _flat(given: Mapping[object, object]) -> Iterator[tuple[str, object]]:
-    """Walk the mapping as dotted names; a whole section object stands for each of its settings."""
+    """Yield the settings of a mapping by dotted names; a section object gives all its settings."""
     for key, value in given.items():
         name = str(key)
         if "." not in name and (table := _table(value)):

@@ -1,4 +1,4 @@
-"""Working memory: a small document of stable facts, with every version kept."""
+"""The working memory as a value: a small document of stable facts, with all its versions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -32,10 +32,10 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """What an observer would make of the working memory; it takes effect when its group is activated."""
+    """A change of the working memory by an observer; it takes effect when its group is activated."""
 
     of_thread: bool
-    """Whether it is the thread's own document, not the resource's."""
+    """Whether it changes the document of the thread instead of that of the resource."""
     base: int
     """The version that the observer was shown; 0 if there was none."""
     text: str

@@ -24,18 +24,17 @@ JsonObject = Mapping[str, JsonValue]
 
 T = TypeVar("T")
 
-
-def nothing() -> JsonObject:
-    """Return an empty object: the default of fields that hold one."""
-    return {}
-
-
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
 # A text that starts with this mark was packed; a text of the user that starts with it is packed too.
 _PACKED = "\x01"
-# Reading takes a stack frame a level: what one caller can just save, another could not load.
+# Reading takes one stack frame per level, so a caller with a deep stack could not read deeper values.
 _DEEPEST = 200
+
+
+def nothing() -> JsonObject:
+    """Return an empty object: the default of fields that hold one."""
+    return {}
 
 
 def dumps(value: JsonValue) -> str:
@@ -55,14 +54,14 @@ def text_to_json(text: str) -> str:
 def _escaped(text: str) -> str:
     if not _has_surrogate(text):
         return text
-    # JSON cannot tell the two halves of a pair from the character they mean, so they are written as that character.
+    # In JSON the two halves of a surrogate pair mean the character itself, so they are joined.
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    # The halves that are left can only stand inside strings, where the escape means the same.
+    # The remaining halves are inside strings, where an escape means the same.
     return _SURROGATE.sub(lambda hit: f"\\u{ord(hit[0]):04x}", text)
 
 
 def object_text(where: str, value: JsonObject) -> str:
-    """Return the JSON text of an object; refuses values that would come back different."""
+    """Return the JSON text of an object; raises NotJson for values that would be read back different."""
     try:
         text = dumps(value if isinstance(value, dict) else dict(value))
     except (TypeError, ValueError, RecursionError) as error:
@@ -143,7 +142,7 @@ def decode(kind: type[T], data: JsonValue) -> T:
 
 @cache
 def _reader(kind: Any) -> Callable[[JsonValue], object]:
-    """Return the function that reads JSON into this type, made once a type."""
+    """Return the function that converts JSON to this type, created once per type."""
     if dataclasses.is_dataclass(kind):
         return _dataclass_reader(cast("type", kind))
     if kind is datetime:
@@ -175,7 +174,7 @@ def _dataclass_reader(kind: type) -> Callable[[JsonValue], object]:
 
 
 def _union_reader(members: tuple[Any, ...]) -> Callable[[JsonValue], object]:
-    """Read a union: by the literal tag `type` where its members have one, else the one member beside None."""
+    """Return the reader of a union: by the literal tag `type` if its members have one, else the one member beside None."""
     tagged: dict[object, Callable[[JsonValue], object]] = {}
     plain: list[Callable[[JsonValue], object]] = []
     for member in members:
@@ -200,7 +199,7 @@ def _union_reader(members: tuple[Any, ...]) -> Callable[[JsonValue], object]:
 
 
 def check_json(where: str, value: object) -> None:
-    """Refuse values that would come back different, or that a caller with a deep stack could not read again."""
+    """Raise NotJson for values that would be read back different, or are nested too deep."""
     level, depth = [value], 0
     while level:
         depth += 1
@@ -224,7 +223,7 @@ def _children(where: str, item: object) -> Iterable[object]:
 
 
 def content_text(content: JsonValue) -> str:
-    """Return what a tool answered, or was given, as text; what cannot be written down is named."""
+    """Return the content or the arguments of a tool call as text; for a value that JSON cannot hold, its type."""
     if content is None or isinstance(content, str):
         return content or ""
     try:

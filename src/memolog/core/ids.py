@@ -22,7 +22,7 @@ def uuid7(millis: int, counter: int, chance: int) -> str:
 
 
 def short(id_: str) -> str:
-    """Return the last eight characters: enough for a person to tell ids apart."""
+    """Return the last eight characters, which are enough to distinguish ids in output."""
     return id_[-8:]
 
 
@@ -33,7 +33,7 @@ class IdMaker:
         """Take the clock, and a function that returns that many random bits."""
         self._now, self._chance = now, chance
         self._last = (-1, 0)
-        # Two event loops may share one maker; the pair below must move as one.
+        # Two event loops may share one maker.
         self._lock = threading.Lock()
 
     def __call__(self) -> str:

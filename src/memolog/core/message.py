@@ -13,7 +13,7 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: Final[tuple[str, ...]] = get_args(Role)
 
 LONGEST_SPEAKER: Final = 200
-"""How many characters of a speaker's name are kept."""
+"""The longest name of a speaker that is stored, in characters."""
 _MANY_PARTS: Final = 1_000
 
 MessageState: TypeAlias = Literal["live", "withdrawn", "forgotten"]
@@ -25,13 +25,13 @@ class TextPart:
 
     text: str
     extra: JsonObject | None = None
-    """What the provider attached and wants back unchanged; every kind of part may carry it."""
+    """Data of the provider that is sent back unchanged; every kind of part may have it."""
     type: Literal["text"] = "text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPart:
-    """What the model thought. A signature or an encrypted blob is passed through, never read."""
+    """Reasoning of the model. A signature or an encrypted text is passed through, never read."""
 
     text: str = ""
     signature: str | None = None
@@ -42,7 +42,7 @@ class ReasoningPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallPart:
-    """A request to run a tool; `arguments` is what the provider sent, a JSON text or an object."""
+    """A request to run a tool; `arguments` is a JSON text or an object, as the provider sent it."""
 
     id: str
     name: str
@@ -53,7 +53,7 @@ class ToolCallPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """A file or an image, by content or by address. Sizes, where known, make its token count better."""
+    """A file or an image, by content or by address. Sizes make its token count more accurate."""
 
     media_type: str
     data: bytes | None = None
@@ -70,7 +70,7 @@ class FilePart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResultPart:
-    """What a tool answered; `call_id` names the call it belongs to."""
+    """The result of a tool; `call_id` is the id of the call."""
 
     call_id: str
     content: JsonValue = None
@@ -83,7 +83,7 @@ class ToolResultPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownPart:
-    """A part of a kind that this release does not know: kept as it came, and handed back as it came."""
+    """A part of an unknown kind, stored and returned unchanged."""
 
     data: JsonValue
     extra: JsonObject | None = None
@@ -95,7 +95,7 @@ Part: TypeAlias = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | Fil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """A message as the caller hands it in. What is left out is filled in when it is saved."""
+    """A message to save. Missing fields are set when it is saved."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -103,20 +103,20 @@ class NewMessage:
     created_at: datetime | None = None
     zone: str | None = None
     speaker: str | None = None
-    """The name of who speaks; of a longer one the first 200 characters (LONGEST_SPEAKER) are kept."""
+    """The name of the speaker, cut to 200 characters (LONGEST_SPEAKER)."""
     own: bool = False
-    """True for the results of our own tools: kept, but neither indexed nor observed."""
+    """True for results of our own tools: stored, but neither indexed nor observed."""
     metadata: JsonObject = field(default_factory=nothing)
 
     def __post_init__(self) -> None:
-        # The name is read with every line and every query. A name that is not a string is refused when the message is saved.
+        # Anything but a string is refused when the message is saved.
         if isinstance(self.speaker, str) and len(self.speaker) > LONGEST_SPEAKER:
             object.__setattr__(self, "speaker", self.speaker[:LONGEST_SPEAKER])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One stored row: it never changes. `continuation` counts the rows that one id has grown by."""
+    """One stored row, which never changes. `continuation` counts the rows of one id from 0."""
 
     html_columns: ClassVar = ("seq", "role", "created_at", "text")
     id: str
@@ -135,15 +135,15 @@ class Message:
     metadata: JsonObject = field(default_factory=nothing)
     state: MessageState = "live"
     level: int = 0
-    """How far it is compacted: 0 not, 1 summary and identifiers, 2 summary only."""
+    """The level of compaction: 0 none, 1 summary and identifiers, 2 summary only."""
     injection: str | None = None
-    """What a context shows instead of the parts, once compacted."""
+    """The text that a context shows instead of the parts, once compacted."""
     search: str | None = None
-    """What is indexed instead of the parts, once compacted."""
+    """The text that is indexed instead of the parts, once compacted."""
     pruned: bool = False
-    """Whether its parts were removed for good; the injection text remains, and of the search text names and numbers."""
+    """Whether its parts were removed for good. The injection text stays, and names and numbers of the search text."""
     turn: str | None = None
-    """The turn that saved it; None for what was saved outside of one."""
+    """The turn that saved it; None if it was saved outside of a turn."""
 
     @property
     def text(self) -> str:
@@ -159,7 +159,7 @@ def _parts(content: Content | None) -> tuple[Part, ...]:
         case str():
             return (TextPart(text=content),)
         case None | Mapping():
-            # None is what some providers send beside tool calls: those are the message then.
+            # Some providers send None beside tool calls.
             raise InputError(
                 f"`content` must be text or message parts, got {'dict' if content is not None else 'None'}.",
                 then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like.',
@@ -175,14 +175,14 @@ def _parts(content: Content | None) -> tuple[Part, ...]:
             )
 
 
-# These four read like the values they make, at the one place where every user begins.
+# Named like classes, since they are used like constructors.
 def UserMessage(content: Content, *, id: str | None = None, speaker: str | None = None) -> NewMessage:  # noqa: A002, N802
-    """Return what a user said, from a text or from parts."""
+    """Return a message of the user, from a text or from parts."""
     return NewMessage(role="user", parts=_parts(content), id=id, speaker=speaker)
 
 
 def AssistantMessage(content: Content, *, id: str | None = None, speaker: str | None = None) -> NewMessage:  # noqa: A002, N802
-    """Return what the model answered, from a text or from parts."""
+    """Return a message of the model, from a text or from parts."""
     return NewMessage(role="assistant", parts=_parts(content), id=id, speaker=speaker)
 
 
@@ -199,7 +199,7 @@ def ToolMessage(  # noqa: N802
     is_error: bool = False,
     id: str | None = None,  # noqa: A002
 ) -> NewMessage:
-    """Return what one tool call answered."""
+    """Return the result of one tool call as a message."""
     part = ToolResultPart(call_id=call_id, content=content, name=name, is_error=is_error)
     return NewMessage(role="tool", parts=(part,), id=id)
 
@@ -213,7 +213,7 @@ _DEFAULTS: Final = {kind: tuple((f.name, f.default) for f in fields(kind) if f.n
 def parts_to_json(parts: tuple[Part, ...]) -> str:
     """Return the parts as compact JSON text; fields at their defaults are left out."""
     if len(parts) == 1 and type(parts[0]) is TextPart and parts[0].extra is None:
-        # What most messages are; the whole encoder would cost more than saving the row.
+        # Most messages are a single text; the general encoder takes longer than saving the row.
         return f'[{{"type":"text","text":{text_to_json(parts[0].text)}}}]'
     try:
         return dumps([_part_to_json(part) for part in parts])
@@ -241,12 +241,12 @@ def _field_to_json(name: str, value: object) -> object:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-# What an earlier release took for a text without looking.
+# Earlier releases stored these without checking that they are texts.
 _TEXTS: Final = ("name", "signature", "encrypted", "media_type", "url", "detail")
 
 
 def _with_texts(data: dict[str, object]) -> dict[str, object]:
-    """Return fields in which everything that should be a text is one: a stored row is shown, whatever it holds."""
+    """Return the fields with non-texts converted to texts where a text is expected, so that any stored row can be shown."""
     odd = {name: dumps(data[name]) for name in _TEXTS if not isinstance(data.get(name), str | None)}
     return {**data, **odd} if odd else data
 
@@ -276,7 +276,7 @@ _READERS: dict[str, Callable[[dict[str, object]], Part]] = {
 
 def _part_from_json(data: dict[str, object]) -> Part:
     read = _READERS.get(str(data.get("type")))
-    # A newer release may have written a kind that this one does not know: keep it whole.
+    # A newer release may have written an unknown kind.
     return read(data) if read else UnknownPart(data=data)
 
 
@@ -287,12 +287,12 @@ def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part
     """Return the parts that `offered` adds to `stored`: empty if all are stored already, None if the two disagree."""
     shared = min(len(stored), len(offered))
     old, new = stored[:shared], offered[:shared]
-    # Values that are not equal to themselves, and tuples where lists come back, are the same once written down.
+    # NaN differs from itself, and tuples are read back as lists: compare their JSON.
     return offered[shared:] if old == new or parts_to_json(old) == parts_to_json(new) else None
 
 
 def has_many_parts(messages: Iterable[Message]) -> bool:
-    """Return whether messages have so many parts that working through them should leave the event loop to others."""
+    """Return whether messages have so many parts that they should be processed on a worker thread."""
     return sum(len(message.parts) for message in messages) > _MANY_PARTS
 
 

@@ -102,7 +102,7 @@ _WINDOWS: Final = tuple(
 
 @lru_cache(maxsize=1024)
 def canonical_model(name: str) -> str:
-    """Return the one name of a model: without its provider, its date and its aliases, in lower case."""
+    """Return the canonical name of a model: without provider, date and aliases, in lower case."""
     known = name.strip().lower()
     while (shorter := _shorter(known)) != known:
         known = shorter
@@ -118,7 +118,7 @@ def context_window(model: str) -> int | None:
 
 
 def _shorter(name: str) -> str:
-    """Return a name with one layer less around it, or itself."""
+    """Return a name without one prefix or suffix, or the same name."""
     name = _PATH.sub("", name)
     if host := _HOST.match(name):
         return name[host.end() :]

@@ -10,7 +10,6 @@ Scope: TypeAlias = Literal["thread", "resource"]
 Priority: TypeAlias = Literal["high", "medium", "low", "done"]
 Trust: TypeAlias = Literal["tool", "assistant", "user"]
 ObservationState: TypeAlias = Literal["active", "superseded", "dropped", "retracted", "deleted"]
-GroupKind: TypeAlias = Literal["observer", "reflection", "edit"]
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
 KEPT: frozenset[Priority] = frozenset({"high", "done"})
@@ -21,9 +20,9 @@ CODE_METADATA: frozenset[str] = frozenset(
 """Names of metadata that only code may set."""
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
 UNVERIFIED: str = "(unverified)"
-"""How a line is marked, wherever a model sees it, that says more than its sources."""
+"""The mark that models see on a line that says more than its sources."""
 TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
-"""How lines begin that only name what a reflection left out."""
+"""The beginnings of lines that only name what a reflection left out."""
 
 
 def is_doubtful(*, grounded: bool, metadata: JsonObject) -> bool:
@@ -70,14 +69,14 @@ class Observation:
     """When it was said."""
     zone: str | None = None
     about: date | None = None
-    """The day that is spoken of, where it can be computed."""
+    """The day that the line is about, if it can be computed."""
     parent: int | None = None
-    """The ordinal of the line that this one stands under."""
+    """The ordinal of the parent line."""
     verbatim: str | None = None
-    """Text that is being written together, kept word for word under the line."""
+    """Text that user and assistant write together, kept word for word under the line."""
     sources: tuple[Source, ...] = ()
     merges: tuple[str, ...] = ()
-    """The observations that a reflected line stands for."""
+    """The observations that a reflected line replaces."""
     trust: Trust = "assistant"
     grounded: bool = True
     category: str | None = None
@@ -88,12 +87,12 @@ class Observation:
 
     @property
     def is_unverified(self) -> bool:
-        """Whether code found something in it that its sources do not have: shown to models with a mark."""
+        """Whether it has something that its sources do not have. Models see it with a mark."""
         return is_doubtful(grounded=self.grounded, metadata=self.metadata)
 
     @property
     def mode(self) -> str | None:
-        """The mode in which it was observed; None where that is not known."""
+        """The mode in which it was observed; None if unknown."""
         return self.metadata.get("mode")
 
 
@@ -106,7 +105,7 @@ class Generation:
     created_at: datetime
     run: str | None = None
     dropped: tuple[str, ...] = ()
-    """Observations that no line of this generation stands for; restorable and searchable."""
+    """Observations that no line of this generation replaces; they can be restored and searched."""
     restored_from: int | None = None
     tokens_before: int = 0
     tokens_after: int = 0
@@ -114,7 +113,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExtract:
-    """A value to be kept under its key."""
+    """A value of an extractor to store under its key."""
 
     key: str
     value: JsonValue
@@ -122,12 +121,12 @@ class NewExtract:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
-    """One version of a value: what it is, who drew it, when, and from which messages."""
+    """One version of a value that an extractor drew from messages."""
 
     key: str
     value: JsonValue
     version: int
-    """Counted from 1 in the order of the messages; the newest holds."""
+    """Counted from 1 in the order of the messages; the newest is the current one."""
     by: str
     at: datetime
     thread: str

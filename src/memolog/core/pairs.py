@@ -10,20 +10,20 @@ from typing import NamedTuple, TypeAlias
 
 from memolog.core.message import Message, Part, ToolCallPart, ToolResultPart
 
-Place: TypeAlias = tuple[int, int]
-"""Where a part stands: the number of its message, and its number in there."""
+PartPlace: TypeAlias = tuple[int, int]
+"""The position of a part: the index of its message, and its index in the message."""
 
 
 class Answered(NamedTuple):
     """The call that a result answers, and whether it came in time."""
 
-    call: Place
+    call: PartPlace
     is_in_time: bool
 
 
 @dataclass(slots=True, eq=False)
 class _Open:
-    place: Place
+    place: PartPlace
     turn: str | None
     is_closed: bool = False
     is_only_for_its_turn: bool = False
@@ -31,28 +31,28 @@ class _Open:
     def takes(self, turn: str | None) -> bool:
         return not self.is_closed and (not self.is_only_for_its_turn or turn == self.turn)
 
-    def is_beside(self, place: Place, turn: str | None) -> bool:
-        """Return whether a further call of the same id leaves this one open: one of the same message, or of another turn."""
+    def is_beside(self, place: PartPlace, turn: str | None) -> bool:
+        """Return whether another call with the same id leaves this one open: a call of the same message, or of another turn."""
         return self.place[0] == place[0] or (turn is not None and self.turn is not None and turn != self.turn)
 
 
 class OpenCalls:
-    """The calls that wait for a result, as the messages of a thread are read in their order.
+    """The calls without a result, while the messages of a thread are read in order.
 
-    A call is looked at when it is opened, asked behind, closed and answered, each once, however many others wait.
+    Takes linear time: each call is visited once when it is opened, followed by a user message, closed and answered.
     """
 
     def __init__(self) -> None:
         self._waiting: dict[str, list[_Open]] = {}
-        self._unasked: dict[Place, _Open] = {}
-        """Calls behind which no user has asked anything yet."""
+        self._unasked: dict[PartPlace, _Open] = {}
+        """Calls that no user message follows yet."""
         self._beside: dict[str, list[_Open]] = {}
-        """Calls that only their own turn may still answer, by that turn."""
+        """Calls that only their own turn can still answer, by turn."""
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, call_id: str, place: Place, turn: str | None) -> None:
+    def add(self, call_id: str, place: PartPlace, turn: str | None) -> None:
         """Open a call."""
         waiting = self._waiting.setdefault(call_id, [])
         if waiting and waiting[-1].place[0] != place[0]:
@@ -64,7 +64,7 @@ class OpenCalls:
         self._unasked[place] = call
 
     def answer(self, call_id: str, turn: str | None) -> Answered | None:
-        """Return the call that a result answers, which waits no longer; None if no call of its id waits."""
+        """Return the call that a result answers, and close it; None if no call with this id is open."""
         waiting = self._waiting.get(call_id)
         if not waiting:
             return None
@@ -76,13 +76,13 @@ class OpenCalls:
             del self._waiting[call_id]
         return Answered(call.place, call.takes(turn))
 
-    def unasked(self) -> list[Place]:
-        """Return the calls that wait, and behind which no user has asked anything yet."""
+    def unasked(self) -> list[PartPlace]:
+        """Return the open calls that no user message follows yet."""
         return list(self._unasked)
 
     def ask(self, turn: str | None) -> None:
-        """Note that a user asked something: what is answered after it, in the same turn or in none, comes too late."""
-        # The call's own turn goes on beside another one, others do not.
+        """Record a user message: later results in its turn, or outside of a turn, are too late."""
+        # A turn that runs beside this one may still answer its own calls.
         ended = [turn] if turn is not None else list(self._beside)
         for call in (call for one in ended for call in self._beside.pop(one, ())):
             call.is_closed = True
@@ -96,19 +96,19 @@ class OpenCalls:
 
 
 def is_question(message: Message) -> bool:
-    """Return whether a user says something here, beside or without results of tools."""
+    """Return whether a live user message has more than tool results."""
     said = any(not isinstance(part, ToolResultPart) for part in message.parts)
     return message.role == "user" and message.state == "live" and said
 
 
-def part_at(messages: Sequence[Message], place: Place) -> Part:
+def part_at(messages: Sequence[Message], place: PartPlace) -> Part:
     """Return the part at a place."""
     return messages[place[0]].parts[place[1]]
 
 
-def results_of_calls(messages: Sequence[Message]) -> dict[Place, Place]:
-    """Return the place of each call's result, also of one that came late."""
-    found: dict[Place, Place] = {}
+def results_of_calls(messages: Sequence[Message]) -> dict[PartPlace, PartPlace]:
+    """Return the position of the result of each call, including late results."""
+    found: dict[PartPlace, PartPlace] = {}
     waiting = OpenCalls()
     for number, message in enumerate(messages):
         for place, part in enumerate(message.parts):

@@ -1,7 +1,4 @@
-"""A portal: coroutines run on a loop of another thread, for callers that cannot await.
-
-Knows how to call and how to end. Knows nothing of memory.
-"""
+"""Run coroutines on an event loop in another thread, for callers that cannot await."""
 
 import asyncio
 import logging
@@ -18,16 +15,16 @@ _log = logging.getLogger("memolog")
 
 
 class Portal:
-    """An event loop on a thread of its own, which ends with `close`."""
+    """An event loop in its own thread, ended by `close`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        # A script that forgets to close must still end: the thread is drained by `close`, which is also called at exit.
+        # A daemon, so that a script without `close` ends; `close` is also called at exit.
         self._thread = threading.Thread(target=self._run, name="memolog-portal", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        """Run the loop until it is stopped. An exit or an interrupt in it reaches whoever waits for that call, and no other."""
+        """Run the loop until it is stopped. An exit or interrupt in a coroutine is raised to its caller only."""
         while True:
             try:
                 return self._loop.run_forever()
@@ -39,7 +36,7 @@ class Portal:
         return self.begin(work).result()
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine on the loop; what it returns can be waited for, or awaited on another loop."""
+        """Start a coroutine on the loop; returns a future that can be waited for, or awaited on another loop."""
         if not self._thread.is_alive():
             work.close()
             raise StoreClosed
@@ -55,7 +52,7 @@ class Portal:
     def close(self) -> None:
         """Stop the loop and join its thread."""
         if self._thread.is_alive():
-            # The threads that the loop started for others end with it.
+            # Ends the worker threads of the loop.
             self.call(self._loop.shutdown_default_executor())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()

@@ -1,4 +1,4 @@
-"""Runs of the observer and the reflector, leases, and usage."""
+"""Runs of the observer and the reflector, leases, usage and calibration, as values."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ USAGE_KINDS: Final[tuple[str, ...]] = get_args(UsageKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """A timed sole claim. `fence` rises with every change of hands, so that a late writer is told apart."""
+    """An exclusive claim that expires. `fence` rises at every change of owner, so that late writes can be refused."""
 
     name: str
     owner: str
@@ -25,7 +25,7 @@ class Lease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What one model request cost, as its provider reported it."""
+    """Tokens and cost of one model request, as reported by its provider."""
 
     model: str
     input_tokens: int = 0
@@ -33,7 +33,7 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost: float = 0.0
-    """In US dollars; kept to the billionth."""
+    """In US dollars; stored in billionths."""
     kind: UsageKind = "turn"
     thread: str | None = None
     task: str | None = None
@@ -55,7 +55,7 @@ class UsageTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """How many tokens a model reports for each one that we count."""
+    """The ratio of the tokens that a model reports to those that we count."""
 
     model: str
     factor: float = 1.0
@@ -64,7 +64,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One observer or reflector execution: its inputs are fixed in its row, so that it can be repeated."""
+    """One observer or reflector execution. Its inputs are fixed in its row, so that it can be repeated."""
 
     id: str
     kind: RunKind
@@ -84,9 +84,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPrompt:
-    """One call of a run: what was sent, and what came back."""
+    """One model call of a run: the request and the reply."""
 
     call: int
     asked: JsonObject
-    """Purpose, system, text, temperature, the names of files, and the error if there was one."""
+    """Purpose, system prompt, text, temperature, names of files, and the error if there was one."""
     reply: str | None

@@ -1,4 +1,4 @@
-"""Compute thresholds in tokens from shares and factors. Values must have been checked before."""
+"""Kinds of settings: how a value is checked, read from text and documented, and the thresholds that settings result in."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,36 +20,51 @@ MODE_TOKENS: Final[dict[str, int]] = {
     "debugging": 40_000,
     "research": 60_000,
 }
-"""How long a tail each mode waits for, where message_tokens does not say."""
+"""`observation.message_tokens` of each mode, where it is not set."""
 
 LEAST_KEPT: Final = 1_000
-"""From here an activation is a number of tokens, not a share."""
+"""From this value on an activation is a number of tokens, not a share."""
 
 LEAST_LIMIT: Final = 100
-"""From here a limit is a number of tokens, not a factor."""
+"""From this value on a limit is a number of tokens, not a factor."""
 
 LEAST_REPEATED: Final = 2_000
-"""However small a tail may be, a request of this size is repeated whole."""
+"""A request of up to this size is repeated whole, even if the tail is smaller."""
+
+_WIDTH: Final = 80
+_READABLE: Final = 10**15
+
+# Larger numbers are mistakes. The limits also keep every product with a factor finite.
+_MOST: Final = 10**12
+# Database timeouts are 32-bit milliseconds: at most 24 days.
+_MOST_SECONDS: Final = 2_000_000
+
+# Instructions are sent with every call. A longer text is a document, pasted by mistake.
+_MOST_PROSE: Final = 20_000
+
+_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
+_TRUE: Final = frozenset({"true", "yes", "on", "1"})
+_FALSE: Final = frozenset({"false", "no", "off", "0"})
+
+PREFIX: Final = "MEMOLOG_"
+
+Value = TypeVar("Value")
 
 
 def threshold(message_tokens: int | None, mode: str) -> int:
-    """Return T: what was given, or else what the mode asks for."""
+    """Return T: the given number of tokens, or that of the mode."""
     return MODE_TOKENS[mode] if message_tokens is None else message_tokens
 
 
 def block_at(block_after: float, limit: int) -> int:
-    """Return the size above which a turn may wait; never below what it is a limit of."""
+    """Return the size above which a turn may wait; never below `limit`."""
     absolute = block_after >= LEAST_LIMIT
     return max(limit, int(block_after) if absolute else round(limit * block_after))
 
 
 def shared_threshold(limit: int, log_limit: int, log_tokens: int) -> int:
-    """Return T when messages may use what the log leaves free."""
+    """Return T if messages may use the tokens that the log leaves free."""
     return max(limit, limit + log_limit - log_tokens)
-
-
-_WIDTH: Final = 80
-_READABLE: Final = 10**15
 
 
 def refuse(problems: Sequence[str]) -> None:
@@ -62,7 +77,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 def shown(value: object) -> str:
-    """Return the value as a message shows it: short, and safe for whatever was handed in."""
+    """Return a short text of any value, for an error message."""
     if isinstance(value, int) and not isinstance(value, bool):
         if abs(value) < _READABLE:
             return f"{value:,}"
@@ -75,7 +90,7 @@ def shown(value: object) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return " Did you mean …?" for an unknown name, or nothing when none is near."""
+    """Return " Did you mean …?" for an unknown name, or an empty text if no known name is similar."""
     from difflib import get_close_matches  # noqa: PLC0415 - only ever needed for a mistake
 
     names = tuple(known)
@@ -85,38 +100,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
-# Beyond these a number is a slip; they also keep every product with a factor finite.
-_MOST: Final = 10**12
-# Database timeouts are 32-bit milliseconds, which end after 24 days.
-_MOST_SECONDS: Final = 2_000_000
-
-# Instructions are sent with every call: beyond this they are a document, pasted by mistake.
-_MOST_PROSE: Final = 20_000
-
-_UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400}
-_TRUE: Final = frozenset({"true", "yes", "on", "1"})
-_FALSE: Final = frozenset({"false", "no", "off", "0"})
-
-
 def _as_is(value: object) -> object:
     return value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Kind:
+class SettingKind:
     """One kind of value. `accepts` completes the sentence "… is not …"."""
 
     name: str
     accepts: str
     allows: Callable[[object], bool]
     read: Callable[[str], object]
-    """Text to value, as an environment variable has it; a ValueError says that it is none."""
+    """Converts the text of an environment variable; raises ValueError."""
     take: Callable[[object], object] = _as_is
-    """A value from a file or mapping to the one that is kept; likewise."""
+    """Converts a value of a file or mapping; raises ValueError."""
     choices: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        """Return the name, as the reference prints it."""
+        """Return the name, as shown in the reference."""
         return self.name
 
 
@@ -157,14 +159,14 @@ def _read_flag(text: str) -> object:
     return word in _TRUE
 
 
-def tokens(least: int = 1) -> Kind:
+def tokens(least: int = 1) -> SettingKind:
     """Return the kind for a number of tokens."""
     return replace(count(least), name="tokens", accepts=f"a whole number of tokens from {least:,}")
 
 
-def count(least: int = 1) -> Kind:
-    """Return the kind for a number of things."""
-    return Kind(
+def count(least: int = 1) -> SettingKind:
+    """Return the kind for a whole number."""
+    return SettingKind(
         name="count",
         accepts=f"a whole number from {least:,}",
         allows=lambda value: _is_whole(value) and least <= value <= _MOST,
@@ -172,10 +174,10 @@ def count(least: int = 1) -> Kind:
     )
 
 
-def seconds(*, zero: bool = False) -> Kind:
-    """Return the kind for a duration; `zero` says whether none at all is one."""
+def seconds(*, zero: bool = False) -> SettingKind:
+    """Return the kind for a duration; `zero` allows 0."""
     start = "from 0" if zero else "above 0"
-    return Kind(
+    return SettingKind(
         name="seconds",
         accepts=f'a number of seconds {start} (in files and variables also "30s", "5m", "24h")',
         allows=lambda value: _within(value, 0, _MOST_SECONDS) and (zero or value != 0),
@@ -184,9 +186,9 @@ def seconds(*, zero: bool = False) -> Kind:
     )
 
 
-def dollars() -> Kind:
+def dollars() -> SettingKind:
     """Return the kind for an amount of money."""
-    return Kind(
+    return SettingKind(
         name="dollars",
         accepts="an amount of US dollars from 0",
         allows=lambda value: _within(value, 0, _MOST),
@@ -194,9 +196,9 @@ def dollars() -> Kind:
     )
 
 
-def choice(*words: str) -> Kind:
+def choice(*words: str) -> SettingKind:
     """Return the kind for one word out of a few."""
-    return Kind(
+    return SettingKind(
         name="choice",
         accepts=f"one of {', '.join(words)}",
         allows=lambda value: isinstance(value, str) and value in words,
@@ -213,9 +215,9 @@ def _is_step(value: object) -> bool:
     return _is_share(value) or (_is_whole(value) and 1 <= value <= _MOST)
 
 
-def keep_share_or_tokens(base: str) -> Kind:
+def keep_share_or_tokens(base: str) -> SettingKind:
     """Return the kind of an activation: a share of `base` up to all of it, or tokens from 1,000."""
-    return Kind(
+    return SettingKind(
         name="share-or-tokens",
         accepts=f"a share of {base} above 0 and up to 1, or a whole number of tokens from 1,000",
         allows=lambda value: (
@@ -225,9 +227,9 @@ def keep_share_or_tokens(base: str) -> Kind:
     )
 
 
-def factor_or_tokens(base: str) -> Kind:
+def factor_or_tokens(base: str) -> SettingKind:
     """Return the kind of a limit: `base` times a factor below 100, or tokens from 100."""
-    return Kind(
+    return SettingKind(
         name="factor-or-tokens",
         accepts=f"a factor of {base} from 1 to below 100, or a whole number of tokens from 100",
         allows=lambda value: (
@@ -237,8 +239,10 @@ def factor_or_tokens(base: str) -> Kind:
     )
 
 
-def _also(kind: Kind, extra: object, words: frozenset[str], accepts: str, choices: tuple[str, ...] = ()) -> Kind:
-    """Return the kind with one further value, which any of these words stands for in a variable."""
+def _also(
+    kind: SettingKind, extra: object, words: frozenset[str], accepts: str, choices: tuple[str, ...] = ()
+) -> SettingKind:
+    """Return the kind with one more value, written as any of these words in a variable."""
 
     def is_extra(value: object) -> bool:
         # False is not 0 here.
@@ -257,34 +261,34 @@ def _also(kind: Kind, extra: object, words: frozenset[str], accepts: str, choice
     return replace(kind, accepts=accepts, allows=allows, read=read, take=take, choices=choices)
 
 
-def optional(kind: Kind) -> Kind:
+def optional(kind: SettingKind) -> SettingKind:
     """Return the kind with None ("none" in a variable) among its values."""
     return _also(kind, None, frozenset({"none"}), f"{kind.accepts}, or None")
 
 
-def or_false(kind: Kind) -> Kind:
+def or_false(kind: SettingKind) -> SettingKind:
     """Return the kind with False for off among its values."""
     return _also(kind, False, _FALSE - {"0"}, f"{kind.accepts}, or False")
 
 
-def or_word(word: str, kind: Kind) -> Kind:
+def or_word(word: str, kind: SettingKind) -> SettingKind:
     """Return the kind with one word among its values."""
     return _also(kind, word, frozenset({word}), f'"{word}", {kind.accepts}', (word,))
 
 
-FLAG: Final = Kind(
+FLAG: Final = SettingKind(
     name="flag",
     accepts="True or False",
     allows=lambda value: isinstance(value, bool),
     read=_read_flag,
 )
-TEXT: Final = Kind(
+TEXT: Final = SettingKind(
     name="text",
     accepts="a text of printable characters, at least one",
     allows=lambda value: isinstance(value, str) and bool(value.strip()) and value.isprintable(),
     read=str,
 )
-PROSE: Final = Kind(
+PROSE: Final = SettingKind(
     name="prose",
     accepts="a text with at least one word, on any number of lines",
     allows=lambda value: isinstance(value, str) and any(map(str.isalnum, value)) and len(value) <= _MOST_PROSE,
@@ -293,7 +297,7 @@ PROSE: Final = Kind(
 
 
 def patterns_in(text: str) -> tuple[tuple[str, str], ...]:
-    """Return the pairs of a text that has one on each line: what kind of secret it is, and the regular expression for it."""
+    """Return the patterns of a text with one on each line: the kind of secret, and its regular expression."""
     pairs = (line.partition(":") for line in text.splitlines() if line.strip())
     return tuple((kind.strip(), expression.strip()) for kind, _, expression in pairs)
 
@@ -306,20 +310,20 @@ def _are_patterns(value: object) -> bool:
 
 def _is_pattern(expression: str) -> bool:
     try:
-        # One that matches the empty text would be found everywhere.
+        # A pattern that matches the empty text would match everywhere.
         return re.compile(expression).match("") is None
     except re.error:
         return False
 
 
-PATTERNS: Final = Kind(
+PATTERNS: Final = SettingKind(
     name="patterns",
     accepts='lines of "kind: regular expression", each of which matches at least one character',
     allows=_are_patterns,
     read=str,
 )
-FRACTION: Final = Kind(name="share", accepts="a share above 0 and below 1", allows=_is_share, read=_read_number)
-SHARE_OR_TOKENS: Final = Kind(
+FRACTION: Final = SettingKind(name="share", accepts="a share above 0 and below 1", allows=_is_share, read=_read_number)
+SHARE_OR_TOKENS: Final = SettingKind(
     name="share-or-tokens",
     accepts="a share above 0 and below 1, or a whole number of tokens from 1",
     allows=_is_step,
@@ -329,7 +333,7 @@ SHARE_OR_TOKENS: Final = Kind(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeepRecent:
-    """The youngest observations, which no reflection touches: whichever of the two keeps more."""
+    """The newest observations, by age or by number, that a reflection leaves alone: whichever keeps more."""
 
     hours: float = 24
     observations: int = 50
@@ -344,12 +348,12 @@ class KeepRecent:
         refuse(problems)
 
     def to_dict(self) -> dict[str, float]:
-        """Return both numbers under their names, as a file has them."""
+        """Return both numbers by name, as in a file."""
         return {"hours": self.hours, "observations": self.observations}
 
 
 def _take_window(value: object) -> object:
-    """Return the window of a table; one half alone is refused, since the other would be a guess."""
+    """Return the window of a table; refuses a table with only one of the two numbers."""
     if not isinstance(value, Mapping):
         return value
     parts = dict(cast("Mapping[str, Any]", value))
@@ -369,7 +373,7 @@ def _read_window(text: str) -> object:
     return _take_window({"hours": whole, "observations": int(observations)})
 
 
-WINDOW: Final = Kind(
+WINDOW: Final = SettingKind(
     name="window",
     accepts='hours and observations, both from 0 and both given (in a variable: "24h, 50")',
     allows=lambda value: isinstance(value, KeepRecent),
@@ -378,45 +382,40 @@ WINDOW: Final = Kind(
 )
 
 
-PREFIX: Final = "MEMOLOG_"
-
-Value = TypeVar("Value")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """What there is to know about one setting."""
+    """The name, kind, default and meaning of one setting."""
 
     name: str
     """The dotted name, such as observation.message_tokens."""
-    kind: Kind
+    kind: SettingKind
     default: object
     meaning: str
     environment: str
     """The environment variable that sets it."""
 
     def problem(self, value: object, where: str = "") -> str:
-        """Return why this value cannot be taken, as a sentence."""
+        """Return a sentence that says why the value is refused."""
         return f"{self.name} = {shown(value)}{where} is not {self.kind.accepts}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
-    """Remembers which settings were named when it was made: a default that was asked for is more than a default."""
+class SettingGroup:
+    """Settings that record which of them were named: stored settings do not replace a default that was named."""
 
     given: frozenset[str] = field(init=False, repr=False, compare=False)
     prefix: ClassVar[str] = ""
-    """What stands before the names of its settings, such as `observation.`"""
+    """The prefix of the names of its settings, such as `observation.`"""
 
     def __new__(cls, **values: object) -> Self:
-        """Note the names before the values are checked."""
+        """Record the names before the values are checked."""
         return object.__new__(cls).with_given(_named(cls, values))
 
     def __post_init__(self) -> None:
         refuse([*wrong_values(self, self.prefix).values()])
 
     def with_given(self, names: Iterable[str]) -> Self:
-        """Let these names be the ones that were given; returns itself."""
+        """Set the names that were given; returns itself."""
         object.__setattr__(self, "given", frozenset(names))
         return self
 
@@ -425,19 +424,19 @@ def _named(made: type[Any], values: Mapping[str, object]) -> Iterable[str]:
     own = {item.name: item for item in fields(made) if item.init}
     if own.keys() != values.keys():
         return values
-    # `dataclasses.replace` names all of them: those count that are not as they would be anyway.
+    # `dataclasses.replace` names all of them: only those that differ from their defaults count.
     return [name for name, item in own.items() if "kind" not in item.metadata or values[name] != item.default]
 
 
-def declare(kind: Kind, default: Value, meaning: str) -> Value:
-    """Return a dataclass field that carries its own documentation and check."""
+def declare(kind: SettingKind, default: Value, meaning: str) -> Value:
+    """Return a dataclass field with its kind and documentation."""
     # Typed as the default, as `dataclasses.field` is, so that a wrong default is a type error.
     made: Any = field(default=default, metadata={"kind": kind, "meaning": meaning})
     return made
 
 
 def declared(section: type[Any], prefix: str = "") -> Iterator[Setting]:
-    """List the settings of one dataclass, in the order in which they are written there."""
+    """Yield the settings of a dataclass in the order of its fields."""
     for item in fields(section):
         if "kind" in item.metadata:
             name = prefix + item.name
@@ -451,7 +450,7 @@ def declared(section: type[Any], prefix: str = "") -> Iterator[Setting]:
 
 
 def wrong_values(owner: object, prefix: str = "") -> dict[str, str]:
-    """Return the problem, by name, of each field whose value its kind does not allow."""
+    """Return a sentence for each field whose value its kind does not allow, by name."""
     problems: dict[str, str] = {}
     for setting in declared(type(owner), prefix):
         value = getattr(owner, setting.name.removeprefix(prefix))

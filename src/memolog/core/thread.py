@@ -1,4 +1,4 @@
-"""Threads: one ordered conversation of a resource each.
+"""Threads, each one ordered conversation of a resource.
 
 Hints are stored with the thread, not with the log, since several threads may share a log.
 """
@@ -19,14 +19,14 @@ class Hints:
     suggested_response: str | None = None
     title: str | None = None
     at: datetime | None = None
-    """When what they were drawn from was said: the task if there is one, else the suggested response."""
+    """The time of the messages that the task, or else the suggested response, comes from."""
     last_seq: int = 0
-    """The end of the span they were drawn from: the highest wins."""
+    """The end of the span that they come from: the highest wins."""
 
     def after(self, before: "Hints") -> "Hints":
         """Return the hints of a span as they hold after those of the spans before it.
 
-        A task that it says nothing about goes on, and is no younger for that; a suggested response does not outlive its span.
+        A task that the span does not mention stays, with its time. A suggested response holds for its own span only.
         """
         if self.current_task is None and before.current_task is not None:
             return replace(self, current_task=before.current_task, title=self.title or before.title, at=before.at)
@@ -52,14 +52,3 @@ class ThreadInfo:
     """Settings that differ from the configuration for this thread alone."""
     metadata: JsonObject = field(default_factory=nothing)
     cloned_from: str | None = None
-
-
-Thread = ThreadInfo
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cursor:
-    """Up to which message of a thread a log covers."""
-
-    thread: str
-    seq: int

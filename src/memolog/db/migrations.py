@@ -1,9 +1,6 @@
-"""Migrations: numbered SQL files, each applied with its record in one transaction, forward only.
+"""Migrate the schema with numbered SQL files, forward only, and refuse databases that are not ours.
 
-Knows which files there are, what has been applied and what is left. Each engine brings the transaction, the lock that keeps
-two starting processes apart, and the snapshot.
-
-A file is `NNNN_name.sql`, or `NNNN_name.ENGINE.sql` where the engines must say it differently.
+A file is `NNNN_name.sql`, or `NNNN_name.ENGINE.sql` where the engines differ. Each is applied with its record in one transaction.
 """
 
 import contextlib
@@ -36,7 +33,13 @@ _WORDS = {
     "sqlite": {"{identity}": "INTEGER PRIMARY KEY", "{lasting_identity}": "INTEGER PRIMARY KEY AUTOINCREMENT"},
     "postgres": {"{identity}": _KEY, "{lasting_identity}": _KEY},
 }
-"""How each engine spells a key, and one that is never given again after its row was deleted."""
+"""The spelling of a key for each engine, and of a key that is not reused after its row was deleted."""
+
+_Schema: TypeAlias = dict[tuple[str, str], tuple[str, str]]
+"""The schema of a database: by kind and name, the table it belongs to and its CREATE statement."""
+
+_TABLE = "CREATE TABLE "
+_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +69,7 @@ def migrations(engine: str) -> tuple[Migration, ...]:
 
 
 def pending(engine: str, applied: Sequence[tuple[int, str]]) -> tuple[Migration, ...]:
-    """Return what is left to apply; refuses a database that is newer than this code, or that differs from it."""
+    """Return the migrations to apply; refuses a database that is newer than this code, or that differs from it."""
     known = {migration.version: migration for migration in migrations(engine)}
     newest = max(known)
     for version, checksum in applied:
@@ -83,7 +86,7 @@ def pending(engine: str, applied: Sequence[tuple[int, str]]) -> tuple[Migration,
 
 
 def refuse_foreign(where: str, tables: Sequence[str]) -> None:
-    """Refuse a database that holds tables but no record of ours: it belongs to another application."""
+    """Refuse a database with tables but without our record of migrations: it belongs to another application."""
     if tables and TABLE not in tables:
         raise NotADatabase(
             f"{where} belongs to another application (it holds {', '.join(sorted(tables)[:3])} …).",
@@ -92,18 +95,11 @@ def refuse_foreign(where: str, tables: Sequence[str]) -> None:
         )
 
 
-_Schema: TypeAlias = dict[tuple[str, str], tuple[str, str]]
-"""What a database consists of: by kind and name, the table it belongs to and the statement that made it."""
-
-_TABLE = "CREATE TABLE "
-_SHOWN = 3
-
-
 def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
     """Refuse the file of another application, and one whose schema is not ours, before anything is written to it.
 
-    A trigger or a view that somebody has put into a file runs whenever we write to it or read from it, and a changed table or
-    a missing trigger of ours lets through what must not be. Tables of others beside ours are left alone.
+    A foreign trigger or view would run whenever we write or read. A changed table or a missing trigger would not enforce our
+    constraints. Additional plain tables are accepted.
     """
     schema = _schema_of(connection)
     refuse_foreign(path, [name for kind, name in schema if kind == "table"])
@@ -125,7 +121,7 @@ def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
 def _schema_of(connection: sqlite3.Connection) -> _Schema:
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     schema = {(kind, name): (table, " ".join((sql or "").split())) for kind, name, table, sql in rows}
-    # What the engine keeps for itself: statistics, counters, and indexes without a statement of their own.
+    # Leave out what SQLite creates for itself: statistics, counters, and indexes without a statement.
     return {
         key: made for key, made in schema.items() if not (key[1].startswith("sqlite_") and _is_plain(made[1] or _TABLE))
     }
@@ -144,11 +140,11 @@ def _made_by(done: tuple[Migration, ...]) -> _Schema:
 
 
 def _differences(schema: _Schema, ours: _Schema) -> Iterator[str]:
-    """Name what is missing, changed, or there without being ours."""
+    """Yield a phrase for everything that is missing, changed or foreign."""
     words = [name for (_, name), (_, sql) in ours.items() if sql.startswith("CREATE VIRTUAL TABLE")]
     for (kind, name), made in ours.items():
         found = schema.get((kind, name))
-        # The engine makes the tables under an index of words, and may make them differently in another release.
+        # SQLite creates the tables of a full-text index, and other releases may create them differently.
         is_under_words = any(name.startswith(f"{index}_") for index in words)
         if found is None:
             yield f"the {kind} {name!r} is missing"
@@ -160,12 +156,12 @@ def _differences(schema: _Schema, ours: _Schema) -> Iterator[str]:
 
 
 def _is_plain(sql: str) -> bool:
-    """Tell whether a statement makes a table and nothing else. The kind that a row of the schema names proves nothing."""
+    """Return whether a statement creates a plain table. The kind in the row of the schema cannot be trusted."""
     return sql.startswith(_TABLE)
 
 
 def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_only: bool = False) -> None:
-    """Apply what is left, all in one transaction: two processes that start at once do it once."""
+    """Apply the pending migrations in one transaction. Processes that start at the same time apply them once."""
     with mapped_errors(path):
         if not _pending(path, connection):
             return
@@ -174,7 +170,7 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
                 f"The schema of {path} is not up to date, and it is opened for reading only.",
                 then="Open it once without read_only: that brings it up to date.",
             )
-        # The lock makes a second process wait here; it then finds nothing left to do.
+        # A second process waits here for the lock, and then finds nothing to apply.
         connection.execute("BEGIN IMMEDIATE")
         try:
             left = _pending(path, connection)
@@ -212,7 +208,7 @@ def _apply(connection: sqlite3.Connection, migration: Migration, now: int) -> No
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Split a file into statements; SQLite itself knows where one ends, also inside a trigger."""
+    """Split a file into statements. SQLite decides where one ends, also inside a trigger."""
     lines: list[str] = []
     for line in text.splitlines(keepends=True):
         lines.append(line)

@@ -1,10 +1,8 @@
-"""The PostgreSQL engine: a pool, one transaction a script.
+"""Run scripts on PostgreSQL: a connection pool, and one transaction per script.
 
-Knows connections, transactions, time limits and error codes. Knows no table.
-
-Behind a transaction pooler nothing may outlive a transaction: no prepared statement, no session setting. `pooler=True` sends
-the settings with every transaction and prepares nothing. The engine also falls back to that by itself: when the pooler refuses
-or drops our settings, when somebody else answers for the server (the process id differs), or when a prepared statement is gone.
+Behind a transaction pooler no prepared statement and no session setting outlives a transaction. With `pooler=True` the settings
+are sent with every transaction, and nothing is prepared. The engine switches to this mode if it detects a pooler: our settings
+are refused or lost, the server process has another id, or a prepared statement is gone.
 """
 
 import asyncio
@@ -46,16 +44,15 @@ _ATTEMPTS = 8
 _ROLLBACK_SECONDS = 1.0
 _LOCK_KEY = 0x6D656D6F6C6F67  # "memolog": keeps two migrating processes apart
 
-# Run again, it may succeed. What a row refers to may have been deleted since it was read; a cached plan is outdated after
-# another process has migrated.
+# A retry may succeed: a referenced row may have been deleted since it was read, and a migration outdates cached plans.
 _RACES = (
     *(pg.SerializationError, pg.DeadlockDetectedError, pg.UniqueViolationError, pg.ForeignKeyViolationError),
     pg.InvalidCachedStatementError,
 )
-# Only a transaction pooler makes our prepared statements vanish, or shows us those of others.
+# Our prepared statement is gone, or one of another client is there: only a transaction pooler causes that.
 _POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
 _REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
-# A server that answers with another error than these can be reached, and refuses what we ask for.
+# Any other error of the server means that it was reached and refused the operation.
 _UNREACHABLE = (
     *(pg.PostgresConnectionError, pg.InvalidCatalogNameError, pg.InvalidAuthorizationSpecificationError),
     *(pg.OperatorInterventionError, pg.InsufficientResourcesError, pg.IdleInTransactionSessionTimeoutError),
@@ -88,7 +85,7 @@ class PostgresEngine(Engine):
     # ------------------------------------------------------------ connections
 
     async def start(self) -> None:
-        """Connect, so that a wrong address is told at once."""
+        """Connect, so that a wrong address raises here."""
         await self._get_pool()
 
     async def _get_pool(self) -> Any:
@@ -110,13 +107,13 @@ class PostgresEngine(Engine):
             raise self._mapped(error) from error
 
     async def _meets_pooler(self) -> bool:
-        """Connect once and see whether the settings hold and the server itself answers."""
+        """Connect once; returns whether our settings were lost or another process answers for the server."""
         try:
             connection = await cast("Any", asyncpg).connect(self._url, **self._login())
         except _REFUSED_SETTINGS:
             return True
         try:
-            # One transaction stays on one server process, whatever is in between.
+            # A pooler keeps one transaction on one server process.
             async with connection.transaction():
                 row = await connection.fetchrow("SELECT pg_backend_pid(), current_setting('search_path')")
             return tuple(row) != (connection.get_server_pid(), dict(self._settings())["search_path"])
@@ -130,7 +127,7 @@ class PostgresEngine(Engine):
             self._url,
             min_size=1,
             max_size=self.options.pool_size,
-            # What a transaction sets ends with it, so there is nothing to reset.
+            # Settings end with their transaction, so nothing needs a reset.
             reset=_no_reset,
             **self._login(),
         )
@@ -200,12 +197,12 @@ class PostgresEngine(Engine):
 
     async def _roll_back(self, connection: Connection, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):
-            # Rolled back where the connection is put back.
+            # `_put_back` rolls it back.
             return
         is_broken = isinstance(error, _GONE)
         is_ending = not isinstance(error, Exception)
         try:
-            # A call that was broken off may still be on its way: only the server knows whether its BEGIN came through.
+            # An interrupted call may still be on its way, so that BEGIN may have been executed.
             if not is_broken and (is_ending or connection.is_in_transaction()):
                 await connection.execute("ROLLBACK", timeout=self.options.connect_timeout)
         except _OF_DATABASE:
@@ -217,17 +214,17 @@ class PostgresEngine(Engine):
             _drop(connection)
 
     def _after_failure(self, error: Exception, *, committing: bool) -> Exception:
-        """Say whether to run the script again, or what to tell the caller."""
+        """Return _LostRace if the script should run again, or the error to raise."""
         if isinstance(error, _RACES):
             return _LostRace()
         if isinstance(error, _POOLED):
             self._fall_back()
             return _LostRace()
-        # The driver calls a value that it cannot send an interface error too.
+        # A value that the driver cannot send is an interface error as well.
         if not isinstance(error, _GONE) or isinstance(error, ValueError):
             return self._mapped(error)
         if not committing:
-            # Nothing can have been committed, so a fresh connection may simply try again.
+            # Nothing was committed, so it can run again on a new connection.
             return _LostRace()
         return StoreUnavailable(
             f"The connection to {self.name} was lost in the middle of a commit.",
@@ -236,7 +233,7 @@ class PostgresEngine(Engine):
         )
 
     def _fall_back(self) -> None:
-        """Leave the pool with prepared statements; whoever still uses it may finish."""
+        """Replace the pool with prepared statements; transactions that still use it may finish."""
         if not self._pooler:
             self._pooler = True
             self._left, self._pool = self._pool, None
@@ -257,7 +254,7 @@ class PostgresEngine(Engine):
         try:
             yield connection
         except asyncio.CancelledError:
-            # Whoever was cancelled does not wait for a server that may never answer.
+            # A cancelled caller does not wait for a server that may never answer.
             self._put_back_later(pool, connection)
             raise
         except BaseException:
@@ -273,7 +270,7 @@ class PostgresEngine(Engine):
     # ------------------------------------------------------------ schema
 
     async def migrate(self, now: int) -> None:
-        """Bring the schema to the present version; two processes that start at once do it once."""
+        """Migrate the schema to the current version. Processes that start at the same time migrate it once."""
         async with self._connection() as connection:
             try:
                 async with connection.transaction():
@@ -289,7 +286,7 @@ class PostgresEngine(Engine):
         rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema)
         tables = [cast("str", row[0]) for row in rows]
         refuse_foreign(f"The schema {schema}", tables)
-        # Whoever may not create a schema can still use one that was created for them.
+        # Create the schema only if it is missing: the user may not have the permission.
         if not await connection.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
             await connection.execute(f'CREATE SCHEMA "{schema}"')
         await connection.execute(f'SET LOCAL search_path = "{schema}"')
@@ -336,13 +333,13 @@ class PostgresEngine(Engine):
             )
         if isinstance(error, pg.QueryCanceledError | pg.LockNotAvailableError | pg.TransactionRollbackError):
             return StoreBusy(
-                "The database did not come to it in time.",
+                "The database did not finish in time.",
                 why=says,
                 then="Try again, or raise statement_timeout.",
             )
         if isinstance(error, pg.CharacterNotInRepertoireError | pg.UntranslatableCharacterError):
             return InputError(
-                "A text that was handed in has a character that PostgreSQL cannot hold, such as NUL.",
+                "A text has a character that PostgreSQL cannot store, such as NUL.",
                 then="Leave it out.",
             )
         if isinstance(error, pg.ClientConfigurationError):
@@ -365,15 +362,15 @@ async def _no_reset(connection: Connection) -> None:
 
 
 def _drop(connection: Connection) -> None:
-    """Leave a connection to the server, which rolls back, and to the pool, which makes a new one."""
+    """Close a connection at once: the server rolls back, and the pool opens a new one."""
     with suppress(pg.InterfaceError):  # the pool may have seen it first
         connection.terminate()
 
 
 async def _put_back(pool: Any, connection: Connection) -> None:
-    """Roll back and give a connection back to its pool; leave it to the server if that takes long."""
+    """Roll back and return a connection to its pool; close it if that takes long."""
     try:
-        # The call that was cancelled may still be on its way: only the server knows whether its BEGIN came through.
+        # The cancelled call may still be on its way, so that BEGIN may have been executed.
         await connection.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
     except BaseException as error:
         _drop(connection)
@@ -383,13 +380,13 @@ async def _put_back(pool: Any, connection: Connection) -> None:
 
 
 async def _drive(connection: Connection, script: Script[T]) -> T:
-    """Run a script to its end; rows go in, its result comes out."""
+    """Run a script to its end and return its result."""
     try:
         step = next(script)
         while True:
             rows = await _execute(connection, step)
             if weight_of(rows) > MOST_INLINE:
-                # What follows from so much is worked out on a thread; the loop serves others meanwhile.
+                # Many rows are processed on a worker thread, so that the event loop is not blocked.
                 step, end = await asyncio.to_thread(_advanced, script, rows)
                 if step is None:
                     return cast("T", end)
@@ -400,7 +397,7 @@ async def _drive(connection: Connection, script: Script[T]) -> T:
 
 
 def _advanced(script: Script[T], rows: Sequence[Row]) -> tuple[Step | None, T | None]:
-    """Return the next step of a script, or what it came to."""
+    """Return the next step of a script, or None and its result."""
     try:
         return script.send(rows), None
     except StopIteration as end:

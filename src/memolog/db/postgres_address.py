@@ -1,7 +1,4 @@
-"""The address of a PostgreSQL database: what is ours in it, and what people may see of it.
-
-Knows URLs. Knows no driver.
-"""
+"""Split the address of a PostgreSQL database into options, and remove passwords from addresses that are shown."""
 
 import re
 from dataclasses import dataclass, replace
@@ -10,13 +7,12 @@ from urllib.parse import parse_qsl, unquote_plus, urlencode, urlsplit, urlunspli
 from memolog.errors import ConfigError
 
 _POOLERS = {"transaction": True, "none": False}
-# A path that was made of an address has one slash where the address has two, and an address that was mistyped has none, or no
-# host: then what stands where the port should is a password.
+# Also matches mistyped addresses: with one slash or none, or without a host. What stands in place of a port is a password.
 _LOGIN = re.compile(r"((?:\A(?![\w+.-]+:[\\/])|:/{1,2})[^:/?#@\s]{0,255}):[^:].{0,2000}@", re.DOTALL)
 _NO_PORT = re.compile(r"(:/{1,2}(?:\[[^\]]{0,255}\]|[^:/?#@\s\[]{0,255})):(?!\d{0,5}(?:[,/?#]|\Z))[^/?#@]{1,2000}")
 _PARAMETER = re.compile(r"([?&][^=&#?]{0,200})=[^&#]*")
 _WORD = re.compile(r"\b((?:ssl)?password\s*=\s*)(?!…)(?:'[^']*'|[^\s&#]+)", re.IGNORECASE)
-# Those of PostgreSQL, and what servers of models call a key.
+# Parameters of PostgreSQL, and names that model servers use for a key.
 _SECRETS = frozenset({"password", "sslpassword", "api_key", "api-key", "apikey", "key", "token", "access_token"})
 
 
@@ -33,12 +29,12 @@ class PostgresOptions:
 
 
 def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]:
-    """Take our own parameters (`schema`, `pooler`) out of a URL; the driver gets the rest."""
+    """Remove our own parameters (`schema`, `pooler`) from a URL; returns the rest for the driver, and the options."""
     try:
         parts = urlsplit(url)
         _ = parts.port
     except ValueError:
-        # What is wrong may be a piece of the password, so it is not repeated.
+        # The error may quote a part of the password.
         raise ConfigError(
             f"The address {safe_url(url)} cannot be read.",
             then="Write postgresql://user:password@host:port/database, special characters of the password as %XX.",
@@ -57,17 +53,13 @@ def split_url(url: str, options: PostgresOptions) -> tuple[str, PostgresOptions]
 
 
 def safe_url(url: str) -> str:
-    """Return the URL, of a database or of a model, without its password or key, for people to read."""
-    return _without_secrets(url)
-
-
-def _without_secrets(url: str) -> str:
+    """Return the URL of a database or a model without its password or key."""
     return _WORD.sub(r"\1…", _PARAMETER.sub(_hidden, _NO_PORT.sub(r"\1:…", _LOGIN.sub(r"\1:…@", url))))
 
 
 def has_password(address: str) -> bool:
-    """Return whether an address, well written or not, holds a password: then it must not be written into a file."""
-    return _without_secrets(address) != address
+    """Return whether an address, also a mistyped one, holds a password: such an address must not be written to a file."""
+    return safe_url(address) != address
 
 
 def _hidden(parameter: re.Match[str]) -> str:

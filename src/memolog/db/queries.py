@@ -31,22 +31,11 @@ MOST_INLINE = 150_000
 _ROW_CHARACTERS = 100
 _FEW_COLUMNS = 6
 
-
-def weight_of(rows: Sequence[Row]) -> int:
-    """Return about how many characters rows hold. Rows of a few columns hold numbers and names only and count as 0."""
-    if not rows or len(rows[0]) <= _FEW_COLUMNS:
-        return 0
-    return sum(_ROW_CHARACTERS + sum(len(cell) for cell in row if isinstance(cell, str)) for row in rows)
-
-
-def named_rows(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Row]:
-    """Return rows as tuples with named fields. A column without a usable name is reached by its position only."""
-    return list(map(_row_type(tuple(columns))._make, rows))
-
-
-@cache
-def _row_type(columns: tuple[str, ...]) -> Any:
-    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - known at run time only  # pyright: ignore[reportUntypedNamedTuple]
+_SHORT_LIST = 64
+_HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
+_COMMENT = re.compile(r"--[^\n]*(\n|$)")
+_INCLUDE = re.compile(r"\{(\w+)\}")
+_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\]|\(\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +110,6 @@ class _Maker:
         return Step(self._statement, {}, values)
 
 
-_SHORT_LIST = 64
-_HEADER = re.compile(r"^-- (\w+) --$", re.MULTILINE)
-_COMMENT = re.compile(r"--[^\n]*(\n|$)")
-_INCLUDE = re.compile(r"\{(\w+)\}")
-_PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\]|\(\))?")
-
-
 def split_named(text: str) -> dict[str, str]:
     """Return the queries of a file by name, comments removed and included queries put in."""
     pieces = _HEADER.split(text)
@@ -172,3 +154,20 @@ def _numbered(statement: Statement, mark: str, lengths: tuple[int, ...]) -> str:
         return ", ".join(f"({one})" if form == "()" else one for one in marks)
 
     return _PARAMETER.sub(spell, statement.text)
+
+
+def weight_of(rows: Sequence[Row]) -> int:
+    """Return about how many characters rows hold. Rows of a few columns hold numbers and names only and count as 0."""
+    if not rows or len(rows[0]) <= _FEW_COLUMNS:
+        return 0
+    return sum(_ROW_CHARACTERS + sum(len(cell) for cell in row if isinstance(cell, str)) for row in rows)
+
+
+def named_rows(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Row]:
+    """Return rows as tuples with named fields. A column without a usable name is reached by its position only."""
+    return list(map(_row_type(tuple(columns))._make, rows))
+
+
+@cache
+def _row_type(columns: tuple[str, ...]) -> Any:
+    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - known at run time only  # pyright: ignore[reportUntypedNamedTuple]

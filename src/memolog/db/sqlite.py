@@ -1,10 +1,7 @@
-"""The SQLite engine: one file, one writing connection a process, readers beside it.
+"""Run scripts on SQLite: one file, one writing connection per process, and readers beside it.
 
-Knows connections, pragmas, transactions and error codes. Knows no table.
-
-Brief work runs at once on the caller's thread: a commit takes tens of microseconds, handing it to another thread and back
-takes longer than that. Nothing that could wait runs there: a lock held by another process, a `full` durability commit
-and long reads go to worker threads, and so does the checkpoint, which is where SQLite waits for the disk.
+Brief scripts run on the thread of the caller, since a commit takes less time than a change of threads. Whatever may wait runs
+on worker threads: locks of other processes, commits of `full` durability, long reads and checkpoints.
 """
 
 import asyncio
@@ -34,119 +31,20 @@ from memolog.errors import (
 
 BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
-
-def code_of(error: sqlite3.Error) -> int:
-    """Return the primary result code, without its extension."""
-    return getattr(error, "sqlite_errorcode", 0) & 0xFF
-
-
-@contextlib.contextmanager
-def mapped_errors(path: str) -> Generator[None]:
-    """Turn SQLite's errors into ours, which say what to do next."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        raise mapped(path, error) from error
-
-
-def cannot_open(path: str, why: str) -> StoreUnavailable:
-    """Return the error for a file that is not there and cannot be made."""
-    error = StoreUnavailable(
-        f"The database {path} cannot be opened.",
-        why=f"SQLite says: {why}.",
-        then="Check that the folder exists and that this user may write to it.",
-    )
-    # Unlike a server that is down, a folder that is not there does not come back by itself.
-    error.retryable = False
-    return error
-
-
-def not_a_database(path: str, why: str) -> NotADatabase:
-    """Return the error for a file of somebody else."""
-    return NotADatabase(f"{path} is not a database.", why=why, then="Name another file, or move this one away.")
-
-
-def mapped(path: str, error: sqlite3.Error) -> MemologError:
-    """Return what an error of SQLite means."""
-    says = f"SQLite says: {error}."
-    code = code_of(error)
-    if code in BUSY:
-        return StoreBusy(
-            f"The database {path} stayed locked.",
-            why="Another process is in the middle of a long write.",
-            then="Try again, or raise busy_timeout.",
-        )
-    if code == sqlite3.SQLITE_FULL or error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
-        return StoreFull(
-            f"No space is left for {path}.",
-            why=says,
-            then="Free some space; nothing was half-saved.",
-        )
-    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
-        return StoreReadOnly(
-            f"The database {path} cannot be written to.",
-            why=says,
-            then="Check the permissions of the file and its folder, or open it with read_only=True.",
-        )
-    if code == sqlite3.SQLITE_NOTADB:
-        return not_a_database(path, says)
-    if code == sqlite3.SQLITE_CORRUPT:
-        return StoreCorrupt(
-            f"The database {path} is damaged.",
-            why=says,
-            then="Go back to a copy, or save what is left with the .recover command of the sqlite3 program.",
-        )
-    if code == sqlite3.SQLITE_CANTOPEN:
-        return cannot_open(path, str(error))
-    if code == sqlite3.SQLITE_IOERR:
-        return StoreUnavailable(f"The disk under {path} failed.", why=says, then="Check the disk, then try again.")
-    return StoreCorrupt(
-        f"The database {path} refused the operation.",
-        why=says,
-        then="Nothing was saved by this call. Please report it: this should not happen.",
-    )
-
-
-def file_is_gone(path: str) -> StoreUnavailable:
-    """Return the error for a file that was removed or replaced while it was open."""
-    error = StoreUnavailable(
-        f"The database {path} was removed or replaced while it was open.",
-        why="What is written now would be in a file that nobody can find any more.",
-        then="Put the file back, or close the memory and open it again; nothing was written meanwhile.",
-    )
-    # A person has to mend it: to try again at once changes nothing.
-    error.retryable = False
-    return error
-
-
 _RETRY_SECONDS = 0.01
-
-
-def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
-    """Write ahead into a journal; waits for others for so many seconds."""
-    for left in range(int(timeout / _RETRY_SECONDS), -1, -1):
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if code_of(error) not in BUSY or not left:
-                raise
-            time.sleep(_RETRY_SECONDS)
-        else:
-            return
-
 
 T = TypeVar("T")
 R = TypeVar("R")
-Change: TypeAlias = Callable[[sqlite3.Connection], None]
+SchemaStep: TypeAlias = Callable[[sqlite3.Connection], None]
 
-# A caller that saves in a tight loop lets others run this often.
+# A caller that saves in a tight loop yields to other tasks after this time.
 _BREATH_SECONDS = 0.002
 # Where SQLite itself would checkpoint: 1,000 pages.
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-# A journal that writers never let rest grows; from here on a checkpoint makes them wait once.
+# Under constant writes the journal grows; from this size on a checkpoint makes writers wait once.
 _JOURNAL_BYTES = 64 * 1024 * 1024
 _COMMITS_BETWEEN_LOOKS = 64
-# Who waits for a lock looks this often whether it is still wanted.
+# How often a waiting writer checks whether its caller was cancelled.
 _LOOK_SECONDS = 0.2
 _READER_THREADS = 2
 _CACHE_KIB = 16 * 1024
@@ -160,25 +58,25 @@ class SqliteOptions:
     """How to open a file."""
 
     durability: Literal["normal", "full"] = "normal"
-    """`normal`: a commit survives the process; `full`: it also survives the loss of power, and waits for the disk."""
+    """`normal`: a commit survives a crash of the process; `full`: also a power failure, since it waits for the disk."""
     busy_timeout: float = 10.0
     read_only: bool = False
 
 
 class _Waiting(Exception):
-    """The lock is taken: go where waiting is allowed."""
+    """The lock is taken: run the script on a worker thread, which may wait."""
 
 
 class _TooMuch(Exception):
-    """So much was read that what follows from it is worked out on a thread, from the beginning."""
+    """Many rows were read: run the script again on a worker thread."""
 
 
 class _GivenUp(Exception):
-    """Whoever asked for the write has stopped waiting for it: nothing of it may be saved later."""
+    """The caller of a write was cancelled: nothing of it may be saved."""
 
 
 def is_memory(path: str) -> bool:
-    """Tell whether the database lives in memory only."""
+    """Return whether the database is in memory only."""
     return path in {"", ":memory:"}
 
 
@@ -190,7 +88,7 @@ class SqliteEngine(Engine):
         self.path, self.options = path, options or SqliteOptions()
         self._memory = is_memory(path)
         self.file = None if self._memory else path
-        # A process may change its folder; the file stays where it is.
+        # The process may change its working directory.
         self._place = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
         self._identity: tuple[int, int] | None = None
         self._closed = False
@@ -211,11 +109,11 @@ class SqliteEngine(Engine):
 
     # ------------------------------------------------------------ connections
 
-    async def start(self, check: Change, change: Change) -> None:
-        """Open the file, refuse it by `check`, bring its schema up to date by `change`, where waiting is allowed."""
+    async def start(self, check: SchemaStep, change: SchemaStep) -> None:
+        """Open the file on a worker thread; `check` may refuse it, `change` migrates its schema."""
         await self._elsewhere(self._waiting, lambda: self._open(check, change))
 
-    def _open(self, check: Change, change: Change) -> None:
+    def _open(self, check: SchemaStep, change: SchemaStep) -> None:
         if not self._memory and Path(self.path).is_file():
             self._inspect(check)
         self._writer = self._connect(read_only=self.options.read_only)
@@ -223,10 +121,10 @@ class SqliteEngine(Engine):
         self._identity = None if self._memory else self._found()
         self._reader = self._writer if self._memory else self._connect(read_only=True)
 
-    def _inspect(self, check: Change) -> None:
-        """Look before anything is set: even the journal's mode is written into the file."""
-        # SQLite takes a file of a few bytes for an empty one, and would write over them. Only the size is asked for: closing
-        # the file here would drop the locks of every other connection that this process has to it.
+    def _inspect(self, check: SchemaStep) -> None:
+        """Check the file before anything is written: even the mode of the journal is stored in it."""
+        # SQLite takes a file of a few bytes for an empty one and overwrites it. Do not open the file here: closing it would drop
+        # the locks of every other connection of this process to it.
         if 0 < Path(self.path).stat().st_size < _HEADER_BYTES:
             raise not_a_database(self.path, "It is too short to be one.")
         with mapped_errors(self.path), contextlib.closing(self._plain(read_only=True)) as connection:
@@ -257,7 +155,7 @@ class SqliteEngine(Engine):
                 )
             except ValueError as error:
                 raise cannot_open(self.path, str(error)) from error
-            # No function with an effect runs from what a file's schema says.
+            # The schema of the file may not call functions with side effects.
             connection.execute("PRAGMA trusted_schema = OFF")
             return connection
 
@@ -268,7 +166,7 @@ class SqliteEngine(Engine):
         return Path(self.path).absolute().as_uri() + mode
 
     def _sealed(self) -> bool:
-        """Tell whether SQLite could not even put the files of a reader beside the database, and nobody writes to it."""
+        """Return whether the folder is read-only and there is no journal: SQLite cannot create the files that a reader needs."""
         if not self.options.read_only or Path(f"{self.path}-wal").exists():
             return False
         folder = Path(self.path).absolute().parent
@@ -281,8 +179,8 @@ class SqliteEngine(Engine):
             connection.execute("PRAGMA trusted_schema = ON")
             return
         if not read_only:
-            # Our triggers write into the index of words, which SQLite calls unsafe in many releases. The schema has been compared
-            # with ours by then: see `refuse_foreign_file`.
+            # Our triggers write to the full-text index, which many releases of SQLite call unsafe. `refuse_foreign_file` has
+            # compared the schema with ours before.
             connection.execute("PRAGMA trusted_schema = ON")
             keep_journal(connection, timeout=self.options.busy_timeout)
             synchronous = "FULL" if self.options.durability == "full" else "NORMAL"
@@ -326,7 +224,7 @@ class SqliteEngine(Engine):
         return await self._write_elsewhere(work, name)
 
     async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
-        """Write and read in one transaction: nobody else writes meanwhile."""
+        """Write and read in one transaction, since SQLite has one writer at a time."""
 
         def script() -> Script[tuple[T, R]]:
             return (yield from writing()), (yield from reading())
@@ -337,7 +235,7 @@ class SqliteEngine(Engine):
         return await asyncio.get_running_loop().run_in_executor(pool, call)
 
     async def _write_elsewhere(self, work: Work[T], name: str) -> T:
-        """Write where waiting is allowed. Once a caller that was cancelled goes on, nothing more is written for it."""
+        """Write on a worker thread. After a cancelled call has returned, nothing is written for it."""
         decided = threading.Lock()
         loop = asyncio.get_running_loop()
         call = loop.run_in_executor(self._waiting, lambda: self._write_on_thread(work, name, decided))
@@ -380,7 +278,7 @@ class SqliteEngine(Engine):
                     connection.execute("ROLLBACK")
 
     def _in_transaction(self, work: Work[T], name: str, decided: "threading.Lock | None") -> T:
-        """Run a script and commit it. `decided` is taken by whoever comes first: the commit, or a caller who gives it up."""
+        """Run a script and commit it. The lock `decided` is taken by the commit or by the cancellation, whichever is first."""
         connection = self._writer
         self._check_file()
         try:
@@ -426,12 +324,12 @@ class SqliteEngine(Engine):
         except FileNotFoundError:
             return None
         except OSError:
-            # Who may not look cannot tell.
+            # Without permission to look, assume that the file is unchanged.
             return self._identity
         return found.st_dev, found.st_ino
 
     def _check_file(self) -> None:
-        """Refuse to write where nobody would find it. A look takes a microsecond, a commit tens of them."""
+        """Raise StoreUnavailable if the file was removed or replaced. The check takes a microsecond, a commit tens of them."""
         if self._identity is not None and self._found() != self._identity:
             raise file_is_gone(self.path)
 
@@ -447,7 +345,7 @@ class SqliteEngine(Engine):
                 self._reading.submit(self._checkpoint, "PASSIVE" if size < _JOURNAL_BYTES else "RESTART")
 
     def _checkpoint(self, mode: str) -> None:
-        # A checkpoint that cannot finish now is finished by a later one: no error of it concerns a caller.
+        # Errors are ignored: a later checkpoint finishes what this one could not.
         with self._checkpointing, contextlib.suppress(sqlite3.Error, MemologError):
             connection = cast("sqlite3.Connection | None", getattr(self._local, "checkpointer", None))
             if connection is None:
@@ -471,7 +369,7 @@ class SqliteEngine(Engine):
     def _shut(self) -> None:
         self._waiting.shutdown(wait=True)
         self._reading.shutdown(wait=True)
-        # The last to close moves the journal into the file, so it must be the first one opened: it may write.
+        # The last connection to close moves the journal into the file: the first one opened, which may write.
         for connection in reversed(self._connections):
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
@@ -486,7 +384,7 @@ def _claim(decided: "threading.Lock | None") -> None:
 
 
 def _drive(connection: sqlite3.Connection, script: Script[T], most: int | None = None) -> T:
-    """Run a script to its end; rows go in, its result comes out. Gives up on rows of more than `most` characters."""
+    """Run a script to its end and return its result. Raises _TooMuch for rows of more than `most` characters."""
     try:
         step = next(script)
         while True:
@@ -501,14 +399,14 @@ def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> li
         connection.executemany(statement.text, step.many)
         return []
     if statement.lists:
-        # By number: names are looked up one by one, which takes as long as reading a row.
+        # Numbered parameters: SQLite looks up named ones one by one, which takes as long as reading a row.
         lengths, values = step.flat()
         return _fetched(connection.execute(statement.numbered("?", lengths), values), most)
     return _fetched(connection.execute(statement.text, cast("Any", step.values)), most)
 
 
 def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
-    """Return the rows of a statement; raises _TooMuch once they weigh more than `most`, before all of them are read."""
+    """Return the rows of a statement; raises _TooMuch as soon as they have more than `most` characters."""
     rows: list[Row] = []
     if most is None:
         rows = cursor.fetchall()
@@ -521,3 +419,100 @@ def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
         if len(some) < _ROWS_AT_ONCE:
             break
     return named_rows((column[0] for column in cursor.description), rows) if rows else rows
+
+
+def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
+    """Switch to a write-ahead journal; waits up to `timeout` seconds for other processes."""
+    for left in range(int(timeout / _RETRY_SECONDS), -1, -1):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if code_of(error) not in BUSY or not left:
+                raise
+            time.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+def code_of(error: sqlite3.Error) -> int:
+    """Return the primary result code, without its extension."""
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
+@contextlib.contextmanager
+def mapped_errors(path: str) -> Generator[None]:
+    """Convert errors of SQLite to errors of Memolog."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise mapped(path, error) from error
+
+
+def mapped(path: str, error: sqlite3.Error) -> MemologError:
+    """Return the error of Memolog for an error of SQLite."""
+    says = f"SQLite says: {error}."
+    code = code_of(error)
+    if code in BUSY:
+        return StoreBusy(
+            f"The database {path} stayed locked.",
+            why="Another process is in the middle of a long write.",
+            then="Try again, or raise busy_timeout.",
+        )
+    if code == sqlite3.SQLITE_FULL or error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
+        return StoreFull(
+            f"No space is left for {path}.",
+            why=says,
+            then="Free some space; nothing was half-saved.",
+        )
+    if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
+        return StoreReadOnly(
+            f"The database {path} cannot be written to.",
+            why=says,
+            then="Check the permissions of the file and its folder, or open it with read_only=True.",
+        )
+    if code == sqlite3.SQLITE_NOTADB:
+        return not_a_database(path, says)
+    if code == sqlite3.SQLITE_CORRUPT:
+        return StoreCorrupt(
+            f"The database {path} is damaged.",
+            why=says,
+            then="Go back to a copy, or save what is left with the .recover command of the sqlite3 program.",
+        )
+    if code == sqlite3.SQLITE_CANTOPEN:
+        return cannot_open(path, str(error))
+    if code == sqlite3.SQLITE_IOERR:
+        return StoreUnavailable(f"The disk under {path} failed.", why=says, then="Check the disk, then try again.")
+    return StoreCorrupt(
+        f"The database {path} refused the operation.",
+        why=says,
+        then="Nothing was saved by this call. Please report it: this should not happen.",
+    )
+
+
+def cannot_open(path: str, why: str) -> StoreUnavailable:
+    """Return the error for a file that does not exist and cannot be created."""
+    error = StoreUnavailable(
+        f"The database {path} cannot be opened.",
+        why=f"SQLite says: {why}.",
+        then="Check that the folder exists and that this user may write to it.",
+    )
+    # A missing folder does not come back by itself, unlike a server.
+    error.retryable = False
+    return error
+
+
+def not_a_database(path: str, why: str) -> NotADatabase:
+    """Return the error for a file that is not a database."""
+    return NotADatabase(f"{path} is not a database.", why=why, then="Name another file, or move this one away.")
+
+
+def file_is_gone(path: str) -> StoreUnavailable:
+    """Return the error for a file that was removed or replaced while it was open."""
+    error = StoreUnavailable(
+        f"The database {path} was removed or replaced while it was open.",
+        why="What is written now would be lost with the removed file.",
+        then="Put the file back, or close the memory and open it again; nothing was written meanwhile.",
+    )
+    # A retry does not help.
+    error.retryable = False
+    return error

@@ -1,16 +1,16 @@
-"""Cache tails, groups and plans of the latest logs, so that the next snapshot reads only what is new.
+"""The cache of an open memory: tails, groups and plans of the latest logs, settings and calibration of resources.
 
-Only committed rows are cached, and values that depend on one row alone. The cache may be emptied at any moment.
+Only committed rows are cached, and values that depend on them alone. The cache may be emptied at any moment.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from datetime import date
-from threading import Lock
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias
 
+from memolog.core.cache import Cache
+from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
 from memolog.core.observation import Observation
 from memolog.db.queries import Row, Script, load_queries
@@ -20,40 +20,14 @@ from memolog.log.rows import GroupRow, LogHead, group_row
 messages = load_queries("messages/messages")
 logs = load_queries("log/logs")
 
-K = TypeVar("K")
-V = TypeVar("V")
-
-Known: TypeAlias = Mapping[int, Message]
+KnownRows: TypeAlias = Mapping[int, Message]
 """Short, unchanged messages by sequence number."""
-Tail: TypeAlias = tuple[tuple[Message, ...], Known]
-"""Every row after the cursor, and those that the next snapshot does not read again."""
 
 # A few megabytes in all: the tails and the logs of the latest active threads, without long messages.
 _TAILS = 32
 _LOGS = 16
+_RESOURCES = 10_000
 _SHORT_CHARACTERS = 16_384
-
-
-class _Latest(Generic[K, V]):
-    """A thread-safe cache of the latest values."""
-
-    def __init__(self, most: int) -> None:
-        self._most, self._gate = most, Lock()
-        self._values: OrderedDict[K, V] = OrderedDict()
-
-    def get(self, key: K) -> V | None:
-        return self._values.get(key)
-
-    def put(self, key: K, value: V) -> None:
-        with self._gate:
-            self._values[key] = value
-            self._values.move_to_end(key)
-            if len(self._values) > self._most:
-                self._values.popitem(last=False)
-
-    def clear(self) -> None:
-        with self._gate:
-            self._values.clear()
 
 
 class _Groups(NamedTuple):
@@ -73,21 +47,24 @@ class Plans(NamedTuple):
     lines: tuple[Observation, ...]
 
 
-class Recent:
-    """The latest tails by log and thread, and the groups and passed plans of the latest logs."""
+class MemoryCache:
+    """Everything that one open memory caches. Every part is bounded."""
 
     def __init__(self) -> None:
-        self.tails = _Latest[tuple[object, ...], Known](_TAILS)
-        self.plans = _Latest[str, Plans](_LOGS)
-        self._groups = _Latest[str, _Groups](_LOGS)
-        self._made = _Latest[str, Mapping[Row, GroupRow]](_LOGS)
+        self.tails = Cache[tuple[object, ...], KnownRows](_TAILS)
+        """Rows of the latest tails by log and thread."""
+        self.plans = Cache[str, Plans](_LOGS)
+        self.settings = Cache[str, JsonObject](_RESOURCES)
+        """Stored settings by resource, once the lasting settings of the memory were stored: saves a read in every turn."""
+        self.factors = Cache[tuple[str, str], float](_RESOURCES)
+        """Calibration factors by resource and model."""
+        self._groups = Cache[str, _Groups](_LOGS)
+        self._made = Cache[str, Mapping[Row, GroupRow]](_LOGS)
 
     def clear(self) -> None:
         """Empty the cache: what was forgotten must not stay in memory."""
-        self.tails.clear()
-        self.plans.clear()
-        self._groups.clear()
-        self._made.clear()
+        for part in (self.tails, self.plans, self.settings, self.factors, self._groups, self._made):
+            part.clear()
 
     def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
         """Return the groups of a log if they are cached.
@@ -110,16 +87,21 @@ class Recent:
         return tuple(made.values())
 
 
-def reading_groups(log: LogHead, recent: Recent) -> Script[tuple[GroupRow, ...]]:
+def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, ...]]:
     """Return the groups of a log, from the cache if possible."""
-    groups = recent.groups(log)
+    groups = cache.groups(log)
     if groups is None:
-        groups = recent.groups_of(log, (yield logs.active_groups(log_pk=log.pk, generation=log.generation)))
+        groups = cache.groups_of(log, (yield logs.active_groups(log_pk=log.pk, generation=log.generation)))
     return groups
 
 
-def reading_tail(thread_pk: int, start: int, last_seq: int, known: Known) -> Script[Tail]:
-    """Return the rows after `start`, reading only those that are new or have changed since they were saved."""
+def reading_tail(
+    thread_pk: int, start: int, last_seq: int, known: KnownRows
+) -> Script[tuple[tuple[Message, ...], KnownRows]]:
+    """Return the rows after `start`, and those of them that the next snapshot does not read again.
+
+    Reads only rows that are new or have changed since they were saved.
+    """
     newest = max(known, default=0)
     rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)
     fresh = {row.seq: message_from_row(row) for row in rows}

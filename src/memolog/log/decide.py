@@ -1,4 +1,4 @@
-"""The rules of `decide`, in the order in which they are tried; the first that applies decides.
+"""Decide what to do next for a log: a table of rules, of which the first that applies decides.
 
 Each rule is a pure function of state, configuration and time. The table in `docs/architecture.md` is generated from `RULES`.
 """
@@ -16,9 +16,9 @@ from memolog.log.state import (
     ActivateReflection,
     Buffer,
     Decision,
-    Entry,
+    LogEntry,
     Observe,
-    Ready,
+    ReadyGroup,
     Recover,
     Reflect,
     SpanOf,
@@ -29,209 +29,15 @@ from memolog.log.state import (
     Weight,
 )
 
-# An activation that empties the tail takes the last exchange from the model's eyes: some of it stays, if it can.
+# An activation leaves some tokens in the tail if it can, so that the model still sees the last exchange.
 _LEAST_LEFT = 1_000
 _OVERSHOOT = 0.95
-# A conversation in which something was said within this time may go on.
+# A thread with a message younger than this counts as active.
 _RECENT = timedelta(hours=1)
-
-
-def activatable(state: State, now: datetime) -> tuple[tuple[Ready, int], ...]:
-    """Return the groups that continue their thread's cursor without a gap, oldest first, each with its raw tokens.
-
-    A group over a message that no model has seen is not among them, nor is any group after it. Where threads share a log, the
-    last answer of a conversation that goes on leaves after everything else, and that of the thread whose turn it is last of all.
-    """
-    found: list[tuple[Ready, int]] = []
-    ages: dict[str, tuple[int, float]] = {}
-    for tail in state.tails:
-        next_seq = tail.cursor + 1
-        for group in sorted((g for g in state.ready if g.thread == tail.thread), key=lambda g: g.span.first):
-            if group.span.first != next_seq or not tail.is_seen(group.span.last):
-                break
-            first = next((w for w in tail.weights if w.seq >= group.span.first), None)
-            # A group never comes before an earlier one of its thread, whatever the clocks said.
-            age = (_place(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
-            ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
-            found.append((group, tail.tokens_in(group.span)))
-            next_seq = group.span.last + 1
-    return tuple(sorted(found, key=lambda item: (ages[item[0].id], item[0].thread, item[0].span.first)))
-
-
-def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
-    """Return 0 for a group that leaves when its age says, 1 or 2 if it ends after the last answer, which is to stay longer."""
-    answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
-    if not answers or last < answers[-1]:
-        return 0
-    if tail.thread == state.thread:
-        return 2
-    return int(tail.weights[-1].at > now - _RECENT)
-
-
-def choose(
-    groups: Sequence[tuple[Ready, int]], tail_tokens: int, floor: int, *, at_least: int = 1
-) -> tuple[Ready, ...]:
-    """Return the first groups, as many as leave the tail nearest to the floor, but `at_least` so many.
-
-    The fewest that reach the floor, unless that leaves far too little; then the most that stay above it.
-    """
-    target = tail_tokens - floor
-    removed = 0
-    for count, (_, tokens) in enumerate(groups, start=1):
-        before, removed = removed, removed + tokens
-        if removed < target:
-            continue
-        too_far = removed - target > _OVERSHOOT * floor or tail_tokens - removed < min(_LEAST_LEFT, floor)
-        keep = count - 1 if too_far and (before > 0 or not at_least) else count
-        return tuple(group for group, _ in groups[: max(at_least, keep)])
-    return tuple(group for group, _ in groups)
-
 
 _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
 _LEAST, _MOST = 0.75, 1.25
-
-
-def back_off(failures: int, jitter: float) -> float:
-    """Return the seconds until the next try after that many failures in a row; `jitter` is a number from 0 to 1."""
-    base = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0 ** min(max(0, failures - 1), 20))
-    return base * (_LEAST + (_MOST - _LEAST) * jitter)
-
-
-def is_due(retry_at: datetime | None, now: datetime) -> bool:
-    """Return whether a time to try again has come; one that no back-off can lead to was given by a clock that was ahead."""
-    return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST)
-
-
-def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
-    """Return whether the model has failed so often in a row that no turn should wait for it now."""
-    return failures > 0 and not is_due(retry_at, now)
-
-
-def oldest_slice(state: State, config: Config, now: datetime) -> tuple[Entry, ...]:
-    """Return the oldest groups of the log, all but the recent ones.
-
-    Recent is what was said in the last hours or is among the last observations, whichever keeps more, and at most half of the
-    size at which a reflection takes over: else a busy day could never be condensed.
-    """
-    since = now - timedelta(hours=config.reflection.keep_recent.hours)
-    kept = observations = 0
-    cut = len(state.entries)
-    for entry in reversed(state.entries):
-        is_recent = entry.newest is not None and entry.newest >= since
-        is_among_last = observations < config.reflection.keep_recent.observations
-        if entry.is_reflection or not (is_recent or is_among_last):
-            break
-        if kept + entry.tokens > config.keep_recent_at_most:
-            break
-        kept += entry.tokens
-        observations += entry.observations
-        cut -= 1
-    return state.entries[:cut]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
-    """Consecutive messages of a thread that no span holds yet."""
-
-    thread: str
-    weights: tuple[Weight, ...]
-    is_hole: bool
-    """True where later messages have been observed already: nothing behind it can be activated before it is filled."""
-    is_seen: bool = True
-    """False where it holds a message that no model has seen."""
-
-    @property
-    def tokens(self) -> int:
-        """Return what it weighs."""
-        return sum(weight.tokens for weight in self.weights)
-
-
-def closed_ends(weights: Sequence[Weight]) -> list[int]:
-    """Return the positions after which a cut separates no tool call from its result.
-
-    A call that was not answered before the next user message no longer holds a cut back, but for one whose own turn has
-    answered it beside that of the user: the two stay together.
-    """
-    reach = _reach(weights)
-    ends: list[int] = []
-    held = -1
-    for position in range(len(weights)):
-        held = max(held, reach[position])
-        if held <= position:
-            ends.append(position)
-    return ends
-
-
-def _reach(weights: Sequence[Weight]) -> list[int]:
-    """Return up to which position each message must stay with those after it."""
-    reach = list(range(len(weights)))
-    waiting = OpenCalls()
-    for position, weight in enumerate(weights):
-        if weight.role == "user" and not weight.closes and not weight.is_gone:
-            for opened, _ in waiting.unasked():
-                reach[opened] = max(reach[opened], position)
-            waiting.ask(weight.turn)
-        # A message that has a call and its result is whole by itself.
-        within = set(weight.opens)
-        for call in weight.closes:
-            if (answered := waiting.answer(call, weight.turn)) is None:
-                within.discard(call)
-            elif answered.is_in_time:
-                reach[answered.call[0]] = max(reach[answered.call[0]], position)
-        for number, call in enumerate(weight.opens):
-            if call in within:
-                waiting.add(call, (position, number), weight.turn)
-    for opened, _ in waiting.unasked():
-        reach[opened] = len(weights)
-    return reach
-
-
-def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> Stretch:
-    """Return the first messages of a tail that neither a buffered group nor a run holds.
-
-    It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
-    """
-    taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
-    start, end, is_hole = tail.cursor + 1, None, False
-    for span in taken:
-        if span.first > start:
-            end, is_hole = span.first - 1, True
-            break
-        start = max(start, span.last + 1)
-    weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
-    stretch = Stretch(thread=tail.thread, weights=weights, is_hole=is_hole)
-    if is_hole or not weights or tail.is_seen(weights[-1].seq):
-        return stretch
-    seen = tuple(w for w in weights if tail.is_seen(w.seq))
-    ends = closed_ends(seen)
-    closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
-    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
-
-
-def longest_span(stretch: Stretch, most: int, least: int = 0) -> Span | None:
-    """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
-
-    One that would be lighter than `least` goes on to the next closed end, and one that is too heavy but cannot be shorter is
-    returned all the same. None: nothing is closed yet. A hole is bounded by spans that were cut at closed pairs, so its end is
-    closed as well.
-    """
-    ends = closed_ends(stretch.weights)
-    if stretch.is_hole and stretch.weights:
-        ends = [*ends, len(stretch.weights) - 1]
-    if not ends:
-        return None
-    chosen, total, position = ends[0], 0, 0
-    for end in ends:
-        before = total
-        while position <= end:
-            total += stretch.weights[position].tokens
-            position += 1
-        if total > most and end != ends[0] and before >= least:
-            break
-        chosen = end
-    return Span(first=stretch.weights[0].seq, last=stretch.weights[chosen].seq)
-
 
 # One call may carry several short threads; more than this and a failure costs too much.
 _BATCH_TOKENS = 10_000
@@ -243,21 +49,38 @@ Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row of the table: what is done, when, in words, and the function that says so."""
+    """One row of the table: a decision, its condition in words, and the function that checks it."""
 
     decision: type[Decision]
     when: str
     test: Test
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FreeStretch:
+    """Consecutive messages of a thread that belong to no span yet."""
+
+    thread: str
+    weights: tuple[Weight, ...]
+    is_hole: bool
+    """True if later messages have been observed already: they cannot be activated before this stretch is observed."""
+    is_seen: bool = True
+    """False if it holds a message that no model has seen."""
+
+    @property
+    def tokens(self) -> int:
+        """Return its tokens."""
+        return sum(weight.tokens for weight in self.weights)
+
+
 def recover(state: State, config: Config, now: datetime) -> Recover | None:
-    """Take over a run whose lease has ended, or try a failed one again when its time has come."""
+    """Take over a run whose lease has ended, or retry a failed one when its time has come."""
     del config
-    for flight in sorted(state.flights, key=lambda flight: (flight.span.first if flight.span else 0, flight.id)):
-        if flight.status == "running" and flight.has_ended(now):
-            return Recover(run=flight.id, fence=flight.fence, reason="its owner let the lease run out")
-        if flight.status == "failed" and is_due(flight.retry_at, now) and is_due(state.retry_at, now):
-            return Recover(run=flight.id, fence=flight.fence, reason=f"try {flight.attempt + 1} after a failure")
+    for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
+        if run.status == "running" and run.has_ended(now):
+            return Recover(run=run.id, fence=run.fence, reason="its owner let the lease run out")
+        if run.status == "failed" and is_due(run.retry_at, now) and is_due(state.retry_at, now):
+            return Recover(run=run.id, fence=run.fence, reason=f"try {run.attempt + 1} after a failure")
     return None
 
 
@@ -288,7 +111,7 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
 
 
 def activate_reflection(state: State, config: Config, now: datetime) -> ActivateReflection | None:
-    """Let a buffered reflection take over once the log is full: below its limit the log keeps its detail."""
+    """Activate a buffered reflection once the log is full: below its limit the log keeps its detail."""
     del now
     if state.reflection is None or not state.may_activate:
         return None
@@ -302,7 +125,7 @@ def activate_reflection(state: State, config: Config, now: datetime) -> Activate
 
 
 def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
-    """Observe ahead of time, whenever the tail has grown by a step."""
+    """Observe in the background whenever the tail has grown by a step."""
     if _is_resting(state, now) or len(state.running("observe")) >= config.observation.parallel:
         return None
     step = _step(state, config)
@@ -330,31 +153,31 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
 
 
 def observe(state: State, config: Config, now: datetime) -> Observe | None:
-    """Wait for an observation, but only far above the limit, with nothing to activate and a model that answers.
+    """Wait for an observation, only far above the limit, if nothing can be activated and the model answers.
 
-    A turn waits for its own thread alone, and only for what could be activated then: what a model has seen, above the floor.
+    A turn waits for its own thread only, and only for messages that can be activated then: seen by a model and above the floor.
     """
     if not state.may_wait or breaker_is_open(state.failures, state.retry_at, now):
         return None
     limit = config.block_at_for(state.log_tokens)
     if config.buffer_step is None:
-        # Nothing is observed ahead of time, so it is observed in time.
+        # Without buffering, observe as soon as the tail is full.
         limit = config.threshold_for(state.log_tokens)
     own, is_by_hand = state.own_tail, "observe" in state.by_hand
     can_help = own.tokens >= limit and own.seen_tokens > config.floor
     if not (can_help or is_by_hand) or activatable(state, now):
         return None
     reason = f"the tail has {own.tokens:,} tokens, a turn waits from {limit:,} on"
-    under_way = sorted(state.running("observe"), key=lambda flight: flight.id)
+    under_way = sorted(state.running("observe"), key=lambda run: run.id)
     tails = {tail.thread: tail for tail in (state.tails if is_by_hand else (own,))}
-    for flight in under_way:
-        tail = tails.get(flight.thread or "")
-        if tail is not None and flight.span is not None and flight.span.first == tail.cursor + 1:
-            return Observe(run=flight.id, spans=(), reason=reason) if tail.is_seen(flight.span.last) else None
+    for run in under_way:
+        tail = tails.get(run.thread or "")
+        if tail is not None and run.span is not None and run.span.first == tail.cursor + 1:
+            return Observe(run=run.id, spans=(), reason=reason) if tail.is_seen(run.span.last) else None
     if _is_resting(state, now):
         return None
     if len(under_way) >= config.observation.parallel:
-        # A message was taken back, and what is left before these runs finds no place: the first that ends makes room.
+        # A message was withdrawn, and the messages before these runs cannot be started: wait for the first run to end.
         return Observe(run=under_way[0].id, spans=(), reason=reason)
     most = config.threshold if is_by_hand else min(config.threshold, own.seen_tokens - config.floor)
     seen = tuple(stretch for stretch in _stretches(state, apart_from=0) if stretch.thread in tails and stretch.is_seen)
@@ -363,16 +186,16 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
 
 
 def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
-    """Condense the oldest part of the log ahead of time; wait for it only far above the limit."""
+    """Condense the oldest part of the log in the background; wait for it only far above the limit."""
     by_hand = "reflect" in state.by_hand
     if state.reflection is not None or _is_resting(state, now):
         return None
     is_urgent = state.log_tokens >= config.reflect_block_at
     may_wait = state.may_wait and (is_urgent or by_hand) and not breaker_is_open(state.failures, state.retry_at, now)
-    for flight in state.flights:
-        if flight.kind == "reflect":
-            waiting = may_wait and flight.status == "running"
-            return Reflect(run=flight.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
+    for run in state.runs:
+        if run.kind == "reflect":
+            waiting = may_wait and run.status == "running"
+            return Reflect(run=run.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
     if not by_hand:
         is_untried = state.generation == 0 and not state.settled_at
         has_grown = is_untried or state.log_tokens >= state.settled_at + _GROWTH * config.reflect_at
@@ -383,18 +206,18 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     groups = oldest_slice(state, config, now)
     if by_hand and _is_condensed(groups):
         groups = state.entries
-    # What was condensed before, with nothing added to it, is condensed again only if the log would not fit otherwise.
+    # A single reflection is condensed again only if the log would not fit otherwise.
     if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
     if not (by_hand or is_urgent) and sum(entry.tokens for entry in groups) < _GROWTH * config.reflect_at:
-        # A line or two cannot be said any shorter: a slice is worth a call once it weighs something.
+        # A few lines cannot be shortened: a small slice is not worth a call.
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
     return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
 
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
-    """Cut the context when a hard limit is set and everything else has failed to keep it."""
+    """Cut the context when a hard limit is set and nothing else kept the context below it."""
     total = state.tail_tokens + state.log_tokens
     if config.context_tokens is None or total <= config.context_tokens:
         return None
@@ -403,12 +226,12 @@ def trim(state: State, config: Config, now: datetime) -> Trim | None:
 
 
 def wait(state: State, config: Config, now: datetime) -> Wait:
-    """Do nothing: the context is good as it is."""
+    """Do nothing: use the context as it is."""
     limit = config.threshold_for(state.log_tokens)
     sizes = f"tail {state.tail_tokens:,} of {limit:,}, log {state.log_tokens:,} of {config.reflect_at:,}"
     if _is_resting(state, now):
         return Wait(reason=_rest(state, now) + sizes)
-    return Wait(reason=f"{sizes}, {len(state.ready)} buffered, {len(state.flights)} under way")
+    return Wait(reason=f"{sizes}, {len(state.ready)} buffered, {len(state.runs)} under way")
 
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -430,7 +253,7 @@ RULES: Final[tuple[Rule, ...]] = (
 
 
 def decide(state: State, config: Config, now: datetime) -> Decision:
-    """Return the first decision that a rule comes to."""
+    """Return the decision of the first rule that applies."""
     for rule in RULES:
         decision = rule.test(state, config, now)
         if decision is not None:
@@ -442,20 +265,20 @@ def decide(state: State, config: Config, now: datetime) -> Decision:
 
 
 def _is_resting(state: State, now: datetime) -> bool:
-    """Return whether no new run may start: the model failed, and its time has not come or a failed run goes first."""
+    """Return whether no new run may start, since the model failed and its next attempt is not due."""
     return breaker_is_open(state.failures, state.retry_at, now)
 
 
 def _rest(state: State, now: datetime) -> str:
-    """Say, before a reason, why nothing is observed now."""
+    """Return the beginning of a reason: why nothing is observed now, or nothing."""
     return f"the observer is given a rest after {state.failures} failures; " if _is_resting(state, now) else ""
 
 
 def _is_underway(state: State) -> bool:
-    return bool(state.ready or [flight for flight in state.flights if flight.kind == "observe"])
+    return bool(state.ready or [run for run in state.runs if run.kind == "observe"])
 
 
-def _is_condensed(groups: tuple[Entry, ...]) -> bool:
+def _is_condensed(groups: tuple[LogEntry, ...]) -> bool:
     return not groups or (len(groups) == 1 and groups[0].is_reflection)
 
 
@@ -464,7 +287,7 @@ def _full(state: State, config: Config) -> str:
 
 
 def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
-    """Say why rewriting the prompt costs nothing now: the cache is cold, and nothing was activated since."""
+    """Return why rewriting the prompt costs nothing now: the cache is cold, and nothing was activated since. None if it costs."""
     asked, activated = state.last_request_at, state.last_activation_at
     if asked is None or (activated is not None and activated > asked):
         return None
@@ -477,10 +300,10 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
 
 
 def _step(state: State, config: Config) -> int | None:
-    """Return how much the tail grows between two spans: half as much once the limit is near, more while runs are under way.
+    """Return how much the tail grows between two spans: half as much close to the limit, more while runs are running.
 
-    An observer that is still busy is falling behind: longer spans then free more of the tail each, and an agent that outruns
-    its observer is held up less often. A quarter is what a model of steps of 2,000 tokens and answers of 0.5 to 2 s came to.
+    A busy observer is falling behind: longer spans free more of the tail each, so that turns wait less often. A quarter more
+    per run was the best value in a simulation with steps of 2,000 tokens and answers of 0.5 to 2 s.
     """
     step, busy = config.buffer_step, len(state.running("observe"))
     if step is None:
@@ -499,18 +322,18 @@ def _is_own_full(state: State, config: Config) -> bool:
     return state.own_tail.tokens >= config.threshold_for(state.log_tokens)
 
 
-def _stretches(state: State, *, apart_from: int) -> tuple[Stretch, ...]:
-    """Return what is free in each thread, the oldest message first.
+def _stretches(state: State, *, apart_from: int) -> tuple[FreeStretch, ...]:
+    """Return the free stretch of each thread, the oldest message first.
 
-    Seen messages of at least `apart_from` tokens stand alone, so that the log can take them while the others are still unseen.
+    Seen messages of at least `apart_from` tokens form a stretch of their own, which can be activated before the unseen ones.
     """
     free = (free_stretch(state, tail, apart_from=apart_from) for tail in state.tails)
     found = [stretch for stretch in free if stretch.weights]
     return tuple(sorted(found, key=lambda stretch: (stretch.weights[0].at, stretch.thread)))
 
 
-def _pick(stretches: tuple[Stretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
-    """Return the spans of one call: one long one, or several threads' short ones."""
+def _pick(stretches: tuple[FreeStretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
+    """Return the spans of one call: one long span, or short spans of several threads."""
     picked: list[SpanOf] = []
     total = 0
     for stretch in stretches:
@@ -527,3 +350,177 @@ def _pick(stretches: tuple[Stretch, ...], most: int, least: int = 0) -> tuple[Sp
 
 def _all_observed_once(state: State) -> bool:
     return state.scope == "thread" or all(tail.hinted or not tail.weights for tail in state.tails)
+
+
+def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ...]:
+    """Return the groups that continue their thread's cursor without a gap, oldest first, each with its raw tokens.
+
+    A group over an unseen message is not among them, nor is any group after it. In a shared log the last answers of active
+    threads come after everything else, and that of the thread whose turn it is comes last.
+    """
+    found: list[tuple[ReadyGroup, int]] = []
+    ages: dict[str, tuple[int, float]] = {}
+    for tail in state.tails:
+        next_seq = tail.cursor + 1
+        for group in sorted((g for g in state.ready if g.thread == tail.thread), key=lambda g: g.span.first):
+            if group.span.first != next_seq or not tail.is_seen(group.span.last):
+                break
+            first = next((w for w in tail.weights if w.seq >= group.span.first), None)
+            # A group never comes before an earlier one of its thread, whatever the clocks said.
+            age = (_place(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
+            ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
+            found.append((group, tail.tokens_in(group.span)))
+            next_seq = group.span.last + 1
+    return tuple(sorted(found, key=lambda item: (ages[item[0].id], item[0].thread, item[0].span.first)))
+
+
+def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
+    """Return 0 for a group that is ordered by age; 1 or 2 if it holds the last answer of an active thread, which stays longer."""
+    answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
+    if not answers or last < answers[-1]:
+        return 0
+    if tail.thread == state.thread:
+        return 2
+    return int(tail.weights[-1].at > now - _RECENT)
+
+
+def choose(
+    groups: Sequence[tuple[ReadyGroup, int]], tail_tokens: int, floor: int, *, at_least: int = 1
+) -> tuple[ReadyGroup, ...]:
+    """Return the first groups, as many as leave the tail nearest to the floor, but `at_least` so many.
+
+    These are the fewest groups that reach the floor, unless they leave far too little; then the most that stay above it.
+    """
+    target = tail_tokens - floor
+    removed = 0
+    for count, (_, tokens) in enumerate(groups, start=1):
+        before, removed = removed, removed + tokens
+        if removed < target:
+            continue
+        too_far = removed - target > _OVERSHOOT * floor or tail_tokens - removed < min(_LEAST_LEFT, floor)
+        keep = count - 1 if too_far and (before > 0 or not at_least) else count
+        return tuple(group for group, _ in groups[: max(at_least, keep)])
+    return tuple(group for group, _ in groups)
+
+
+def back_off(failures: int, jitter: float) -> float:
+    """Return the seconds until the next try after that many failures in a row; `jitter` is a number from 0 to 1."""
+    base = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0 ** min(max(0, failures - 1), 20))
+    return base * (_LEAST + (_MOST - _LEAST) * jitter)
+
+
+def is_due(retry_at: datetime | None, now: datetime) -> bool:
+    """Return whether a retry is due. A time further away than any back-off was set by a clock that was ahead, and is due."""
+    return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST)
+
+
+def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
+    """Return whether the model has failed so often in a row that no turn should wait for it now."""
+    return failures > 0 and not is_due(retry_at, now)
+
+
+def oldest_slice(state: State, config: Config, now: datetime) -> tuple[LogEntry, ...]:
+    """Return the oldest groups of the log, all but the recent ones.
+
+    Recent groups are those of the last hours or of the last observations, whichever keeps more, but at most half of the size
+    at which a reflection takes over: otherwise a busy day could never be condensed.
+    """
+    since = now - timedelta(hours=config.reflection.keep_recent.hours)
+    kept = observations = 0
+    cut = len(state.entries)
+    for entry in reversed(state.entries):
+        is_recent = entry.newest is not None and entry.newest >= since
+        is_among_last = observations < config.reflection.keep_recent.observations
+        if entry.is_reflection or not (is_recent or is_among_last):
+            break
+        if kept + entry.tokens > config.keep_recent_at_most:
+            break
+        kept += entry.tokens
+        observations += entry.observations
+        cut -= 1
+    return state.entries[:cut]
+
+
+def closed_ends(weights: Sequence[Weight]) -> list[int]:
+    """Return the positions after which a cut separates no tool call from its result.
+
+    A call that was not answered before the next user message no longer prevents a cut, unless its own turn answered it while
+    another turn was running: then call and result stay together.
+    """
+    reach = _reach(weights)
+    ends: list[int] = []
+    held = -1
+    for position in range(len(weights)):
+        held = max(held, reach[position])
+        if held <= position:
+            ends.append(position)
+    return ends
+
+
+def _reach(weights: Sequence[Weight]) -> list[int]:
+    """Return for each message the last position that must stay together with it."""
+    reach = list(range(len(weights)))
+    waiting = OpenCalls()
+    for position, weight in enumerate(weights):
+        if weight.role == "user" and not weight.closes and not weight.is_gone:
+            for opened, _ in waiting.unasked():
+                reach[opened] = max(reach[opened], position)
+            waiting.ask(weight.turn)
+        # A call that is answered within its message needs no other message.
+        within = set(weight.opens)
+        for call in weight.closes:
+            if (answered := waiting.answer(call, weight.turn)) is None:
+                within.discard(call)
+            elif answered.is_in_time:
+                reach[answered.call[0]] = max(reach[answered.call[0]], position)
+        for number, call in enumerate(weight.opens):
+            if call in within:
+                waiting.add(call, (position, number), weight.turn)
+    for opened, _ in waiting.unasked():
+        reach[opened] = len(weights)
+    return reach
+
+
+def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretch:
+    """Return the first messages of a tail that neither a buffered group nor a run holds.
+
+    It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
+    """
+    taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
+    start, end, is_hole = tail.cursor + 1, None, False
+    for span in taken:
+        if span.first > start:
+            end, is_hole = span.first - 1, True
+            break
+        start = max(start, span.last + 1)
+    weights = tuple(w for w in tail.weights if w.seq >= start and (end is None or w.seq <= end))
+    stretch = FreeStretch(thread=tail.thread, weights=weights, is_hole=is_hole)
+    if is_hole or not weights or tail.is_seen(weights[-1].seq):
+        return stretch
+    seen = tuple(w for w in weights if tail.is_seen(w.seq))
+    ends = closed_ends(seen)
+    closed = replace(stretch, weights=seen[: ends[-1] + 1] if ends else ())
+    return closed if closed.weights and closed.tokens >= apart_from else replace(stretch, is_seen=False)
+
+
+def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None:
+    """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
+
+    A span below `least` tokens extends to the next closed end. The shortest possible span is returned even if it is too heavy.
+    None: nothing is closed yet. The end of a hole is closed, since the span after it begins at a closed pair.
+    """
+    ends = closed_ends(stretch.weights)
+    if stretch.is_hole and stretch.weights:
+        ends = [*ends, len(stretch.weights) - 1]
+    if not ends:
+        return None
+    chosen, total, position = ends[0], 0, 0
+    for end in ends:
+        before = total
+        while position <= end:
+            total += stretch.weights[position].tokens
+            position += 1
+        if total > most and end != ends[0] and before >= least:
+            break
+        chosen = end
+    return Span(first=stretch.weights[0].seq, last=stretch.weights[chosen].seq)

@@ -1,4 +1,4 @@
-"""Decide what is due for a log and do it, again and again until nothing is left. Shared by turns and manual calls."""
+"""Decide what is due for a log and perform it, until nothing is left to do. Used by turns, manual calls and background work."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ from memolog.log.journal import EventJournal
 from memolog.log.rendering import render_group
 from memolog.log.rows import GroupRow, RunRow, UnseenRow
 from memolog.log.runner import RunBatch, Runner, retry_at
-from memolog.log.runs import Claim, NewRun
+from memolog.log.runs import NewRun, RunClaim
 from memolog.log.snapshot import Snapshot
 from memolog.log.snapshot_state import Asked, observer_inputs, others_for, state_of
 from memolog.log.state import (
@@ -403,7 +403,7 @@ class Core:
             )
         return self._run(claims, snapshot, config)
 
-    def _run(self, claims: Sequence[Claim], snapshot: Snapshot, config: Config) -> RunBatch:
+    def _run(self, claims: Sequence[RunClaim], snapshot: Snapshot, config: Config) -> RunBatch:
         # Decides again after the runs have ended: the next span may be due.
         then = partial(self._look_again, ending=False)
         return self.runner.launch(

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 q = load_queries("log/runs")
 logs = load_queries("log/logs")
 
+_log = logging.getLogger("memolog")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewEvent:
@@ -150,9 +152,6 @@ def _record(row: Row) -> ContextRecord:
     return ContextRecord(
         number=row.number, turn=row.turn, step=row.step, at=from_micros(row.at), record=loads(row.record)
     )
-
-
-_log = logging.getLogger("memolog")
 
 
 class EventJournal:

@@ -1,4 +1,4 @@
-"""Render a group of observations as text. It is rendered once and stored, so nothing in it depends on the present."""
+"""Render a group of observations as text. It is rendered once and stored, so nothing in it depends on the current time."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -13,7 +13,7 @@ from memolog.text.html import html_table
 _SHOWN_MARKS: Final = frozenset({"high", "done"})
 _HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
-# Deeper nesting says no more and costs ever more spaces.
+# Deeper lines are indented no further.
 _DEEPEST: Final = 6
 
 
@@ -36,25 +36,25 @@ def render_group(
     is_reflection: bool,
     aliases: Mapping[str, str] = _NO_ALIASES,
 ) -> str:
-    """Return the text of a group, or nothing if it has no line to show.
+    """Return the text of a group, or an empty text if it has no line to show.
 
-    `previous` is the last date of the group before it, `alias` the name of its thread where several share a log. A reflection
-    is of many threads: `aliases` are their names, and a line that comes from one of them begins with its name.
+    `previous` is the last date of the group before it, `alias` the name of its thread in a shared log. A reflection of a
+    shared log is about several threads: `aliases` are their names, and a line about one thread begins with its name.
     """
     shown = [observation for observation in observations if observation.state not in _HIDDEN_STATES]
     if not shown:
         return ""
-    # Each group closes its own tag and nothing closes the log: one more group only adds bytes.
+    # There is no tag around all groups, so that a further group only appends bytes.
     tag = "reflection" if is_reflection else "observations"
     names = {line.id: name for line in shown if (name := _only_thread(line, aliases))}
     if len(names) == len(shown) and len(set(names.values())) == 1:
-        # All of one thread: said once.
+        # All lines are about one thread: name it once, in the tag.
         alias, names = next(iter(names.values())), {}
     return element(tag, "\n".join(_lines(shown, previous, names)), id=handle, thread=alias)
 
 
 def reading_order(observations: Iterable[Observation], groups: Sequence[str]) -> list[Observation]:
-    """Return the lines of these groups as a reader of the log meets them: group by group, and in each as it is rendered."""
+    """Return the lines of these groups in the order in which they are rendered."""
     by_group: dict[str, list[Observation]] = {group: [] for group in groups}
     for observation in observations:
         by_group.setdefault(observation.group, []).append(observation)
@@ -69,7 +69,7 @@ def reading_order(observations: Iterable[Observation], groups: Sequence[str]) ->
 
 
 def _only_thread(observation: Observation, aliases: Mapping[str, str]) -> str | None:
-    """Return the name of the thread that a line comes from; None where it comes from several."""
+    """Return the name of the thread that a line comes from; None if there are several."""
     threads = {source.thread for source in observation.sources}
     return aliases.get(threads.pop()) if len(threads) == 1 else None
 
@@ -89,31 +89,30 @@ def _lines(shown: list[Observation], previous: date | None, names: Mapping[str, 
 
 
 def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[Observation]]]:
-    """Return the lines that stand by themselves, and those under each ordinal; a missing parent leaves its child on top.
+    """Return the top lines, and the lines under each ordinal. A line without an existing parent is a top line.
 
-    All are in the order of their dates and, within a date, in the order of time, whatever the zone of each; the undated come
-    last. Lines of one moment stay in the order of the run.
+    They are sorted by date as shown, then by moment; undated lines come last. Lines of one moment keep the order of the run.
     """
     ordinals = {observation.ordinal for observation in shown}
     roots: list[Observation] = []
     children: dict[int, list[Observation]] = {}
     for observation in sorted(shown, key=lambda observation: observation.ordinal):
         parent = observation.parent
-        # A parent comes before its children, so that no chain of them leads back.
+        # A parent must come before its children, so that there are no cycles.
         if parent is None or parent >= observation.ordinal or parent not in ordinals:
             roots.append(observation)
         else:
             children.setdefault(parent, []).append(observation)
     roots.sort(key=_when)
     for below in children.values():
-        # An undated line belongs where it was written.
+        # Undated lines keep their position.
         if all(child.said_at for child in below):
             below.sort(key=_when)
     return roots, children
 
 
 def _when(observation: Observation) -> tuple[bool, date, datetime]:
-    """Return what lines are sorted by: their date as it is shown, then the moment."""
+    """Return the sort key of a line: its date as shown, then the moment."""
     said, day = observation.said_at, _day(observation)
     return day is None, day or date.min, said or datetime.min.replace(tzinfo=UTC)
 
@@ -133,7 +132,7 @@ def _branch(root: Observation, children: dict[int, list[Observation]], names: Ma
 
 
 def _name(observation: Observation, parent: Observation | None, names: Mapping[str, str]) -> str:
-    """Return the name of a line's thread; under a parent only if the parent has another."""
+    """Return the name of the thread of a line; under a parent only if it differs from that of the parent."""
     name = names.get(observation.id)
     return f"{name}: " if name and (parent is None or names.get(parent.id) != name) else ""
 
@@ -148,7 +147,7 @@ def _mark(observation: Observation) -> str:
 
 
 def _time(observation: Observation, parent: Observation | None) -> str:
-    """Return the time of speaking; under a parent only what differs from the parent's."""
+    """Return the time of a line; under a parent only if it differs from that of the parent."""
     if observation.said_at is None:
         return ""
     when = local(observation.said_at, observation.zone)
@@ -161,7 +160,7 @@ def _time(observation: Observation, parent: Observation | None) -> str:
 
 
 def _meaning(observation: Observation) -> str:
-    """Return the day that is spoken of, unless the line or its date says it already."""
+    """Return the day that a line is about, unless its text or its date has it already."""
     about = observation.about
     if (
         about is None
@@ -174,7 +173,7 @@ def _meaning(observation: Observation) -> str:
 
 
 def _verbatim(observation: Observation, indent: str) -> Iterator[str]:
-    # The bar before every line keeps the text from passing for lines of the log.
+    # The bar distinguishes the text from lines of the log.
     for line in escape(observation.verbatim or "").splitlines():
         yield f"{indent}  | {line}" if line else f"{indent}  |"
 

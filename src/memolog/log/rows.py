@@ -1,4 +1,4 @@
-"""Define the rows that a snapshot consists of as values."""
+"""Define the rows of a snapshot as values, and read observations and plans of a log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,24 @@ from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment, object_in, span_from_row
 from memolog.log.heartbeat import Beat
+from memolog.log.state import OpenRun
 from memolog.text.dates import local
 from memolog.text.identifiers import content_words
+
+q = load_queries("log/logs")
+
+# Limits of the plans shown, and of the lines that they are compared with.
+_MOST_PLANS: Final = 50
+_MOST_LATER: Final = 500
+_NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
+_ASKED: Final = ("User asked", "User asks")
+# Two lines are about the same thing if the other has this share of the words of the first, compared by their beginnings.
+_SAME_SHARE: Final = 0.6
+_STEM: Final = 4
+_DAYS: Final = """
+    mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
+    tomo yest mean date"""
+_DAY_WORDS: Final = frozenset(_DAYS.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,18 +108,9 @@ class BufferedRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow:
-    """A run that is running or waits for its next attempt."""
+class RunRow(OpenRun):
+    """An open run, and the process that runs it."""
 
-    id: str
-    kind: Any
-    status: Any
-    thread: str | None
-    span: Span | None
-    lease_until: datetime
-    retry_at: datetime | None
-    fence: int
-    attempt: int
     owner: str
     beat_at: datetime
     """When its lease was last renewed."""
@@ -112,7 +119,10 @@ class RunRow:
 
 
 class OtherRow(NamedTuple):
-    """One message of another thread that the log does not cover yet. A tuple, since a shared log has hundreds of them."""
+    """One message of another thread that the log does not cover yet. A tuple, since a shared log has hundreds of them.
+
+    The fields are the columns of `other_tails` in their order.
+    """
 
     thread: str
     cursor: int
@@ -269,20 +279,29 @@ def unseen_row(row: Row) -> UnseenRow:
     return UnseenRow(thread=row.thread, turn=row.turn, first_seq=row.first_seq, owner=row.owner, owner_beat=_beat(row))
 
 
-q = load_queries("log/logs")
-
-# Limits of the plans shown, and of the lines that they are compared with.
-_MOST_PLANS: Final = 50
-_MOST_LATER: Final = 500
-_NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
-_ASKED: Final = ("User asked", "User asks")
-# Two lines are about the same thing if the other has this share of the words of the first, compared by their beginnings.
-_SAME_SHARE: Final = 0.6
-_STEM: Final = 4
-_DAYS: Final = """
-    mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
-    tomo yest mean date"""
-_DAY_WORDS: Final = frozenset(_DAYS.split())
+def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:
+    """Return the observation of a row with the columns of `select_lines`."""
+    return Observation(
+        id=row.id,
+        group=row.group_id,
+        ordinal=row.ordinal,
+        priority=row.priority,
+        text=unpack(row.text) or "",
+        said_at=moment(row.said_at),
+        zone=unpack(row.zone),
+        about=None if row.about is None else date.fromisoformat(row.about),
+        parent=row.parent,
+        verbatim=unpack(row.verbatim),
+        trust=row.trust,
+        grounded=bool(row.grounded),
+        category=unpack(row.category),
+        files=tuple(loads(row.files)) if row.files != "[]" else (),
+        metadata=object_in(row.metadata),
+        state=row.state,
+        tokens=row.tokens,
+        sources=sources,
+        merges=merges,
+    )
 
 
 def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
@@ -320,7 +339,7 @@ def reading_lines_by_id(log_pk: int, ids: Sequence[str]) -> Script[tuple[Observa
 def reading_plans(
     log_pk: int, generation: int, *, entries: int, since: date, before: date
 ) -> Script[tuple[Observation, ...]]:
-    """Read the plans for days from `since` to before `before` whose outcome no later line tells, the latest day first.
+    """Read the plans for days from `since` to before `before` without an outcome in a later line, the latest day first.
 
     Looks at the first `entries` groups of the log.
     """
@@ -359,28 +378,3 @@ def _stems(text: str) -> frozenset[str]:
 
 def _is_same(plan: frozenset[str], later: frozenset[str]) -> bool:
     return bool(plan) and len(plan & later) >= _SAME_SHARE * len(plan)
-
-
-def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:
-    """Return the observation of a row with the columns of `select_lines`."""
-    return Observation(
-        id=row.id,
-        group=row.group_id,
-        ordinal=row.ordinal,
-        priority=row.priority,
-        text=unpack(row.text) or "",
-        said_at=moment(row.said_at),
-        zone=unpack(row.zone),
-        about=None if row.about is None else date.fromisoformat(row.about),
-        parent=row.parent,
-        verbatim=unpack(row.verbatim),
-        trust=row.trust,
-        grounded=bool(row.grounded),
-        category=unpack(row.category),
-        files=tuple(loads(row.files)) if row.files != "[]" else (),
-        metadata=object_in(row.metadata),
-        state=row.state,
-        tokens=row.tokens,
-        sources=sources,
-        merges=merges,
-    )

@@ -17,7 +17,7 @@ from memolog.errors import LeaseLost, MemologError, StoreError
 from memolog.events import Degraded, Event, RunEnded, RunFailed
 from memolog.log.decide import back_off
 from memolog.log.heartbeat import Heartbeat
-from memolog.log.runs import Claim, Made
+from memolog.log.runs import RunClaim, RunResult
 from memolog.text.redaction import REDACTION
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _GIVE_BACK_SECONDS = 2.0
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
-Cause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompressible"]
+FaultCause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompressible"]
 
 
 class RunFault(Exception):
@@ -49,12 +49,12 @@ class RunFault(Exception):
         usage: Usage | None = None,
         *,
         is_final: bool = False,
-        cause: Cause = "answer",
+        cause: FaultCause = "answer",
         declines: bool = False,
     ) -> None:
         super().__init__(REDACTION.redact(reason))
         self.usage, self.is_final, self.declines = usage, is_final or cause == "incompressible", declines
-        self.cause: Cause = cause
+        self.cause: FaultCause = cause
 
     @property
     def is_about_words(self) -> bool:
@@ -84,8 +84,8 @@ class Problem:
 class RunOutcome:
     """What became of one run: its result, or why it failed."""
 
-    claim: Claim
-    made: Made | None
+    claim: RunClaim
+    result: RunResult | None
     kind: str
     thread: str | None
     faults: tuple[str, ...] = ()
@@ -99,7 +99,7 @@ class Executor(Protocol):
     """Produces the results of claimed runs: prompts, model calls, parsing."""
 
     async def execute(
-        self, resource: str, thread: str, claims: Sequence[Claim], config: Config
+        self, resource: str, thread: str, claims: Sequence[RunClaim], config: Config
     ) -> tuple[RunOutcome, ...]:
         """Return the outcome of each claimed run; raises RunFault where the call as a whole failed."""
         ...
@@ -109,7 +109,7 @@ class Executor(Protocol):
 class RunBatch:
     """Claimed runs that one call carries out."""
 
-    claims: tuple[Claim, ...]
+    claims: tuple[RunClaim, ...]
     resource: str
     thread: str
     config: Config
@@ -143,7 +143,9 @@ class Runner:
         """Return the batch that carries out a run in this process, if there is one."""
         return self._batches.get(run)
 
-    def launch(self, claims: tuple[Claim, ...], *, resource: str, thread: str, config: Config, then: Then) -> RunBatch:
+    def launch(
+        self, claims: tuple[RunClaim, ...], *, resource: str, thread: str, config: Config, then: Then
+    ) -> RunBatch:
         """Carry out claimed runs in the background."""
         batch = RunBatch(claims=claims, resource=resource, thread=thread, config=config, then=then)
         for claim in claims:
@@ -284,11 +286,11 @@ class Runner:
             await self._tell(
                 Degraded(at=now, resource=batch.resource, thread=who, what=problem.what, error=problem.error)
             )
-        if outcome.made is None:
+        if outcome.result is None:
             await self._fail(batch, (outcome.claim,), outcome.error or "no answer", outcome.usage)
             return
-        usage = _billed(outcome.made.usage, outcome.thread, batch)
-        await self._finish(batch, outcome.claim, replace(outcome.made, usage=usage))
+        usage = _billed(outcome.result.usage, outcome.thread, batch)
+        await self._finish(batch, outcome.claim, replace(outcome.result, usage=usage))
         await self._tell(
             RunEnded(
                 at=now,
@@ -296,7 +298,7 @@ class Runner:
                 thread=outcome.thread or batch.thread,
                 run=outcome.claim.run,
                 run_kind=outcome.kind,
-                observations=len(outcome.made.observations),
+                observations=len(outcome.result.observations),
                 faults=outcome.faults,
                 input_tokens=usage.input_tokens if usage else 0,
                 output_tokens=usage.output_tokens if usage else 0,
@@ -304,11 +306,11 @@ class Runner:
             )
         )
 
-    async def _finish(self, batch: RunBatch, claim: Claim, made: Made) -> None:
+    async def _finish(self, batch: RunBatch, claim: RunClaim, result: RunResult) -> None:
         """Store a result; retries while the database is away, so that no model is called twice."""
         for delay in (*_STORE_DELAYS, None):
             try:
-                await self._store.runs.finish(batch.resource, claim, made, now=self._clock.now())
+                await self._store.runs.finish(batch.resource, claim, result, now=self._clock.now())
             except StoreError as error:
                 if delay is None or not error.retryable:
                     raise
@@ -316,7 +318,7 @@ class Runner:
             else:
                 return
 
-    async def _fail(self, batch: RunBatch, claims: Sequence[Claim], error: str, usage: Usage | None) -> None:
+    async def _fail(self, batch: RunBatch, claims: Sequence[RunClaim], error: str, usage: Usage | None) -> None:
         now, error = self._clock.now(), REDACTION.redact(error)
         for index, claim in enumerate(claims):
             run = await self._store.runs.get(batch.resource, claim.run)
@@ -335,12 +337,12 @@ class Runner:
             )
             await self._refused(batch, claim, str(fault))
 
-    async def _refused(self, batch: RunBatch, claim: Claim, why: str) -> None:
+    async def _refused(self, batch: RunBatch, claim: RunClaim, why: str) -> None:
         run = await self._store.runs.get(batch.resource, claim.run)
         await self._tell_failed(batch, claim, run, why, None)
 
     async def _tell_failed(
-        self, batch: RunBatch, claim: Claim, run: Run | None, error: str, later: datetime | None
+        self, batch: RunBatch, claim: RunClaim, run: Run | None, error: str, later: datetime | None
     ) -> None:
         await self._tell(
             RunFailed(

@@ -47,16 +47,20 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class RunClaim:
     """The right to finish one run: its owner and fence."""
 
     run: str
     owner: str
     fence: int
 
+    def values(self) -> dict[str, object]:
+        """Return the values by which queries find the run."""
+        return {"id": self.run, "owner": self.owner, "fence": self.fence}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class StoredRun:
     """A run with the keys of its log and thread (0: none), and when a run of this log last succeeded."""
 
     run: Run
@@ -66,7 +70,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class RunResult:
     """The result of a run: the observations of a group, hints and cost."""
 
     group: str
@@ -103,7 +107,7 @@ class Runs:
         owner: str,
         now: datetime,
         lease: float,
-    ) -> tuple[Claim, ...]:
+    ) -> tuple[RunClaim, ...]:
         """Start runs that were decided on this version of the log; raises Conflict if the log has changed."""
         check_ids(resource=resource, owner=owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
@@ -141,7 +145,7 @@ class Runs:
             )
 
         await self._engine.write(script, name="runs.start")
-        return tuple(Claim(run=run.id, owner=owner, fence=1) for run in runs)
+        return tuple(RunClaim(run=run.id, owner=owner, fence=1) for run in runs)
 
     async def take_over(
         self,
@@ -153,7 +157,7 @@ class Runs:
         now: datetime,
         lease: float,
         silent: Beat | None = None,
-    ) -> Claim | None:
+    ) -> RunClaim | None:
         """Take over a run that failed or whose lease has ended; None if another process was first.
 
         The lease of a silent process counts as ended if `silent` is still its last beat.
@@ -162,65 +166,69 @@ class Runs:
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
         beats = silent.number if silent else 0
 
-        def script() -> Script[Claim | None]:
+        def script() -> Script[RunClaim | None]:
             rows = yield q.take_over(
                 resource=resource, id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats
             )
-            return Claim(run=run, owner=owner, fence=rows[0].fence) if rows else None
+            return RunClaim(run=run, owner=owner, fence=rows[0].fence) if rows else None
 
         return await self._engine.write(script, name="runs.take_over")
 
-    async def heartbeat(self, resource: str, claim: Claim, *, now: datetime, lease: float) -> None:
+    async def heartbeat(self, resource: str, claim: RunClaim, *, now: datetime, lease: float) -> None:
         """Renew the lease; raises LeaseLost if the run has another owner or was withdrawn."""
         check_ids(resource=resource)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
 
         def script() -> Script[None]:
-            held = {"id": claim.run, "owner": claim.owner, "fence": claim.fence}
-            if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **held)):
+            if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **claim.values())):
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
 
         await self._engine.write(script, name="runs.heartbeat")
 
-    async def finish(self, resource: str, claim: Claim, made: Made, *, now: datetime) -> None:
+    async def finish(self, resource: str, claim: RunClaim, result: RunResult, *, now: datetime) -> None:
         """Store the result of a run as a buffered group; raises LeaseLost if the run has another owner."""
         check_ids(resource=resource)
         at = to_micros(now)
-        usage = made.usage
+        usage = result.usage
 
         def script() -> Script[None]:
             yield q.take_log_of(id=claim.run)
             ended = yield q.end_run(
                 resource=resource,
-                id=claim.run,
-                owner=claim.owner,
-                fence=claim.fence,
+                **claim.values(),
                 now=at,
-                model=made.model,
-                prompt_version=made.prompt_version,
+                model=result.model,
+                prompt_version=result.prompt_version,
                 input_tokens=usage.input_tokens if usage else 0,
                 output_tokens=usage.output_tokens if usage else 0,
                 cost=stored_cost(usage) if usage else 0,
-                last_seq=made.last_seq,
+                last_seq=result.last_seq,
             )
             if not ended:
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
-            yield from _store_group(resource, ended[0], made, at)
-            if made.omitted:
+            yield from _store_group(resource, ended[0], result, at)
+            if result.omitted:
                 # Read when the reflection is activated; nothing is dropped before.
-                inputs = {**loads(ended[0].inputs), "omitted": list(made.omitted)}
+                inputs = {**loads(ended[0].inputs), "omitted": list(result.omitted)}
                 yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
-            if made.extracts:
-                span, who = Span(first=ended[0].first_seq, last=ended[0].last_seq), made.model
-                yield from storing_extracts(ended[0].thread_pk, span, made.extracts, who=who, run=claim.run, at=at)
+            if result.extracts:
+                span, who = Span(first=ended[0].first_seq, last=ended[0].last_seq), result.model
+                yield from storing_extracts(ended[0].thread_pk, span, result.extracts, who=who, run=claim.run, at=at)
             if usage is not None:
                 yield usage_step(resource, usage, claim.run, at)
 
-        is_brief = len(made.observations) <= _FEW_LINES
+        is_brief = len(result.observations) <= _FEW_LINES
         await self._engine.write(script, name="runs.finish", brief=is_brief)
 
     async def fail(
-        self, resource: str, claim: Claim, error: str, *, now: datetime, retry_at: datetime, usage: Usage | None = None
+        self,
+        resource: str,
+        claim: RunClaim,
+        error: str,
+        *,
+        now: datetime,
+        retry_at: datetime,
+        usage: Usage | None = None,
     ) -> int | None:
         """Record a failure; returns how many there were in a row, or None if the run has another owner."""
         check_ids(resource=resource)
@@ -229,15 +237,7 @@ class Runs:
 
         def script() -> Script[int | None]:
             yield q.take_log_of(id=claim.run)
-            rows = yield q.fail_run(
-                resource=resource,
-                id=claim.run,
-                owner=claim.owner,
-                fence=claim.fence,
-                error=text,
-                now=at,
-                retry_at=retry,
-            )
+            rows = yield q.fail_run(resource=resource, **claim.values(), error=text, now=at, retry_at=retry)
             if usage is not None:
                 yield usage_step(resource, usage, claim.run, at)
             if not rows:
@@ -261,7 +261,7 @@ class Runs:
         await self._engine.write(script, name="runs.note_stall")
 
     async def abandon(
-        self, resource: str, claim: Claim, why: str, *, now: datetime, incompressible: bool = False
+        self, resource: str, claim: RunClaim, why: str, *, now: datetime, incompressible: bool = False
     ) -> bool:
         """Abandon a run, so that its span is free again; returns False if the run has another owner.
 
@@ -271,14 +271,7 @@ class Runs:
 
         def script() -> Script[bool]:
             yield q.take_log_of(id=claim.run)
-            rows = yield q.abandon_run(
-                resource=resource,
-                id=claim.run,
-                owner=claim.owner,
-                fence=claim.fence,
-                now=to_micros(now),
-                error=pack(why),
-            )
+            rows = yield q.abandon_run(resource=resource, **claim.values(), now=to_micros(now), error=pack(why))
             for row in rows:
                 if incompressible:
                     yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row.inputs), "incompressible": True}))
@@ -287,13 +280,13 @@ class Runs:
 
         return await self._engine.write(script, name="runs.abandon")
 
-    async def give_back(self, resource: str, claims: Sequence[Claim]) -> None:
+    async def give_back(self, resource: str, claims: Sequence[RunClaim]) -> None:
         """End the leases of runs that this process stopped, so that others can take them over at once."""
         check_ids(resource=resource)
 
         def script() -> Script[None]:
             for claim in claims:
-                yield q.give_back_run(resource=resource, id=claim.run, owner=claim.owner, fence=claim.fence)
+                yield q.give_back_run(resource=resource, **claim.values())
 
         await self._engine.write(script, name="runs.give_back")
 
@@ -307,16 +300,16 @@ class Runs:
 
         return await self._engine.read(script)
 
-    async def work(self, resource: str, run: str) -> Work | None:
+    async def stored(self, resource: str, run: str) -> StoredRun | None:
         """Return a run with the log it belongs to, or None."""
         check_ids(resource=resource, run=run)
 
-        def script() -> Script[Work | None]:
+        def script() -> Script[StoredRun | None]:
             rows = yield q.get_run(resource=resource, id=run)
             if not rows:
                 return None
             row = rows[0]
-            return Work(
+            return StoredRun(
                 run=run_from_row(row),
                 log_pk=row.log_pk,
                 thread_pk=row.thread_pk or 0,
@@ -349,12 +342,12 @@ class Runs:
         )
 
 
-def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]:
+def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Script[None]:
     """Store the result of a run as a buffered group."""
     next_handle = (yield logs.next_handle(log_pk=ended.log_pk, now=at))[0].next_handle
-    moments = sorted(to_micros(o.said_at) for o in made.observations if o.said_at is not None)
+    moments = sorted(to_micros(o.said_at) for o in result.observations if o.said_at is not None)
     groups = yield logs.insert_group(
-        id=made.group,
+        id=result.group,
         log_pk=ended.log_pk,
         handle=f"g{next_handle - 1}",
         kind="observer" if ended.first_seq is not None else "reflection",
@@ -362,16 +355,16 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
         first_seq=ended.first_seq,
         last_seq=ended.last_seq,
         run_pk=ended.pk,
-        tokens=made.tokens,
-        observations=len(made.observations),
+        tokens=result.tokens,
+        observations=len(result.observations),
         first_at=moments[0] if moments else None,
         last_at=moments[-1] if moments else None,
         now=at,
-        hints=with_proposal(made.hints, made.proposal, made.thread_hints),
+        hints=with_proposal(result.hints, result.proposal, result.thread_hints),
         text="",
     )
     group_pk = groups[0].pk
-    yield logs.insert_observations.many([_observation_values(o, group_pk) for o in made.observations])
+    yield logs.insert_observations.many([_observation_values(o, group_pk) for o in result.observations])
     sources = [
         {
             "observation": o.id,
@@ -380,11 +373,11 @@ def _store_group(resource: str, ended: Row, made: Made, at: int) -> Script[None]
             "first_seq": source.span.first,
             "last_seq": source.span.last,
         }
-        for o in made.observations
+        for o in result.observations
         for source in o.sources
     ]
     yield logs.insert_sources.many(sources)
-    merges = [{"observation": o.id, "merged": merged} for o in made.observations for merged in o.merges]
+    merges = [{"observation": o.id, "merged": merged} for o in result.observations for merged in o.merges]
     yield logs.insert_merges.many(merges)
 
 

@@ -13,7 +13,7 @@ from memolog.core.observation import Scope
 from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row, moment
 from memolog.errors import Conflict, ThreadNotFound
-from memolog.log.cache import Known, Recent, reading_groups, reading_tail
+from memolog.log.cache import KnownRows, MemoryCache, reading_groups, reading_tail
 from memolog.log.rows import (
     BufferedRow,
     GroupRow,
@@ -33,6 +33,9 @@ from memolog.working_memory.store import Facts, present_versions, reading_facts
 
 q = load_queries("log/logs")
 messages = load_queries("messages/messages")
+
+OTHER_ROWS = 4_000
+"""The most rows of other threads that one decision reads, oldest first."""
 
 _FIRST_READ = 6
 # A context shows no more tokens of a message.
@@ -72,70 +75,6 @@ class OtherLimits:
     """The tokens shown of all threads together; None reads every message."""
 
 
-def reading_others(
-    resource: str, log_pk: int, thread_pk: int, ends: Mapping[str, int], limits: OtherLimits
-) -> Script[OtherTails]:
-    """Read the newest messages of other threads; `ends` holds the cursors of the log that was read."""
-    where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
-    rows = yield q.other_threads(**where, ends=list(ends), limit=limits.threads)
-    if not rows:
-        # A limit of 0 threads reads nothing.
-        return OtherTails()
-    pks = [row.pk for row in rows]
-    covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
-    tails = yield from _newest(pks, covered, limits)
-    totals = {row.place: row for row in (yield q.count_other_messages(**where, read=pks))}
-    found: list[OtherTail] = []
-    for row in rows:
-        end, earlier = covered[row.id], 0
-        tail = tuple(m for m in tails.get(row.id, ()) if m.seq > end and m.state == "live" and not m.own)
-        tail = tail[-limits.messages :]
-        if tail and end == row.cursor:
-            earlier = totals[row.pk].messages - len(tail)
-        elif tail:
-            # The cursor has moved since the log was read.
-            earlier = (yield messages.count_said(thread_pk=row.pk, after=end, before=tail[0].seq))[0].messages
-        title = unpack(row.title) or unpack(row.hinted_title)
-        found.append(OtherTail(thread=row.id, alias=row.alias, title=title, messages=tail, earlier=earlier))
-    rest = totals.get(0)
-    return OtherTails(
-        tails=tuple(found),
-        more_threads=rest.threads if rest else 0,
-        more_messages=rest.messages if rest else 0,
-    )
-
-
-def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> Script[dict[str, list[Message]]]:
-    """Read as many of the newest rows of each thread as a context can show."""
-    # Some rows may be tombstones or our own, so read twice as many as are shown.
-    most = 2 * limits.messages
-    reach = most if limits.tokens is None else min(_FIRST_READ, most)
-    while True:
-        tails = dict[str, list[Message]]()
-        for row in (yield messages.newest_of(threads=pks, newest=reach)):
-            message = message_from_row(row)
-            tails.setdefault(message.thread, []).append(message)
-        if reach == most or _is_enough(tails.values(), covered, limits.tokens or 0):
-            return tails
-        reach = min(4 * reach, most)
-
-
-def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], tokens: int) -> bool:
-    """Return whether these rows fill the tokens shown, newest first over all threads."""
-    read = list(tails)
-    begun = [tail[0].created_at for tail in read if tail[0].seq > covered[tail[0].thread] + 1]
-    if not begun:
-        return True
-    newer = (m for tail in read for m in tail if m.created_at >= max(begun) and m.state == "live" and not m.own)
-    return sum(min(message.tokens, _LINE_TOKENS) for message in newer) >= tokens
-
-
-# Rows of other threads beyond this number are left for the next decision. The oldest are observed first.
-OTHER_ROWS = 4_000
-# The cursor of a thread that the log does not know yet, its alias there, and no time of a last message.
-_NO_CURSOR = 0, 1, None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
     """A thread and its log at one moment."""
@@ -163,7 +102,7 @@ class Snapshot:
     """What running turns saved and no model has answered, in this thread and, with `others`, in the other threads."""
     facts: Facts
     """The working memory, as it was when the generation began and as it is."""
-    known: Known
+    known: KnownRows
     """The rows of the tail that the next snapshot does not read again."""
     is_complete: bool
     """Whether the log exists and has a cursor for every thread."""
@@ -173,10 +112,10 @@ class Snapshot:
         """Return the cursors of the other threads that were read."""
         return {row.thread: row.cursor for row in self.others}
 
-    def keep(self, recent: Recent) -> None:
+    def keep(self, cache: MemoryCache) -> None:
         """Cache what the next snapshot does not need to read again. Call it after the commit."""
-        recent.tails.put(_tail_key(self.log, self.thread), self.known)
-        recent.keep_groups(self.log, self.groups)
+        cache.tails.put(_tail_key(self.log, self.thread), self.known)
+        cache.keep_groups(self.log, self.groups)
 
 
 def reading_snapshot(
@@ -184,7 +123,7 @@ def reading_snapshot(
     thread: str,
     scope: Scope,
     now: int,
-    recent: Recent,
+    cache: MemoryCache,
     *,
     newest: int | None = None,
     others: bool | OtherLimits = True,
@@ -199,13 +138,14 @@ def reading_snapshot(
     rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
     log = log_head(rows[0]) if rows else no_log(now)
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
-    cursor, alias, covered_at = cursors[0] if cursors else _NO_CURSOR
+    found = cursors[0] if cursors else None
+    cursor = found.seq if found else 0
     # Without a log the newest messages are shown, even if an older log covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
-    known = recent.tails.get(_tail_key(log, head)) or {}
+    known = cache.tails.get(_tail_key(log, head)) or {}
     tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
-    groups = yield from reading_groups(log, recent)
+    groups = yield from reading_groups(log, cache)
     # Groups, runs and open turns of the other threads are only needed to decide for them.
     only = None if owner is None and others is True else head.pk
     buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
@@ -224,9 +164,9 @@ def reading_snapshot(
         thread=head,
         log=log,
         cursor=cursor,
-        alias=alias,
+        alias=found.alias if found else 1,
         tail=tail,
-        covered_at=moment(covered_at),
+        covered_at=moment(found.created_at) if found else None,
         repeated=repeated,
         groups=groups,
         buffered=tuple(map(buffered_row, buffered)),
@@ -302,3 +242,61 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
     if not rows:
         raise ThreadNotFound(thread)
     return thread_head(rows[0], thread)
+
+
+def reading_others(
+    resource: str, log_pk: int, thread_pk: int, ends: Mapping[str, int], limits: OtherLimits
+) -> Script[OtherTails]:
+    """Read the newest messages of other threads; `ends` holds the cursors of the log that was read."""
+    where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
+    rows = yield q.other_threads(**where, ends=list(ends), limit=limits.threads)
+    if not rows:
+        # A limit of 0 threads reads nothing.
+        return OtherTails()
+    pks = [row.pk for row in rows]
+    covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
+    tails = yield from _newest(pks, covered, limits)
+    totals = {row.place: row for row in (yield q.count_other_messages(**where, read=pks))}
+    found: list[OtherTail] = []
+    for row in rows:
+        end, earlier = covered[row.id], 0
+        tail = tuple(m for m in tails.get(row.id, ()) if m.seq > end and m.state == "live" and not m.own)
+        tail = tail[-limits.messages :]
+        if tail and end == row.cursor:
+            earlier = totals[row.pk].messages - len(tail)
+        elif tail:
+            # The cursor has moved since the log was read.
+            earlier = (yield messages.count_said(thread_pk=row.pk, after=end, before=tail[0].seq))[0].messages
+        title = unpack(row.title) or unpack(row.hinted_title)
+        found.append(OtherTail(thread=row.id, alias=row.alias, title=title, messages=tail, earlier=earlier))
+    rest = totals.get(0)
+    return OtherTails(
+        tails=tuple(found),
+        more_threads=rest.threads if rest else 0,
+        more_messages=rest.messages if rest else 0,
+    )
+
+
+def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> Script[dict[str, list[Message]]]:
+    """Read as many of the newest rows of each thread as a context can show."""
+    # Some rows may be tombstones or our own, so read twice as many as are shown.
+    most = 2 * limits.messages
+    reach = most if limits.tokens is None else min(_FIRST_READ, most)
+    while True:
+        tails = dict[str, list[Message]]()
+        for row in (yield messages.newest_of(threads=pks, newest=reach)):
+            message = message_from_row(row)
+            tails.setdefault(message.thread, []).append(message)
+        if reach == most or _is_enough(tails.values(), covered, limits.tokens or 0):
+            return tails
+        reach = min(4 * reach, most)
+
+
+def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], tokens: int) -> bool:
+    """Return whether these rows fill the tokens shown, newest first over all threads."""
+    read = list(tails)
+    begun = [tail[0].created_at for tail in read if tail[0].seq > covered[tail[0].thread] + 1]
+    if not begun:
+        return True
+    newer = (m for tail in read for m in tail if m.created_at >= max(begun) and m.state == "live" and not m.own)
+    return sum(min(message.tokens, _LINE_TOKENS) for message in newer) >= tokens

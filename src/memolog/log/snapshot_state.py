@@ -15,10 +15,9 @@ from memolog.log.state import (
     ActivateReflection,
     Buffer,
     Decision,
-    Entry,
-    Flight,
+    LogEntry,
     Observe,
-    Ready,
+    ReadyGroup,
     ReadyReflection,
     Reflect,
     State,
@@ -107,25 +106,11 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         repeated_tokens=_scaled(_repeated_tokens(snapshot, config), asked.factor),
         entries=_entries(snapshot.groups, asked.factor),
         ready=tuple(
-            Ready(id=group.id, thread=group.thread, span=group.span)
+            ReadyGroup(id=group.id, thread=group.thread, span=group.span)
             for group in snapshot.buffered
             if group.thread is not None and group.span is not None
         ),
-        flights=tuple(
-            Flight(
-                id=run.id,
-                kind=run.kind,
-                status=run.status,
-                lease_until=run.lease_until,
-                is_silent=run.id in asked.silent,
-                fence=run.fence,
-                attempt=run.attempt,
-                thread=run.thread,
-                span=run.span,
-                retry_at=run.retry_at,
-            )
-            for run in snapshot.runs
-        ),
+        runs=tuple(replace(run, is_silent=True) if run.id in asked.silent else run for run in snapshot.runs),
         reflection=_ready_reflection(snapshot),
         settled_at=_scaled(snapshot.log.settled_tokens, asked.factor),
         generation=snapshot.log.generation,
@@ -150,13 +135,13 @@ def _repeated_tokens(snapshot: Snapshot, config: Config) -> int:
     return sum(min(message.tokens, config.repeated_tokens) for message in snapshot.repeated)
 
 
-def _entries(groups: Sequence[GroupRow], factor: float) -> tuple[Entry, ...]:
+def _entries(groups: Sequence[GroupRow], factor: float) -> tuple[LogEntry, ...]:
     entries = _known_entries(groups)
     return entries if factor == 1.0 else tuple(replace(e, tokens=_scaled(e.tokens, factor)) for e in entries)
 
 
-def _entry(group: GroupRow) -> Entry:
-    return Entry(
+def _entry(group: GroupRow) -> LogEntry:
+    return LogEntry(
         id=group.id,
         tokens=group.tokens,
         observations=group.observations,

@@ -1,4 +1,4 @@
-"""The input of a decision: sizes, spans and states, read at one moment. Token counts are calibrated to the model."""
+"""The input and the result of a decision, as values. Token counts are calibrated to the model."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -24,30 +24,30 @@ class Weight:
     turn: str | None = None
     """The turn that saved it: a result answers the call of its own turn."""
     is_gone: bool = False
-    """True for a tombstone: it keeps its place, and is as if it had not been said."""
+    """True for a tombstone: it keeps its sequence number and has no content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tail:
-    """What the log does not cover yet of one thread."""
+    """The messages of one thread that the log does not cover yet."""
 
     thread: str
     cursor: int
     weights: tuple[Weight, ...]
     """Every row after the cursor, tombstones too (they weigh nothing), without a gap."""
     hinted: bool = False
-    """Whether the observer has said something about this thread before."""
+    """Whether a run has observed this thread before."""
     unseen_from: int | None = None
-    """The first message that no model has seen yet, in a turn that is running: it stays in the tail, with all that follows."""
+    """The first message of a running turn that no model has seen: it stays in the tail, with all messages after it."""
 
     @property
     def tokens(self) -> int:
-        """Return what the tail weighs."""
+        """Return the tokens of the tail."""
         return sum(weight.tokens for weight in self.weights)
 
     @property
     def seen_tokens(self) -> int:
-        """Return what the messages weigh that a model has seen."""
+        """Return the tokens of the messages that a model has seen."""
         return sum(weight.tokens for weight in self.weights if self.is_seen(weight.seq))
 
     def is_seen(self, seq: int) -> bool:
@@ -55,14 +55,14 @@ class Tail:
         return self.unseen_from is None or seq < self.unseen_from
 
     def tokens_in(self, span: Span) -> int:
-        """Return what a span of the tail weighs."""
+        """Return the tokens of a span of the tail."""
         first, last = span.first, span.last
         return sum(weight.tokens for weight in self.weights if first <= weight.seq <= last)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Flight:
-    """A run that has not ended well yet: running, or failed and waiting to be tried again."""
+class OpenRun:
+    """A run without a result: running, or failed and waiting for its next attempt."""
 
     id: str
     kind: RunKind
@@ -82,7 +82,7 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ready:
+class ReadyGroup:
     """A buffered group: observed, and out of sight until it is activated."""
 
     id: str
@@ -92,14 +92,14 @@ class Ready:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyReflection:
-    """A buffered reflection, and the groups that it would take the place of."""
+    """A buffered reflection, and the groups that it would replace."""
 
     id: str
     covers: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class LogEntry:
     """An active group of the log, in its order."""
 
     id: str
@@ -119,13 +119,13 @@ class State:
     version: int
     tails: tuple[Tail, ...]
     repeated_tokens: int = 0
-    """What the log covers and the context shows all the same: the request that the tail goes on from."""
-    entries: tuple[Entry, ...] = ()
-    ready: tuple[Ready, ...] = ()
-    flights: tuple[Flight, ...] = ()
+    """Tokens of the request that the tail continues: the log covers it, and the context shows it again."""
+    entries: tuple[LogEntry, ...] = ()
+    ready: tuple[ReadyGroup, ...] = ()
+    runs: tuple[OpenRun, ...] = ()
     reflection: ReadyReflection | None = None
     settled_at: int = 0
-    """What the log weighed when its generation began, or when a reflection could not make it any smaller."""
+    """Tokens of the log when its generation began or, if later, when a reflection could not shorten it."""
     generation: int = 0
     failures: int = 0
     retry_at: datetime | None = None
@@ -134,7 +134,7 @@ class State:
     last_model: str | None = None
     model: str | None = None
     cache_seconds: float | None = None
-    """How long the provider keeps a prompt warm; None: do not care."""
+    """How long the provider caches a prompt; None: ignore the cache."""
     may_wait: bool = True
     """False once this step has waited, and for work in the background."""
     may_activate: bool = True
@@ -142,36 +142,36 @@ class State:
     ending: bool = False
     """True at the end of a turn."""
     by_hand: frozenset[str] = frozenset()
-    """What a person asked for: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
+    """What a manual call asked for: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
 
     @cached_property
     def uncovered_tokens(self) -> int:
-        """Return what is not covered, over all threads of the scope."""
+        """Return the tokens that are not covered, over all threads of the scope."""
         return sum(tail.tokens for tail in self.tails)
 
     @cached_property
     def seen_tokens(self) -> int:
-        """Return what is not covered and has been seen by a model, over all threads of the scope."""
+        """Return the uncovered tokens that a model has seen, over all threads of the scope."""
         return sum(tail.seen_tokens for tail in self.tails)
 
     @cached_property
     def tail_tokens(self) -> int:
-        """Return what contexts show of messages: what is not covered, and what is repeated.
+        """Return the tokens of messages that a context shows: uncovered and repeated ones.
 
-        Decisions compare `uncovered_tokens` with the limit: a repeated request counted when it was new.
+        Decisions compare `uncovered_tokens` with the limit, since a repeated request was counted when it was new.
         """
         return self.uncovered_tokens + self.repeated_tokens
 
     @cached_property
     def log_tokens(self) -> int:
-        """Return what the log weighs."""
+        """Return the tokens of the log."""
         return sum(entry.tokens for entry in self.entries)
 
     @cached_property
     def taken(self) -> dict[str, list[Span]]:
         """Return the spans of each thread that a buffered group or a run holds."""
         found: dict[str, list[Span]] = {}
-        for holder in (*self.ready, *self.flights):
+        for holder in (*self.ready, *self.runs):
             if holder.thread is not None and holder.span is not None:
                 found.setdefault(holder.thread, []).append(holder.span)
         return found
@@ -183,14 +183,14 @@ class State:
 
     @property
     def has_other_model(self) -> bool:
-        """Return whether the model is another one than that of the last request; its other names are no other model."""
+        """Return whether the model differs from that of the last request. Aliases of one model are the same model."""
         if not self.model or not self.last_model:
             return False
         return canonical_model(self.model) != canonical_model(self.last_model)
 
-    def running(self, kind: RunKind) -> tuple[Flight, ...]:
-        """Return the runs of a kind that are under way."""
-        return tuple(flight for flight in self.flights if flight.kind == kind and flight.status == "running")
+    def running(self, kind: RunKind) -> tuple[OpenRun, ...]:
+        """Return the running runs of a kind."""
+        return tuple(run for run in self.runs if run.kind == kind and run.status == "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ class SpanOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wait:
-    """Nothing is to be done: use the context as it is."""
+    """Do nothing: use the context as it is."""
 
     reason: str
 
@@ -226,7 +226,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observe:
-    """Wait for an observation: of the run that is under way, or of one that is started now."""
+    """Wait for an observation, by a running run or by a new one."""
 
     run: str | None
     spans: tuple[SpanOf, ...]
@@ -245,7 +245,7 @@ class Reflect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivateReflection:
-    """Let a buffered reflection take the place of what it covers."""
+    """Replace the groups that a buffered reflection covers by the reflection."""
 
     group: str
     reason: str
@@ -253,7 +253,7 @@ class ActivateReflection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recover:
-    """Take over a run whose owner is gone, or try a failed one again."""
+    """Take over a run whose owner is gone, or retry a failed one."""
 
     run: str
     fence: int
@@ -262,7 +262,7 @@ class Recover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim:
-    """Cut the context, never the store: everything else has failed to keep it below the hard limit."""
+    """Cut the context, never the store, to stay below the hard limit."""
 
     limit: int
     reason: str

@@ -1,7 +1,4 @@
-"""The health of a thread's memory, as a value.
-
-Knows what a person asks first: how full, how far behind, what went wrong last, what it cost.
-"""
+"""Derive the status of a thread from a snapshot: token counts, backlog, health and cost. Also events about windows and hints."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -23,7 +20,7 @@ Health: TypeAlias = Literal["ok", "behind", "failing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """How full a window is."""
+    """The tokens of a window, and its limit."""
 
     tokens: int
     limit: int
@@ -31,7 +28,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """How the memory of one thread is doing."""
+    """Token counts, backlog, health and cost of one thread."""
 
     resource: str
     thread: str
@@ -42,7 +39,7 @@ class Status:
     buffered_groups: int
     buffered_tokens: int
     backlog_tokens: int
-    """What nobody has observed yet."""
+    """Tokens that are neither in the log nor in a buffered group."""
     groups: int
     generation: int
     cursor: int
@@ -56,7 +53,7 @@ class Status:
     last_error: str | None
     usage: UsageTotal
     unsaved: int = 0
-    """Messages that this process could not save yet: it goes on trying."""
+    """Messages that this process could not save yet and retries to save."""
     dropped: int = 0
     """Lines that reflections left out of the log: search finds them, and `restore` brings them back."""
     budget_left: float | None = None
@@ -77,7 +74,7 @@ class Status:
 
 
 def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
-    """Return how full the windows are, as an event."""
+    """Return the event with the token counts and limits of the windows."""
     state = state_of(snapshot, config, Asked())
     return Windows(
         at=now,
@@ -93,30 +90,28 @@ def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
 
 
 def hint_events(snapshot: Snapshot, hints: Hints, now: datetime) -> list[Event]:
-    """Return what there is to tell when a thread's hints have changed."""
+    """Return the events of a change of a thread's hints."""
     resource, thread = snapshot.resource, snapshot.thread.id
     task, response = hints.current_task, hints.suggested_response
-    told: list[Event] = [
+    events: list[Event] = [
         HintsChanged(at=now, resource=resource, thread=thread, current_task=task, suggested_response=response)
     ]
     if hints.title and hints.title != snapshot.thread.hints.title:
-        told.append(TitleChanged(at=now, resource=resource, thread=thread, title=hints.title))
-    return told
+        events.append(TitleChanged(at=now, resource=resource, thread=thread, title=hints.title))
+    return events
 
 
 def _is_stuck(state: State) -> bool:
-    """Tell whether what comes next in the log has failed: all that was observed behind it waits, however well that went."""
+    """Return whether the run over the next messages of a thread has failed: groups after them cannot be activated before it."""
     heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
     return any(
-        (flight.status == "failed" or flight.attempt > 1)
-        and flight.span is not None
-        and (flight.thread, flight.span.first) in heads
-        for flight in state.flights
+        (run.status == "failed" or run.attempt > 1) and run.span is not None and (run.thread, run.span.first) in heads
+        for run in state.runs
     )
 
 
 def outage_of(snapshot: Snapshot, config: Config, asked: Asked) -> str | None:
-    """Return why the model lets turns go on with far more than they should; None where it does not."""
+    """Return the last error of the model if turns go on with a tail above the blocking limit because of it, else None."""
     if not snapshot.log.failures:
         return None
     state = state_of(snapshot, config, asked)
@@ -136,13 +131,16 @@ def status_of(
     trouble: Degraded | None = None,
     dropped: int = 0,
 ) -> Status:
-    """Return the status that a snapshot shows, and what this process knows beside it: what it could not save, and why."""
+    """Return the status of a thread.
+
+    `unsaved` counts the messages that this process could not save (None: nothing is unsaved), `trouble` is the last failure here.
+    """
     state = state_of(snapshot, config, Asked(factor=factor))
     log = snapshot.log
     buffered = sum(tail.tokens_in(g.span) for tail in state.tails for g in state.ready if g.thread == tail.thread)
     is_open = breaker_is_open(log.failures, log.retry_at, now)
     limit = config.threshold_for(state.log_tokens)
-    # Who keeps no log is never behind with it.
+    # Without a log there is no backlog.
     is_behind = config.observe and state.seen_tokens > config.block_at_for(state.log_tokens)
     is_failing = log.failures > 0 or _is_stuck(state) or unsaved is not None
     last_error_at, last_error = log.last_error_at, log.last_error

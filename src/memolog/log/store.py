@@ -1,4 +1,7 @@
-"""Resolve which groups a reflection covers, down to the observer groups."""
+"""Read logs, activate groups and reflections, and restore generations.
+
+Every change of a log names the version that it was decided on; if the log has changed since, it raises Conflict.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
-from memolog.log.cache import Plans, Recent
+from memolog.log.cache import MemoryCache, Plans
 from memolog.log.rows import (
     GroupRow,
     group_row,
@@ -39,48 +42,9 @@ from memolog.log.snapshot import (
 )
 from memolog.working_memory.store import applying, present_versions
 
-q = load_queries("log/logs")
-
-
-def reading_standing(log_pk: int, generation: int) -> Script[list[GroupRow]]:
-    """Return the groups of a generation; a reflection that is void by now is replaced by what it covered."""
-    todo = [group_row(row) for row in reversed((yield q.active_groups(log_pk=log_pk, generation=generation)))]
-    void = {row.pk for row in (yield q.void_reflections(log_pk=log_pk))}
-    found: list[GroupRow] = []
-    while todo:
-        group = todo.pop()
-        if group.pk not in void:
-            found.append(group)
-        else:
-            todo += reversed((yield from reading_members(log_pk, group.pk)))
-    return found
-
-
-def reading_members(log_pk: int, group_pk: int) -> Script[list[GroupRow]]:
-    """Return the groups that a reflection covers, in their order."""
-    inputs = yield q.inputs_of_group(group_pk=group_pk)
-    names: list[str] = loads(inputs[0].inputs).get("groups", []) if inputs else []
-    if not names:
-        return []
-    by_id = {row.id: group_row(row) for row in (yield q.groups_by_id(log_pk=log_pk, groups=names))}
-    return [by_id[name] for name in names if name in by_id]
-
-
-def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
-    """Return the observer groups that these groups cover, through every reflection."""
-    found: set[str] = set()
-    todo = list(groups)
-    while todo:
-        group = todo.pop()
-        if group.kind == "reflection":
-            todo += yield from reading_members(log_pk, group.pk)
-        else:
-            found.add(group.id)
-    return found
-
-
 T = TypeVar("T")
 
+q = load_queries("log/logs")
 threads = load_queries("messages/threads")
 
 
@@ -94,7 +58,7 @@ class Rendered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Activated:
+class ActivatedThread:
     """The result of an activation for a thread: its new cursor and hints."""
 
     thread_pk: int
@@ -107,8 +71,8 @@ class Activated:
 class Logs:
     """The logs of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], recent: Recent) -> None:
-        self._engine, self._clock, self._new_id, self._recent = engine, clock, new_id, recent
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], cache: MemoryCache) -> None:
+        self._engine, self._clock, self._new_id, self._cache = engine, clock, new_id, cache
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -134,13 +98,13 @@ class Logs:
         now = self._now()
 
         def reading() -> Script[Snapshot]:
-            return reading_snapshot(resource, thread, scope, now, self._recent, newest=newest, others=others)
+            return reading_snapshot(resource, thread, scope, now, self._cache, newest=newest, others=others)
 
         snapshot = await self._engine.read(reading)
         if create and not snapshot.is_complete:
             completing = partial(completing_log, resource, thread, scope, self._new_id, now)
             _, snapshot = await self._engine.write_and_read(completing, reading, name="logs.snapshot")
-        snapshot.keep(self._recent)
+        snapshot.keep(self._cache)
         return snapshot
 
     async def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
@@ -160,7 +124,7 @@ class Logs:
         log = snapshot.log
         if not snapshot.groups:
             return ()
-        known = self._recent.plans.get(log.id)
+        known = self._cache.plans.get(log.id)
         if known and (known.version, known.generation, known.before) == (log.version, log.generation, before):
             return known.lines
         reading = partial(
@@ -172,7 +136,7 @@ class Logs:
             before=before,
         )
         lines = await self._engine.read(reading)
-        self._recent.plans.put(log.id, Plans(log.version, log.generation, before, lines))
+        self._cache.plans.put(log.id, Plans(log.version, log.generation, before, lines))
         return lines
 
     async def lines_by_id(self, resource: str, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:
@@ -302,12 +266,12 @@ class Logs:
 
     async def activate(
         self, resource: str, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
-    ) -> tuple[Activated, ...]:
+    ) -> tuple[ActivatedThread, ...]:
         """Move buffered groups into the log, their cursors with them; raises Conflict if the log has changed."""
         check_ids(resource=resource)
         at = to_micros(now)
 
-        def script() -> Script[tuple[Activated, ...]]:
+        def script() -> Script[tuple[ActivatedThread, ...]]:
             yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
             generation = yield from _take(log_pk, version)
             return (yield from _activate_all(log_pk, generation, groups, at))
@@ -405,6 +369,43 @@ class Logs:
 # ---------------------------------------------------------------- pieces of scripts
 
 
+def reading_standing(log_pk: int, generation: int) -> Script[list[GroupRow]]:
+    """Return the groups of a generation; a reflection that is void by now is replaced by what it covered."""
+    todo = [group_row(row) for row in reversed((yield q.active_groups(log_pk=log_pk, generation=generation)))]
+    void = {row.pk for row in (yield q.void_reflections(log_pk=log_pk))}
+    found: list[GroupRow] = []
+    while todo:
+        group = todo.pop()
+        if group.pk not in void:
+            found.append(group)
+        else:
+            todo += reversed((yield from reading_members(log_pk, group.pk)))
+    return found
+
+
+def reading_members(log_pk: int, group_pk: int) -> Script[list[GroupRow]]:
+    """Return the groups that a reflection covers, in their order."""
+    inputs = yield q.inputs_of_group(group_pk=group_pk)
+    names: list[str] = loads(inputs[0].inputs).get("groups", []) if inputs else []
+    if not names:
+        return []
+    by_id = {row.id: group_row(row) for row in (yield q.groups_by_id(log_pk=log_pk, groups=names))}
+    return [by_id[name] for name in names if name in by_id]
+
+
+def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
+    """Return the observer groups that these groups cover, through every reflection."""
+    found: set[str] = set()
+    todo = list(groups)
+    while todo:
+        group = todo.pop()
+        if group.kind == "reflection":
+            todo += yield from reading_members(log_pk, group.pk)
+        else:
+            found.add(group.id)
+    return found
+
+
 def _owned(resource: str, log_pk: int, reading: Work[T], nothing: T) -> Work[T]:
     """Return a script that reads a log of the resource, and returns `nothing` for any other log."""
 
@@ -460,13 +461,15 @@ def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
         yield q.apply_reflected_hints(**new) if thread is None else q.apply_shared_hints(**new, thread=thread)
 
 
-def _activate_all(log_pk: int, generation: int, groups: Sequence[Rendered], at: int) -> Script[tuple[Activated, ...]]:
+def _activate_all(
+    log_pk: int, generation: int, groups: Sequence[Rendered], at: int
+) -> Script[tuple[ActivatedThread, ...]]:
     """Activate groups in their order with few statements, since the threads are locked meanwhile."""
     position = (yield q.last_position(log_pk=log_pk, generation=generation))[0].position
     ready = {row.id: row for row in (yield q.ready_groups(log_pk=log_pk, groups=[group.id for group in groups]))}
     cursors = {row.thread_pk: row.cursor for row in ready.values()}
     present = {row.thread_pk: hints_from_row(row) for row in ready.values()}
-    done = list[Activated]()
+    done = list[ActivatedThread]()
     texts, moves, entries = list[dict[str, object]](), list[dict[str, object]](), list[dict[str, object]]()
     hinted, kept = list[dict[str, object]](), list[dict[str, object]]()
     for group in groups:
@@ -490,7 +493,7 @@ def _activate_all(log_pk: int, generation: int, groups: Sequence[Rendered], at: 
             present[thread_pk] = hints
             kept.append({"group_pk": group_pk, "hints": dumps({**loads(row.hints), **encode(hints)})})
             hinted.append(hint_values(hints, thread_pk, last_seq))
-        done.append(Activated(thread_pk=thread_pk, last_seq=last_seq, hints=hints))
+        done.append(ActivatedThread(thread_pk=thread_pk, last_seq=last_seq, hints=hints))
     yield q.activate_group.many(texts)
     yield q.move_cursor.many(moves)
     yield q.add_entry.many(entries)

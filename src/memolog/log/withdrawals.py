@@ -31,7 +31,7 @@ Render = Callable[[GroupRow, Sequence[Observation], Mapping[str, str]], tuple[st
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Withdrawn:
+class WithdrawnRows:
     """The result of a withdrawal."""
 
     messages: tuple[int, ...]
@@ -57,7 +57,7 @@ class Withdrawals:
         render: Render,
         also: Sequence[int] = (),
         keep_answered: bool = False,
-    ) -> Withdrawn:
+    ) -> WithdrawnRows:
         """Withdraw what a turn saved after a sequence number, and the messages in `also` that no answer follows.
 
         With `keep_answered` the answers of the turn stay, and all that came before the last of them.
@@ -65,7 +65,7 @@ class Withdrawals:
         check_ids(resource=resource, thread=thread, turn=turn)
         at = to_micros(now)
 
-        def script() -> Script[Withdrawn]:
+        def script() -> Script[WithdrawnRows]:
             thread_pk = (yield from taking_thread(resource, thread)).pk
             yield from taking_logs(thread_pk)
             answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
@@ -83,7 +83,7 @@ class Withdrawals:
                 yield from deleting_extracts(where)
                 groups += [row.id for row in (yield q.void_groups_over(**where))]
                 observations += yield from _forget_activated(where, at, render)
-            return Withdrawn(
+            return WithdrawnRows(
                 messages=tuple(gone), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
             )
 

@@ -1,4 +1,4 @@
-"""Messages in the forms of providers: recognise them by their shape and read them, without importing any provider's library."""
+"""Read messages in the forms of OpenAI and Anthropic. Recognised by their fields, so that no provider library is imported."""
 
 from collections.abc import Mapping, Sequence
 from importlib import import_module
@@ -28,12 +28,12 @@ _ANTHROPIC_BLOCKS: Final = frozenset(
 
 
 def messages_in(given: Sequence[Given]) -> tuple[NewMessage, ...]:
-    """Return what a turn was given as messages; a text is what the user said."""
+    """Return the messages that `prepare` was given; a text is a message of the user."""
     return tuple(message for one in given for message in _read(one, is_answer=False)[0])
 
 
 def answers_in(given: Sequence[Given]) -> tuple[tuple[NewMessage, ...], Usage | None]:
-    """Return what a model answered as messages, and the usage if a whole response was given; a text is the model's."""
+    """Return the messages that `record` was given, and the usage of a whole response; a text is a message of the model."""
     messages: list[NewMessage] = []
     usage: Usage | None = None
     for one in given:
@@ -53,7 +53,7 @@ def _read(one: Given, *, is_answer: bool) -> tuple[Sequence[NewMessage], Usage |
         return _read_data(cast("Mapping[str, Any]", data))
     if isinstance(data, list) and data and all(isinstance(item, Mapping) for item in cast("list[object]", data)):
         return _openai_responses().from_items(data), None
-    # What is no message is refused where messages are checked.
+    # Anything else is refused by `check_messages`.
     return (cast("NewMessage", one),), None
 
 
@@ -84,7 +84,7 @@ def _answer(answer: Any) -> tuple[Sequence[NewMessage], Usage | None]:
 
 
 def _data(one: object) -> object:
-    """Return a provider's object as JSON; anything else as it is."""
+    """Return an object of a provider library as JSON, and anything else unchanged."""
     dump = getattr(one, "model_dump", None)
     if dump is not None:
         return dump(mode="json", exclude_unset=True)

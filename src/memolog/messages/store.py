@@ -52,36 +52,6 @@ from memolog.tasks.claims import held_task
 q = load_queries("messages/messages")
 threads = load_queries("messages/threads")
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """A place for messages: the key of the thread, the last number allocated, and the task that the thread works on."""
-
-    thread_pk: int
-    seq: int
-    task_pk: int | None
-    task: str | None
-
-    def values(self) -> dict[str, Any]:
-        """Return the values of the columns."""
-        return {"thread_pk": self.thread_pk, "seq": self.seq, "task_pk": self.task_pk}
-
-
-def taking_place(resource: str, thread: str, count: int, now: int, *, create: bool) -> Script[Place]:
-    """Lock the thread and allocate its next numbers; creates a missing thread if `create`."""
-    step = q.advance(resource=resource, thread=thread, count=count, now=now)
-    rows = yield step
-    if not rows and create:
-        empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
-        yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
-        rows = yield step
-    if not rows:
-        raise ThreadNotFound(thread)
-    row = rows[0]
-    held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
-    return Place(thread_pk=row.pk, seq=row.last_seq, task_pk=held.pk if held else None, task=held.id if held else None)
-
-
 Weigh: TypeAlias = Callable[[NewMessage], int]
 """Counts the tokens of a message."""
 
@@ -97,6 +67,37 @@ _PART_MICROSECONDS = 20.0
 _VALUE_MICROSECONDS = 2.0
 _CHARACTER_MICROSECONDS = 0.015
 _MOST_VALUES = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allocation:
+    """Sequence numbers allocated in a thread: its key, the last number, and the active task of the thread."""
+
+    thread_pk: int
+    seq: int
+    task_pk: int | None
+    task: str | None
+
+    def values(self) -> dict[str, Any]:
+        """Return the values of the columns."""
+        return {"thread_pk": self.thread_pk, "seq": self.seq, "task_pk": self.task_pk}
+
+
+def allocating(resource: str, thread: str, count: int, now: int, *, create: bool) -> Script[Allocation]:
+    """Lock the thread and allocate its next numbers; creates a missing thread if `create`."""
+    step = q.advance(resource=resource, thread=thread, count=count, now=now)
+    rows = yield step
+    if not rows and create:
+        empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
+        yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
+        rows = yield step
+    if not rows:
+        raise ThreadNotFound(thread)
+    row = rows[0]
+    held = None if row.active_task_pk is None else (yield from held_task(row.pk, now))
+    return Allocation(
+        thread_pk=row.pk, seq=row.last_seq, task_pk=held.pk if held else None, task=held.id if held else None
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +242,7 @@ class Messages:
                 rows.extend(stored)
                 added += is_new
             return Saved(messages=tuple(rows), added=added)
-        place = yield from taking_place(resource, thread, len(ready), now, create=create)
+        place = yield from allocating(resource, thread, len(ready), now, create=create)
         first = place.seq - len(ready) + 1
         numbered = [{**one.values, **place.values(), "seq": first + i} for i, one in enumerate(ready)]
         yield q.insert_messages.many(numbered)
@@ -251,7 +252,7 @@ class Messages:
     def _save_one(
         self, resource: str, thread: str, one: _Ready, now: int, *, create: bool
     ) -> Script[tuple[tuple[Message, ...], bool]]:
-        place = yield from taking_place(resource, thread, 1, now, create=create)
+        place = yield from allocating(resource, thread, 1, now, create=create)
         values: Values = {**one.values, **place.values()}
         if one.is_fresh:
             # A new id cannot be stored already.

@@ -22,9 +22,9 @@ from memolog.errors import InputError, NotJson, UnknownRole
 
 
 def check_message(message: NewMessage) -> str:
-    """Return the parts as JSON text; refuses an unknown role, fields of a wrong kind and values that JSON would change."""
+    """Return the parts as JSON text; raises InputError for an unknown role, a wrong type, or a value that JSON would change."""
     check_kinds(message)
-    # Encoding finds what is circular or too deep, so that the closer look after it always ends.
+    # Encoding refuses circular and too deep values, so that the checks after it end.
     text = parts_to_json(message.parts)
     for part in message.parts:
         _check_values(part)
@@ -32,7 +32,7 @@ def check_message(message: NewMessage) -> str:
 
 
 def check_kinds(message: NewMessage) -> None:
-    """Refuse a message with a field that is not what it should be; what JSON makes of its values is not looked at."""
+    """Raise InputError for an unknown role or a field of a wrong type. Does not check whether JSON can hold the values."""
     if message.role not in ROLES:
         raise UnknownRole(message.role, ROLES)
     for name, value in (("speaker", message.speaker), ("zone", message.zone)):
@@ -95,7 +95,7 @@ def _check_file(file: FilePart) -> None:
 
 
 def _check_kind(where: str, value: object, kind: type[str] | UnionType = str) -> None:
-    # Text and bytes look alike in JSON: the wrong one of them would come back as the other.
+    # Text and bytes look the same in JSON, so that a wrong type would come back as the other one.
     if not isinstance(value, kind):
         raise NotJson(where, f"got {type(value).__name__}, expected {getattr(kind, '__name__', kind)}")
 

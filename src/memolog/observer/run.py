@@ -16,12 +16,12 @@ from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
 from memolog.core.observation import KEPT, Observation, Span
-from memolog.core.pairs import Place, part_at, results_of_calls
+from memolog.core.pairs import PartPlace, part_at, results_of_calls
 from memolog.core.thread import Hints
 from memolog.errors import LeaseLost, ThreadNotFound
 from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
-from memolog.log.runs import Claim, Made, Work
+from memolog.log.runs import RunClaim, RunResult, StoredRun
 from memolog.observer.bisect import TRIES, observe_in_parts
 from memolog.observer.budget import ModelCalls
 from memolog.observer.drafts import Parsed, ParsedReflection
@@ -62,8 +62,8 @@ _LOST_SHARE: Final = 10
 class _ClaimedRun:
     """One claimed run with everything that it needs."""
 
-    claim: Claim
-    work: Work
+    claim: RunClaim
+    work: StoredRun
     messages: tuple[Message, ...]
     given: ObserveInput
     known: Mapping[str, JsonValue]
@@ -91,10 +91,10 @@ class RunExecutor:
         self._over_budget: set[str] = set()
 
     async def execute(
-        self, resource: str, thread: str, claims: Sequence[Claim], config: Config
+        self, resource: str, thread: str, claims: Sequence[RunClaim], config: Config
     ) -> tuple[RunOutcome, ...]:
         """Return the outcome of each claimed run; `thread` is the one that they were started for."""
-        works = [(claim, await self._store.runs.work(resource, claim.run)) for claim in claims]
+        works = [(claim, await self._store.runs.stored(resource, claim.run)) for claim in claims]
         found = [(claim, work) for claim, work in works if work is not None]
         if not found:
             # The thread was deleted while the run was waiting: nothing is left to observe.
@@ -108,7 +108,7 @@ class RunExecutor:
             raise fault.billed(ask.usage) from fault
 
     async def _with_fallback(
-        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, ask: ModelCalls
+        self, resource: str, found: Sequence[tuple[RunClaim, StoredRun]], config: Config, ask: ModelCalls
     ) -> tuple[RunOutcome, ...]:
         observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
         problems: tuple[Problem, ...] = ()
@@ -136,11 +136,11 @@ class RunExecutor:
             outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
         # The first run carries the usage of the call.
         first = outcomes[0]
-        made = replace(first.made, usage=ask.usage) if first.made else None
-        return (replace(first, made=made, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
+        result = replace(first.result, usage=ask.usage) if first.result else None
+        return (replace(first, result=result, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
 
     async def _outcomes(
-        self, resource: str, found: Sequence[tuple[Claim, Work]], config: Config, observer: Observer, ask: ModelCalls
+        self, resource: str, found: Sequence[tuple[RunClaim, StoredRun]], config: Config, observer: Observer, ask: ModelCalls
     ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
             return [await self._reflect(resource, *found[0], config, observer, ask)]
@@ -162,7 +162,7 @@ class RunExecutor:
         numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
-    async def _task(self, resource: str, claim: Claim, work: Work, config: Config, alias: str) -> _ClaimedRun:
+    async def _task(self, resource: str, claim: RunClaim, work: StoredRun, config: Config, alias: str) -> _ClaimedRun:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
@@ -248,7 +248,7 @@ class RunExecutor:
     ) -> RunOutcome:
         """Return the outcome of an answer; if all its lines are dropped, the embedded observer stands in."""
         outcome = await self._checked(task, answer, config, observer, foreign)
-        if answer.parsed.observations and outcome.made and not outcome.made.observations:
+        if answer.parsed.observations and outcome.result and not outcome.result.observations:
             messages = _messages_of(task, answer)
             embedded = await embedded_answer(task.given, messages, self._counter)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
@@ -293,13 +293,13 @@ class RunExecutor:
         self, outcome: RunOutcome, task: _ClaimedRun, answer: Observed, config: Config
     ) -> RunOutcome:
         """Add the values of the application to an outcome; a failing extractor is only reported."""
-        if outcome.made is None or not self._extractors:
+        if outcome.result is None or not self._extractors:
             return outcome
         messages = _messages_of(task, answer)
         found = await self._extractors.extract(messages, answer.said, task.known, redactor_for(config))
         return replace(
             outcome,
-            made=replace(outcome.made, extracts=tuple(found.values)),
+            result=replace(outcome.result, extracts=tuple(found.values)),
             problems=(*outcome.problems, *found.problems),
             faults=(*outcome.faults, *("extract" for _ in found.problems)),
         )
@@ -310,18 +310,20 @@ class RunExecutor:
         run, parsed = task.work.run, answer.parsed
         task = replace(task, messages=_messages_of(task, answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
-        made = None
+        result = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
         if problem is None:
-            made, found = self._made(task, answer, config, observer, foreign)
+            result, found = self._result(task, answer, config, observer, foreign)
             faults = (*faults, *found)
-            if parsed.observations and not made.observations and "foreign_line" in found:
-                made, problem = None, "empty: nothing in it is about this conversation"
-        return RunOutcome(claim=task.claim, made=made, kind="observe", thread=run.thread, faults=faults, error=problem)
+            if parsed.observations and not result.observations and "foreign_line" in found:
+                result, problem = None, "empty: nothing in it is about this conversation"
+        return RunOutcome(
+            claim=task.claim, result=result, kind="observe", thread=run.thread, faults=faults, error=problem
+        )
 
-    def _made(
+    def _result(
         self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
-    ) -> tuple[Made, tuple[str, ...]]:
+    ) -> tuple[RunResult, tuple[str, ...]]:
         """Return the result of an answer, checked against the messages, and its faults."""
         parsed = answer.parsed
         run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
@@ -343,7 +345,7 @@ class RunExecutor:
         judged = self._with_statements(judged, task, group, observer, redactor)
         hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign, task.lines)
         proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
-        made = Made(
+        result = RunResult(
             group=group,
             observations=judged.observations,
             proposal=proposal,
@@ -353,7 +355,7 @@ class RunExecutor:
             prompt_version=answer.prompt.version,
             last_seq=answer.last_seq,
         )
-        return made, (*judged.faults, *wrong, *refused)
+        return result, (*judged.faults, *wrong, *refused)
 
     def _drafted(
         self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str, redactor: Redactor
@@ -393,7 +395,7 @@ class RunExecutor:
     # ------------------------------------------------------------ reflecting
 
     async def _reflect(
-        self, resource: str, claim: Claim, work: Work, config: Config, observer: Observer, ask: ModelCalls
+        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, ask: ModelCalls
     ) -> RunOutcome:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(resource, work.log_pk, names)
@@ -434,7 +436,7 @@ class RunExecutor:
         new_hints, wrong = _changed_hints(given, answer.parsed, hints, redactor_for(config))
         return RunOutcome(
             claim=claim,
-            made=Made(
+            result=RunResult(
                 group=group,
                 observations=kept.observations,
                 hints=new_hints.pop(str(work.run.inputs.get("thread")), None),
@@ -469,7 +471,7 @@ class RunExecutor:
         )
         return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
 
-    async def _hints_before(self, resource: str, work: Work) -> dict[str, Hints]:
+    async def _hints_before(self, resource: str, work: StoredRun) -> dict[str, Hints]:
         """Return the hints of the threads of the log by thread, without those that newer ones replaced."""
         inputs = work.run.inputs
         pinned = {str(inputs["thread"]): inputs.get("hinted")} if "thread" in inputs else inputs.get("hinted", {})
@@ -503,13 +505,13 @@ def _cited(line: Observation) -> list[tuple[str, int]]:
     return [(s.thread, seq) for s in line.sources for seq in range(s.span.first, s.span.last + 1)]
 
 
-def _is_alive(work: Work) -> bool:
+def _is_alive(work: StoredRun) -> bool:
     """Return whether a run of this log has succeeded since this one began, so that the model works."""
     began, succeeded = work.run.started_at, work.succeeded_at
     return succeeded is not None and began is not None and succeeded >= began
 
 
-def _is_stuck(work: Work, fault: RunFault) -> bool:
+def _is_stuck(work: StoredRun, fault: RunFault) -> bool:
     """Return whether a reflection failed too often, although the model answers."""
     is_tried = work.run.kind == "reflect" and work.run.attempt > TRIES and not fault.is_final
     return is_tried and (fault.cause == "answer" or (fault.cause == "refused" and _is_alive(work)))

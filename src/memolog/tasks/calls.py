@@ -43,7 +43,7 @@ from memolog.tasks.task import (
 from memolog.text.redaction import Redactor, redactor_for
 
 if TYPE_CHECKING:
-    from memolog.components import Kit
+    from memolog.components import Components
     from memolog.store import Store
 
 _MESSAGES = 5
@@ -105,19 +105,19 @@ class Scoped:
 class TaskReading:
     """The tasks of one resource, to be read. A task is named by its id or its handle everywhere."""
 
-    def __init__(self, open_kit: "Callable[[], Awaitable[Kit]]", scoped: Scoped) -> None:
-        self._open_kit, self._scoped = open_kit, scoped
+    def __init__(self, open_components: "Callable[[], Awaitable[Components]]", scoped: Scoped) -> None:
+        self._open_components, self._scoped = open_components, scoped
         self.resource = check_id("resource", scoped.resource)
         self._session = scoped.session or scoped.thread
 
     async def _store(self, *, to_write: bool = False) -> "Store":
         if to_write and self._scoped.config.read_only:
             raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
-        kit = await self._open_kit()
+        components = await self._open_components()
         if self._session is None:
             # Nobody else can have it: a claim of these tasks is the claim of this very object.
-            self._session = kit.store.new_id()
-        return kit.store
+            self._session = components.store.new_id()
+        return components.store
 
     @property
     def _name(self) -> str:
@@ -227,7 +227,7 @@ class TaskReading:
         """Return the tasks that fit some words best; `related` adds what was said and learned about each."""
         store = await self._store()
         asked = TaskQuery(text=query, statuses=names_in(status), limit=limit, related=related)
-        now = (await self._open_kit()).clock.now()
+        now = (await self._open_components()).clock.now()
         return await search_tasks(store, self._scoped.config, self.resource, asked, now)
 
     async def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
@@ -265,11 +265,11 @@ _MOST_TOKENS = 2_000
 
 
 async def drafted_summary(
-    kit: "Kit", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
+    components: "Components", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
 ) -> DraftSummary:
     """Return a summary of what came of a task, with citations."""
-    observations = await kit.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
-    if kit.writer is None or not observations:
+    observations = await components.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
+    if components.writer is None or not observations:
         return draft(task, observations, most=most)
     system, text = summary_prompt(task, observations)
     request = ModelRequest(
@@ -277,13 +277,15 @@ async def drafted_summary(
         system=system,
         text=redactor.redact(text),
         max_tokens=_MOST_TOKENS,
-        timeout=kit.config.model_timeout,
+        timeout=components.config.model_timeout,
     )
-    answer = await _ask(kit, kit.writer, resource, task, request, to_write=to_write)
-    return written(answer, observations, kit.writer.name) or draft(task, observations, most=most)
+    answer = await _ask(components, components.writer, resource, task, request, to_write=to_write)
+    return written(answer, observations, components.writer.name) or draft(task, observations, most=most)
 
 
-async def _ask(kit: "Kit", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool) -> str:
+async def _ask(
+    components: "Components", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool
+) -> str:
     try:
         reply = await complete_in_time(model, request)
     except Exception as error:  # noqa: BLE001 - a model may raise anything, and the embedded draft is there
@@ -291,7 +293,7 @@ async def _ask(kit: "Kit", model: Model, resource: str, task: Task, request: Mod
         return ""
     if reply.usage is not None and to_write:
         try:
-            await kit.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
+            await components.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
         except MemologError as error:
             _log.warning("what the summary of %s cost could not be entered: %s", task.handle, error)
     return reply.text
@@ -509,11 +511,11 @@ class Tasks(TaskReading):
 
     async def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
         """Draft the summary that closing asks for, with citations; the model writes it, if there is one."""
-        kit = await self._open_kit()
+        components = await self._open_components()
         found = await self.get(task)
         config = self._scoped.config
         return await drafted_summary(
-            kit, self.resource, found, most=most, to_write=not config.read_only, redactor=redactor_for(config)
+            components, self.resource, found, most=most, to_write=not config.read_only, redactor=redactor_for(config)
         )
 
     # ------------------------------------------------------------ decay

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
-from memolog.core.own import OWN_TOOLS
+from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.tools.actions import ACTIONS, Action
 

@@ -27,9 +27,9 @@ async def active_task(memory: Memory, resource: str, thread: str | None) -> str 
     """Return the active task of a thread, or None, as in a thread where nothing has been said yet."""
     if thread is None:
         return None
-    kit = await memory.open()
+    components = await memory.open()
     try:
-        return (await kit.store.threads.get(resource, thread)).active_task
+        return (await components.store.threads.get(resource, thread)).active_task
     except ThreadNotFound:
         return None
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from memolog.core.observation import Span
-from memolog.core.own import OWN_TOOLS, called_tool
+from memolog.core.own_tools import OWN_TOOLS, called_tool
 from memolog.errors import InputError, MemologError, ThreadNotFound
 from memolog.memory import Memory
 from memolog.search.values import SearchResult

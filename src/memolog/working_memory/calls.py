@@ -25,9 +25,9 @@ from memolog.working_memory.document import (
 from memolog.working_memory.schema import check_schema, template
 
 if TYPE_CHECKING:
-    from memolog.components import Kit
+    from memolog.components import Components
 
-_Open: TypeAlias = "Callable[[], Awaitable[Kit]]"
+_Open: TypeAlias = "Callable[[], Awaitable[Components]]"
 
 
 class WorkingMemory:
@@ -37,17 +37,17 @@ class WorkingMemory:
     thread: str | None
 
     def __init__(
-        self, open_kit: _Open, open_to_write: _Open, resource: str, thread: str | None, config: Config
+        self, open_components: _Open, open_to_write: _Open, resource: str, thread: str | None, config: Config
     ) -> None:
         self.resource, self.thread = resource, thread
-        self._open, self._open_to_write, self._config = open_kit, open_to_write, config
+        self._open, self._open_to_write, self._config = open_components, open_to_write, config
 
     # ------------------------------------------------------------ reading
 
     async def read(self) -> Document | None:
         """Return the document with its present version; None if nobody has written one."""
-        kit = await self._open()
-        return await kit.store.working_memory.get(self.resource, self.thread)
+        components = await self._open()
+        return await components.store.working_memory.get(self.resource, self.thread)
 
     async def value(self) -> JsonObject:
         """Return the object that a JSON working memory holds."""
@@ -58,13 +58,13 @@ class WorkingMemory:
 
     async def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
         """Return the versions, newest first; pass the last number as `before` for older ones."""
-        kit = await self._open()
-        return await kit.store.working_memory.versions(self.resource, self.thread, limit=limit, before=before)
+        components = await self._open()
+        return await components.store.working_memory.versions(self.resource, self.thread, limit=limit, before=before)
 
     async def diff(self, old: int, new: int | None = None) -> str:
         """Return what changed from one version to another, or to the present one, as `diff -u` shows it."""
-        kit = await self._open()
-        store = kit.store.working_memory
+        components = await self._open()
+        store = components.store.working_memory
         before = await store.version(self.resource, old, thread=self.thread)
         if new is not None:
             return unified(before, await store.version(self.resource, new, thread=self.thread))
@@ -123,17 +123,17 @@ class WorkingMemory:
 
     async def restore(self, version: int, *, who: str) -> Document:
         """Bring the text of an old version back, as a new version."""
-        kit = await self._open()
-        old = await kit.store.working_memory.version(self.resource, version, thread=self.thread)
+        components = await self._open()
+        old = await components.store.working_memory.version(self.resource, version, thread=self.thread)
         return await self._change(restored(old), who, None)
 
     async def _change(self, change: Change, who: str, version: int | None) -> Document:
-        kit = await self._open_to_write()
+        components = await self._open_to_write()
         most = self._config.working_memory_characters
-        before = await kit.store.working_memory.get(self.resource, self.thread)
-        document = await kit.store.working_memory.change(
+        before = await components.store.working_memory.get(self.resource, self.thread)
+        document = await components.store.working_memory.change(
             self.resource, change, thread=self.thread, who=who, most=most, read=version
         )
         if before is None or before.current.number != document.current.number:
-            await kit.core.tell(changed_document(document, kit.clock.now()))
+            await components.core.tell(changed_document(document, components.clock.now()))
         return document

@@ -37,7 +37,7 @@ from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.roundtrip import value_at
 from memolog.core.exact_json import dumps
 from memolog.core.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
-from memolog.core.own import OWN_TOOLS
+from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definition, guidance

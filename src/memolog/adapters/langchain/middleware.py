@@ -40,7 +40,7 @@ from memolog.adapters.langchain.messages import from_langchain, to_langchain, us
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import MessageState, NewMessage, Part, Role, TextPart
-from memolog.core.own import OWN_TOOLS
+from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory

@@ -45,7 +45,7 @@ from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.roundtrip import usage_of_total
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message
-from memolog.core.own import own_tool
+from memolog.core.own_tools import own_tool
 from memolog.memory import Tools
 from memolog.tools.definitions import guidance
 

@@ -19,7 +19,7 @@ from memolog.core.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.core.own import own_tool, with_own_apart
+from memolog.core.own_tools import own_tool, with_own_apart
 from memolog.errors import InputError
 from memolog.transfer.conversation import Conversation, stable_id
 from memolog.transfer.detect import read_source

@@ -29,7 +29,7 @@ from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
 from memolog.apps.network import check_token, is_loopback, open_socket
 from memolog.core.exact_json import loads
-from memolog.core.own import called_tool
+from memolog.core.own_tools import called_tool
 from memolog.errors import ConfigError, InputError, MemologError, NotFound
 from memolog.version import __version__
 

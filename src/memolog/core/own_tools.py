@@ -13,8 +13,8 @@ from memolog.core.message import NewMessage, Part, ToolCallPart, ToolResultPart
 
 OWN_TOOLS: Final = ("task-query", "task-mutate", "memory-search")
 _SPELT: Final = {name.replace("-", ""): name for name in OWN_TOOLS}
-# What hosts put before the name of a tool of our server: mcp__memolog__task-query, mcp_memolog_task-query, memolog.task_query.
-# The server of another has another name there.
+# Prefixes of tools of our server: mcp__memolog__task-query, mcp_memolog_task-query, memolog.task_query. Other servers have
+# other names.
 _OURS: Final = re.compile(r"(?:functions[.:/])?(?:mcp(?:__?|[.:/]))?(?:memolog(?:__?|[.:/]))?")
 # Any server or namespace.
 _PREFIX: Final = re.compile(r"\A.*(?:__|[.:/])", re.DOTALL)
@@ -22,15 +22,15 @@ _MARKS: Final = re.compile(r"[-_\s]")
 
 
 def own_tool(name: object) -> str | None:
-    """Return which of our tools a call in a conversation means, or None: a tool of another server is none of ours.
+    """Return our tool that a call in a conversation names, or None for a tool of another server.
 
-    A name without a server is taken for ours: that is how our adapters offer the tools.
+    A name without a server counts as ours, since our adapters offer the tools that way.
     """
     return _tool(name, _OURS)
 
 
 def called_tool(name: object) -> str | None:
-    """Return which tool is meant by a call that was handed to us, whatever the caller puts before its name."""
+    """Return our tool that a call to us names, with any prefix."""
     return _tool(name, _PREFIX)
 
 
@@ -38,16 +38,16 @@ def _tool(name: object, prefix: re.Pattern[str]) -> str | None:
     if not isinstance(name, str):
         return None
     spelt = name.strip().lower()
-    # Tried at the beginning alone: from every place of a long name it would take ever longer.
+    # Match at the beginning only: a search would take quadratic time for a long name.
     found = prefix.match(spelt)
     return _SPELT.get(_MARKS.sub("", spelt[found.end() :] if found else spelt))
 
 
 def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Iterator[NewMessage]:
-    """Yield messages with those flagged that hold nothing but calls or results of our own tools.
+    """Yield messages; set `own` for those that hold only calls or results of our own tools.
 
-    One that holds results of ours and of others is taken apart, so that what others answered is remembered. `own_calls` is
-    what is known of earlier messages, and grows: a result need not name its tool.
+    A message with results of our tools and of others is split in two. `own_calls` holds the ids of our calls in earlier
+    messages and is extended, since a result need not name its tool.
     """
     # Thousands of parts may name the same few tools.
     known = cache(own_tool)
@@ -65,7 +65,7 @@ def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Itera
             is_ours = isinstance(part, ToolResultPart) and (part.call_id in own_calls or is_own(part.name))
             (results if is_ours else rest).append(part)
         if results and rest:
-            # The id follows from the first one's, so that saving the message again saves nothing twice.
+            # The id is derived from the original one, so that saving the message again stores nothing twice.
             yield replace(message, parts=tuple(rest))
             yield replace(
                 message, parts=tuple(results), own=True, id=None if message.id is None else f"{message.id}:own"
