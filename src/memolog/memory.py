@@ -17,10 +17,11 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from memolog.admin import forget as forgetting
-from memolog.admin import transfer as transferring
-from memolog.admin.export import Target, log_as_markdown
-from memolog.admin.forget import examine
-from memolog.admin.import_export import Progress
+from memolog.admin.backup import backup
+from memolog.admin.doctor import examine
+from memolog.admin.export import Target, export, log_as_markdown
+from memolog.admin.import_conversations import Progress
+from memolog.admin.imports import import_from
 from memolog.compaction.extractive import words_left
 from memolog.components import Kit, check_thread, check_turn
 from memolog.connection import Connection
@@ -733,7 +734,7 @@ class Resource(_Handle):
 
     async def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
         """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
-        return await transferring.export(self._connection, target, self.id, overwrite=overwrite)
+        return await export(self._connection, target, self.id, overwrite=overwrite)
 
     async def doctor(self, *, repair: bool = False) -> Report:
         """Check the rows of this resource; see `Memory.doctor`."""
@@ -872,7 +873,7 @@ class Memory:
         The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
         file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
         """
-        return await transferring.export(self._connection, target, resource, overwrite=overwrite)
+        return await export(self._connection, target, resource, overwrite=overwrite)
 
     async def import_from(
         self,
@@ -890,7 +891,7 @@ class Memory:
         `dry_run` reports what would happen. An import that was interrupted goes on where it stopped when it is repeated. What was
         forgotten here stays forgotten, unless `revive` asks for it: then it comes back, and counts as never forgotten.
         """
-        return await transferring.import_from(
+        return await import_from(
             self._connection,
             source,
             resource=resource,
@@ -906,7 +907,7 @@ class Memory:
         `overwrite` lets it take the place of an older one, once it is whole. For SQLite: a PostgreSQL server has its own tools
         for that, or export it.
         """
-        return await transferring.backup(self._connection, target, overwrite=overwrite)
+        return await backup(self._connection, target, overwrite=overwrite)
 
     async def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
         """Check on the real rows that everything is as it must be: of one resource, or of the whole database.

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from memolog.admin.export import Target
-from memolog.admin.import_export import Progress
+from memolog.admin.import_conversations import Progress
 from memolog.context.context import Context
 from memolog.core.clock import Clock
 from memolog.core.config import Config

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from memolog.admin.import_export import Tally
-from memolog.admin.import_foreign import save_conversation, save_document
-from memolog.admin.transfer_store import BY_KIND, Table, Values
+from memolog.admin.export_tables import BY_KIND, Table, Values
+from memolog.admin.import_conversations import Tally, save_conversation, save_document
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, encode, pack
 from memolog.core.message import Message, ToolCallPart, ToolResultPart
@@ -33,14 +32,14 @@ from memolog.transfer.conversation import Conversation, stable_id
 from memolog.transfer.mastra import (
     LAST,
     Chunk,
-    Told,
+    ObserverHints,
     at_of,
     chunks_of,
+    hints_in,
     metadata_of,
     read_messages,
     sections,
     source_of,
-    told_of,
 )
 
 if TYPE_CHECKING:
@@ -48,14 +47,29 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 q = load_queries("admin/mastra")
-
 _NEEDED = {"mastra_threads", "mastra_messages"}
-
 Rows = tuple[Mapping[str, Any], ...]
+_SOURCE = "mastra"
+Record = Mapping[str, Any]
+
+
+async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tally) -> ImportReport:
+    """Import a Mastra database, or one resource of it."""
+    tables = await open_mastra(address)
+    try:
+        told = await _threads(kit.store, tables, resource, tally)
+        for row in await tables.resources():
+            if row["working_memory"] and resource in {None, row["id"]}:
+                tally.resources[row["id"]] = None
+                await save_document(kit.store, row["id"], None, row["working_memory"], _SOURCE, tally)
+        await _records(kit, tables, resource, tally, told)
+    finally:
+        await tables.close()
+    return tally.report()
 
 
 class MastraTables:
-    """The tables, open for reading. Close them."""
+    """Reads the tables of an open Mastra database."""
 
     def __init__(self, engine: Engine, tables: frozenset[str]) -> None:
         self._engine, self._tables = engine, tables
@@ -77,7 +91,7 @@ class MastraTables:
         return await self._rows("mastra_observational_memory", q.records())
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         await self._engine.close()
 
     async def _rows(self, table: str, step: Step) -> Rows:
@@ -112,37 +126,18 @@ async def open_mastra(address: str) -> MastraTables:
     if not tables >= _NEEDED:
         await engine.close()
         raise InputError(
-            "There are no tables of Mastra here.",
-            why=f"Neither threads nor messages of it were found in {len(tables)} tables of its kind.",
+            "The database has no tables of Mastra.",
+            why=f"`mastra_threads` and `mastra_messages` are not both among {len(tables)} tables named mastra_….",
             then="Name its database; for PostgreSQL with ?schema=NAME if they are not in `public`.",
         )
     return MastraTables(engine, tables)
 
 
-_WHO = "mastra"
-Record = Mapping[str, Any]
-
-
-async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tally) -> ImportReport:
-    """Import a Mastra database, or one resource of it."""
-    tables = await open_mastra(address)
-    try:
-        told = await _threads(kit.store, tables, resource, tally)
-        for row in await tables.resources():
-            if row["working_memory"] and resource in {None, row["id"]}:
-                tally.resources[row["id"]] = None
-                await save_document(kit.store, row["id"], None, row["working_memory"], _WHO, tally)
-        await _records(kit, tables, resource, tally, told)
-    finally:
-        await tables.close()
-    return tally.report()
-
-
 async def _threads(
     store: Store, tables: MastraTables, resource: str | None, tally: Tally
-) -> dict[tuple[str, str], Told]:
+) -> dict[tuple[str, str], ObserverHints]:
     """Import the conversations; return the hints of each by resource and thread."""
-    told: dict[tuple[str, str], Told] = {}
+    told: dict[tuple[str, str], ObserverHints] = {}
     for row in await tables.threads():
         if resource not in {None, row["resource"]}:
             continue
@@ -163,12 +158,9 @@ async def _threads(
         if (row["resource"], row["id"]) in tally.forgotten:
             continue
         if isinstance(document, str) and document:
-            await save_document(store, row["resource"], row["id"], document, _WHO, tally)
-        told[row["resource"], row["id"]] = told_of(metadata)
+            await save_document(store, row["resource"], row["id"], document, _SOURCE, tally)
+        told[row["resource"], row["id"]] = hints_in(metadata)
     return told
-
-
-# ---------------------------------------------------------------- observations
 
 
 def _has_forgotten(record: Record, tally: Tally) -> bool:
@@ -181,7 +173,11 @@ def _has_forgotten(record: Record, tally: Tally) -> bool:
 
 
 async def _records(
-    kit: Kit, tables: MastraTables, resource: str | None, tally: Tally, told: Mapping[tuple[str, str], Told]
+    kit: Kit,
+    tables: MastraTables,
+    resource: str | None,
+    tally: Tally,
+    told: Mapping[tuple[str, str], ObserverHints],
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.records():
@@ -210,7 +206,7 @@ async def _records(
 
 
 async def _chain(
-    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told], tally: Tally
+    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, ObserverHints], tally: Tally
 ) -> _Log | None:
     """Import the log of a chain of generations; None if it is refused."""
     try:
@@ -229,7 +225,9 @@ async def _chain(
     return log
 
 
-async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told]) -> _Log:
+async def _log(
+    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, ObserverHints]
+) -> _Log:
     """Return a log to be built, with the messages of the threads that it may be about."""
     named = {name for record in chain for name, _ in sections(record["observations"]) if name}
     # A chunk names messages, not their thread.
@@ -243,22 +241,24 @@ async def _log(kit: Kit, owner: str, thread: str | None, chain: Sequence[Record]
 async def _hint_all(store: Store, log: _Log) -> None:
     """Set the hints of the threads of a log: from their metadata, else from the texts of the log."""
     for name, end in log.ends.items():
-        own = log.told.get(name, Told())
-        await _hint(store, log.owner, name, own if _says(own) else log.hints.get(name), log.messages[name], end)
+        own = log.told.get(name, ObserverHints())
+        await _hint(store, log.owner, name, own if _has_hints(own) else log.hints.get(name), log.messages[name], end)
 
 
-async def _hint(store: Store, owner: str, thread: str, told: Told | None, rows: Sequence[Message], end: int) -> None:
+async def _hint(
+    store: Store, owner: str, thread: str, told: ObserverHints | None, rows: Sequence[Message], end: int
+) -> None:
     """Set the hints of a thread, unless it has newer ones."""
     last = next((row for row in reversed(rows) if row.seq <= end), None)
-    if told is not None and last is not None and _says(told):
+    if told is not None and last is not None and _has_hints(told):
         await store.transfers.hint(owner, thread, _hints(told, last))
 
 
-def _says(told: Told) -> bool:
+def _has_hints(told: ObserverHints) -> bool:
     return bool(told.current_task or told.suggested_response)
 
 
-def _hints(told: Told, last: Message) -> Hints:
+def _hints(told: ObserverHints, last: Message) -> Hints:
     return Hints(
         current_task=told.current_task,
         suggested_response=told.suggested_response,
@@ -276,13 +276,13 @@ class _Log:
     thread: str | None
     counter: TokenCounter
     messages: Mapping[str, Sequence[Message]]
-    told: Mapping[str, Told]
+    told: Mapping[str, ObserverHints]
     """Hints from the metadata of each thread."""
     observed: frozenset[str]
     """The threads that the text of a shared log names."""
-    spoken: Told = field(default_factory=Told)
+    spoken: ObserverHints = field(default_factory=ObserverHints)
     """Hints in the text of the last group."""
-    hints: dict[str, Told] = field(default_factory=dict[str, Told])
+    hints: dict[str, ObserverHints] = field(default_factory=dict[str, ObserverHints])
     """The last hints in the texts of the log, by thread."""
     left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
@@ -292,7 +292,7 @@ class _Log:
 
     @property
     def id(self) -> str:
-        return stable_id(_WHO, self.owner, self.thread, "log")
+        return stable_id(_SOURCE, self.owner, self.thread, "log")
 
     def build(self, chain: Sequence[Record]) -> list[tuple[Table, Values]]:
         """Return the rows of a chain of generations, parents before children."""
@@ -330,12 +330,12 @@ class _Log:
             made += [self._group(record, "rest", "edit", text, at, {}) for text in loose]
         else:
             covered = [self._group(record, f"{name}", "observer", "", at, {name: s}) for name, s in fresh.items()]
-            run = stable_id(_WHO, record["id"], "run")
+            run = stable_id(_SOURCE, record["id"], "run")
             self._run(run, "reflect", at, inputs={"groups": [*before, *covered], "generation": number - 1})
             spans = {name: (1, end) for name, end in self.ends.items() if end}
             text = "\n".join(body for _, body in told)
             made = [self._group(record, "reflection", "reflection", text, at, spans, run=run)]
-            if self.thread is not None and _says(self.spoken):
+            if self.thread is not None and _has_hints(self.spoken):
                 self.hints[self.thread] = self.spoken
         self.active = made
         kind = "start" if number == 0 else "reflection"
@@ -379,9 +379,9 @@ class _Log:
             self.ends.setdefault(name, 0)
             text = next((body for of, body in sections(chunk.text) if of in {None, name}), chunk.text)
             yield self._group(record, chunk.id, "observer", text, _micros(record), {name: span})
-            told = chunk.told if _says(chunk.told) else self.spoken
+            told = chunk.hints if _has_hints(chunk.hints) else self.spoken
             last = next(row for row in self.messages[name] if row.seq == span[1])
-            self._hold_back(_hints(told, last) if _says(told) else None)
+            self._hold_back(_hints(told, last) if _has_hints(told) else None)
 
     def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
         """Return the span of a thread that a chunk covers after `start`: (0, 0) if none, None if it is unclear."""
@@ -413,12 +413,12 @@ class _Log:
         run: str | None = None,
     ) -> str:
         self.handles += 1
-        group = stable_id(_WHO, record["id"], part, kind)
+        group = stable_id(_SOURCE, record["id"], part, kind)
         lines = self._observations(record, group, text)
         is_observer = kind == "observer"
         name, span = next(iter(spans.items())) if is_observer else (None, (None, None))
         if is_observer:
-            run = stable_id(_WHO, record["id"], part, "run")
+            run = stable_id(_SOURCE, record["id"], part, "run")
             self._run(run, "observe", at, thread=name, span=span)
         aliases = {known: f"t{number}" for number, known in enumerate(self.ends, start=1)}
         alias = aliases.get(name or "") if self.thread is None else None
@@ -453,7 +453,7 @@ class _Log:
         base = at_of(record["observed_at"]) or at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC)
         parsed = parse_observations(text, (), base=base, zone=UTC) if text.strip() else Parsed()
         drafts = parsed.observations
-        self.spoken = Told(
+        self.spoken = ObserverHints(
             current_task=parsed.hints.current_task,
             suggested_response=parsed.hints.suggested_response,
             title=parsed.hints.title,
@@ -517,8 +517,8 @@ class _Log:
             log=self.id,
             of=kind,
             status="done",
-            owner=_WHO,
-            model=_WHO,
+            owner=_SOURCE,
+            model=_SOURCE,
             inputs=dumps(dict(inputs or {})),
             **numbers,
             **times,

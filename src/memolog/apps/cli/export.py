@@ -155,7 +155,7 @@ def restore(
     ] = False,
 ) -> Answer:
     """Create a database from a backup. Nothing may use the database meanwhile."""
-    from memolog.admin.transfer import restore_backup
+    from memolog.admin.backup import restore_backup
 
     if not file.exists():
         raise InputError(f"There is no file {file}.", then="Check the path.")

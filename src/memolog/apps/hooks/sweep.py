@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from memolog.admin.import_export import Tally
-from memolog.admin.import_foreign import save_conversation
+from memolog.admin.import_conversations import Tally, save_conversation
 from memolog.apps.hooks.reconcile import Heard, Reconciled, Record, heard_of, reconcile, thread_of, transcript_of
 from memolog.apps.hooks.spool import Spool, make_private, note, spool_of
 from memolog.core.clock import Clock, SystemClock
