@@ -50,7 +50,7 @@ from memolog.observer.extractors import Extractor, latest
 from memolog.observer.model_choice import ModelSpec
 from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
-from memolog.search.search import Wanted, search_memory
+from memolog.search.search import SearchOptions, search_memory
 from memolog.search.values import SOURCES, Detail, PartType, RecallPage, SearchAnswer, Source
 from memolog.tasks.calls import UNCHANGED, Scoped, Tasks, Unchanged
 from memolog.text.tokens import HeuristicCounter, TokenCounter
@@ -617,7 +617,7 @@ class Resource(_Handle):
         """
         named: Any = None if sources is None else check_choices("source", sources, SOURCES)
         check_number("context", context)
-        wanted = Wanted(
+        wanted = SearchOptions(
             thread=thread, limit=limit, context=context, sources=named, by=by, explain=explain, cursor=cursor
         )
         kit = await self._connection.open()

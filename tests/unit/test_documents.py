@@ -18,7 +18,7 @@ from memolog.errors import (
 )
 from memolog.working_memory.document import (
     Change,
-    Wanted,
+    NewContent,
     checked,
     edited_section,
     merged,
@@ -329,8 +329,8 @@ def test_json_stays_json() -> None:
 def test_the_size_limit_says_by_how_much() -> None:
     """Who writes too much is told how much has to go."""
     with pytest.raises(DocumentTooLarge, match="1,200 characters, 200 more than the limit of 1,000"):
-        checked(Wanted(text="x" * 1200), 1000)
-    assert checked(Wanted(text="x" * 1000), 1000).text == "x" * 1000
+        checked(NewContent(text="x" * 1200), 1000)
+    assert checked(NewContent(text="x" * 1000), 1000).text == "x" * 1000
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

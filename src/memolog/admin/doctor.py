@@ -46,7 +46,7 @@ _EXAMINED: Final = ("threads", "messages", "groups", "observations", "tasks", "d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class Diagnosis:
     """A finding and its repair."""
 
     finding: Finding
@@ -59,7 +59,7 @@ async def examine(kit: Kit, resource: str | None, config: Config, counter: Token
     """Return what is wrong with the rows of one resource or of all, and with the file; `repair` repairs what is safe."""
     doctor, redact = kit.store.doctor, for_the_index(config)
 
-    async def look() -> tuple[Found, ...]:
+    async def look() -> tuple[Diagnosis, ...]:
         rows = await doctor.examine(resource, count=counter.count, redact=redact, render=kit.core.rerender)
         return *rows, *await _file_findings(kit, config)
 
@@ -86,13 +86,13 @@ class Doctor:
 
     async def examine(
         self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
-    ) -> tuple[Found, ...]:
+    ) -> tuple[Diagnosis, ...]:
         """Return every violation of an invariant, as of one moment."""
         check_optional_ids(resource=resource)
         now = to_micros(self._clock.now())
 
-        def script() -> Script[tuple[Found, ...]]:
-            found: list[Found] = []
+        def script() -> Script[tuple[Diagnosis, ...]]:
+            found: list[Diagnosis] = []
             for check in CHECKS:
                 found += yield from checking(check, resource, now)
             found += yield from checking_spans(resource)
@@ -106,7 +106,7 @@ class Doctor:
 
         return await self._engine.read(script, brief=False)
 
-    async def repair(self, found: Sequence[Found]) -> None:
+    async def repair(self, found: Sequence[Diagnosis]) -> None:
         """Repair what is safe, in one transaction: all of it, or nothing."""
 
         def script() -> Script[None]:
@@ -118,7 +118,7 @@ class Doctor:
 
         await self._engine.write(script, name="doctor.repair")
 
-    async def report(self, resource: str | None, found: Sequence[Found], left: Sequence[Found] = ()) -> Report:
+    async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
         """Return a report of the findings; those that a second examination no longer finds count as repaired."""
         rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
         still = {_identity(one.finding) for one in left}
@@ -160,18 +160,18 @@ def found_at(
     explanation: str,
     repair: Callable[[], Script[None]] | None = None,
     reindex: str | None = None,
-) -> Found:
+) -> Diagnosis:
     """Return a finding; it is safe to repair if there is a repair."""
     is_safe = repair is not None or reindex is not None
     finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=is_safe)
-    return Found(finding=finding, repair=repair, reindex=reindex)
+    return Diagnosis(finding=finding, repair=repair, reindex=reindex)
 
 
 def _identity(finding: Finding) -> tuple[str, str, str]:
     return finding.kind, finding.where, finding.explanation
 
 
-async def _file_findings(kit: Kit, config: Config) -> Sequence[Found]:
+async def _file_findings(kit: Kit, config: Config) -> Sequence[Diagnosis]:
     file = kit.store.engine.file
     if file is None or config.read_only:
         return ()
@@ -184,11 +184,11 @@ async def _file_findings(kit: Kit, config: Config) -> Sequence[Found]:
     ]
 
 
-def _file_finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bool) -> Found:
-    return Found(finding=Finding(kind=kind, where=file, explanation=explanation, is_safe=is_safe))
+def _file_finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bool) -> Diagnosis:
+    return Diagnosis(finding=Finding(kind=kind, where=file, explanation=explanation, is_safe=is_safe))
 
 
-def checking(check: Check, resource: str | None, now: int) -> Script[list[Found]]:
+def checking(check: Check, resource: str | None, now: int) -> Script[list[Diagnosis]]:
     """Return what one check finds."""
     values = ({"resource": resource} if check.of_resource else {}) | (
         {"latest": now + _YEAR_MICROS} if check.has_end else {}
@@ -307,9 +307,9 @@ CHECKS: Final = (
 )
 
 
-def checking_renderings(resource: str | None, render: Render) -> Script[list[Found]]:
+def checking_renderings(resource: str | None, render: Render) -> Script[list[Diagnosis]]:
     """Check that the text of every group matches its lines."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.rendered(resource=resource)):
         group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
         if not matches_rendering(group.text, rendered):
@@ -335,12 +335,12 @@ def _text_repair(pk: int, text: str, tokens: int) -> Callable[[], Script[None]]:
     return script
 
 
-def checking_spans(resource: str | None) -> Script[list[Found]]:
+def checking_spans(resource: str | None) -> Script[list[Diagnosis]]:
     """Check that the spans of each thread in a log are contiguous up to its cursor, and that all others lie after it."""
     spans: dict[tuple[int, int], list[Row]] = {}
     for row in (yield q.spans(resource=resource)):
         spans.setdefault((row.log_pk, row.thread_pk), []).append(row)
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for cursor in (yield q.cursors(resource=resource)):
         found += _span_findings(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
     for (_, thread_pk), rows in spans.items():
@@ -349,7 +349,7 @@ def checking_spans(resource: str | None) -> Script[list[Found]]:
     return found
 
 
-def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Found]:
+def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
     where = f"thread {cursor.thread} of {cursor.resource}"
     inside = sorted((row for row in rows if row.state in _IN_LOG), key=lambda row: row.first_seq)
     ahead = sorted((row for row in rows if row.state not in _IN_LOG), key=lambda row: row.first_seq)
@@ -389,14 +389,14 @@ def _steps_repair(*steps: Step) -> Callable[[], Script[None]]:
     return script
 
 
-def checking_entries(resource: str | None) -> Script[list[Found]]:
+def checking_entries(resource: str | None) -> Script[list[Diagnosis]]:
     """Check that each log covers every group that was ever activated exactly once."""
     groups: dict[int, dict[str, Row]] = {}
     for row in (yield q.log_groups(resource=resource)):
         groups.setdefault(row.log_pk, {})[row.id] = row
     stood_for: dict[int, Counter[str]] = {log_pk: Counter() for log_pk in groups}
     owners: dict[int, str] = {}
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.listed(resource=resource)):
         owners[row.pk] = row.resource
         known = groups.get(row.pk, {})
@@ -429,12 +429,12 @@ def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
     return leaves, lost
 
 
-def checking_pairs(resource: str | None) -> Script[list[Found]]:
+def checking_pairs(resource: str | None) -> Script[list[Diagnosis]]:
     """Check that no span ends between a call and its result, unless a user message is in between."""
     ends: dict[int, list[tuple[int, str]]] = {}
     for row in (yield q.spans(resource=resource)):
         ends.setdefault(row.thread_pk, []).append((row.last_seq, row.handle))
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     waiting: dict[str, int] = {}
     thread_pk = 0
     for row in (yield q.pairs(resource=resource)):
@@ -454,9 +454,9 @@ def checking_pairs(resource: str | None) -> Script[list[Found]]:
     return found
 
 
-def checking_tasks(resource: str | None) -> Script[list[Found]]:
+def checking_tasks(resource: str | None) -> Script[list[Diagnosis]]:
     """Check the blocked column, and that no task waits for itself."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.blocked(resource=resource)):
         text = "It is marked as blocked, but nothing blocks it." if row.blocked else "It is blocked, but not marked so."
         found.append(found_at("blocked", row.place, text, _blocked_repair(row.key)))
@@ -493,9 +493,9 @@ def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
         left = kept
 
 
-def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Found]]:
+def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Diagnosis]]:
     """Check that groups with a text have tokens, and those without have none."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.group_tokens(resource=resource)):
         real = count(row.text) if row.text else 0
         text = f"It counts as {row.tokens:,} tokens, but its text has {real:,}."
@@ -504,9 +504,9 @@ def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script
     return found
 
 
-def checking_index(resource: str | None, redact: Redact) -> Script[list[Found]]:
+def checking_index(resource: str | None, redact: Redact) -> Script[list[Diagnosis]]:
     """Check that every message that contains a word is indexed."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.unindexed(resource=resource)):
         if has_words(row, redact):
             where = f"message {row.seq} of thread {row.thread} of {row.resource}"

@@ -99,7 +99,7 @@ class Weights:
 WEIGHTS: Final = Weights()
 
 
-class Detail(NamedTuple):
+class DocumentDetail(NamedTuple):
     """What is known of a document beside its key."""
 
     at: int
@@ -235,7 +235,7 @@ def _preferred(query: Query) -> int:
 def rank(
     found: Draft,
     query: Query,
-    details: Mapping[int, Detail],
+    details: Mapping[int, DocumentDetail],
     thread_lengths: Mapping[int, tuple[int, int]],
     speakers: frozenset[str] = frozenset(),
     *,
@@ -294,7 +294,7 @@ class _Look:
         self,
         found: Draft,
         query: Query,
-        details: Mapping[int, Detail],
+        details: Mapping[int, DocumentDetail],
         thread_lengths: Mapping[int, tuple[int, int]],
         speakers: frozenset[str],
     ) -> None:
@@ -321,7 +321,7 @@ class _Look:
         self.asks_for = NUMBER * query.asks_number | TIME * query.asks_time | NAMES_SOMETHING * query.asks_name
         self.spans = [window.in_micros() for window in query.windows]
 
-    def parts(self, key: int, detail: Detail, own: float, around: float) -> dict[str, float]:
+    def parts(self, key: int, detail: DocumentDetail, own: float, around: float) -> dict[str, float]:
         """Return the parts of a document's score; `own` and `around` are shares of the best."""
         at, traits, speaker, _ = detail
         parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (at - self.oldest)}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 from memolog.core.message import Message, ToolResultPart
 from memolog.db.scope import FIRST, check_choices, check_number, page_key, page_token
 from memolog.errors import InputError
-from memolog.search.recall_page import LEAST_TOKENS, PageDraft, Wanted
+from memolog.search.recall_page import LEAST_TOKENS, PageDraft, PartFilter
 from memolog.search.recall_store import Place, Position, Reference
 from memolog.search.values import Detail, PartType, RecallPage
 from memolog.text.tokens import TokenCounter
@@ -58,7 +58,9 @@ async def recall(
     place = await store.recall.find(
         resource, request.reference, thread=request.thread, shared=shared, alone=request.part is not None
     )
-    wanted = Wanted(types=frozenset(cast("Collection[PartType]", request.types)), tool=request.tool, part=request.part)
+    wanted = PartFilter(
+        types=frozenset(cast("Collection[PartType]", request.types)), tool=request.tool, part=request.part
+    )
     labels = {stretch.thread: stretch.label for stretch in place.stretches if stretch.label}
     if len({stretch.thread for stretch in place.stretches}) > 1:
         labels = {stretch.thread: stretch.label or stretch.thread for stretch in place.stretches}

@@ -40,7 +40,7 @@ _TOMBSTONES: Final = {"withdrawn": "[withdrawn]", "forgotten": "[forgotten]"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class PartFilter:
     """Which parts are shown: of some types, of one tool, or one alone."""
 
     types: frozenset[PartType] = frozenset()
@@ -68,7 +68,7 @@ class PageDraft:
     counter: TokenCounter
     tokens: int
     detail: Detail
-    wanted: Wanted
+    wanted: PartFilter
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: dict[str, str] = field(default_factory=dict[str, str])
     """The names of the tools that calls with these ids named."""

@@ -15,7 +15,7 @@ from memolog.core.observation import Observation, Span
 from memolog.db.scope import Page, check_id, check_limit
 from memolog.errors import Conflict, InputError, MemologError, StoreReadOnly, TaskMoveRefused, TaskNotFound
 from memolog.observer.model import Model, ModelRequest, complete_in_time
-from memolog.search.search import Wanted, search_memory
+from memolog.search.search import SearchOptions, search_memory
 from memolog.tasks.rows import TaskFilter
 from memolog.tasks.summary import draft, summary_prompt, written
 from memolog.tasks.task import (
@@ -50,45 +50,17 @@ _MESSAGES = 5
 _OBSERVATIONS = 10
 # Hits of another status are passed over, page after page, but not for ever.
 _MOST_PAGES = 10
+_log = logging.getLogger("memolog")
+_MOST_LINES = 100
+_MOST_TOKENS = 2_000
+_TRIED_A_PAGE: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskQuery:
-    """Which tasks are looked for, and how they are shown."""
-
-    text: str
-    statuses: tuple[TaskStatus, ...] = ()
-    limit: int = 10
-    related: bool = False
+class Unchanged:
+    """Stands for an argument that was not given, where None means something."""
 
 
-async def search_tasks(
-    store: "Store", config: Config, resource: str, asked: TaskQuery, now: datetime
-) -> tuple[TaskHit, ...]:
-    """Return the tasks that fit some words best."""
-    size = check_limit(asked.limit) if not asked.statuses else 3 * check_limit(asked.limit)
-    hits: list[TaskHit] = []
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        wanted = Wanted(limit=size, sources=("task",), cursor=cursor)
-        answer = await search_memory(store, config, asked.text, resource, wanted, now)
-        found = await store.task_views.some(resource, [result.id for result in answer.results])
-        hits.extend(
-            TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
-            for result in answer.results
-            if result.id in found and (not asked.statuses or found[result.id].status in asked.statuses)
-        )
-        cursor = answer.next
-        if cursor is None or len(hits) >= asked.limit:
-            break
-    shown = hits[: asked.limit]
-    return tuple([await _with_related(store, resource, hit) for hit in shown] if asked.related else shown)
-
-
-async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:
-    page = await store.task_messages.messages(resource, hit.task.id, limit=_MESSAGES)
-    observations = await store.task_messages.observations(resource, hit.task.id, limit=_OBSERVATIONS)
-    return replace(hit, messages=page.items, observations=observations)
+UNCHANGED: Final = Unchanged()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +74,8 @@ class Scoped:
     config: Config = field(default_factory=Config)
 
 
-class TaskReading:
-    """The tasks of one resource, to be read. A task is named by its id or its handle everywhere."""
+class Tasks:
+    """The tasks of one resource. A task is named by its id or its handle (`T-12`, `t12`, `#12`) everywhere."""
 
     def __init__(self, open_kit: "Callable[[], Awaitable[Kit]]", scoped: Scoped) -> None:
         self._open_kit, self._scoped = open_kit, scoped
@@ -251,64 +223,6 @@ class TaskReading:
             total_messages=await store.task_messages.count(self.resource, found.id),
             next=page.next,
         )
-
-
-def names_in(given: Any) -> tuple[Any, ...]:
-    """Return one name or several as a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-_log = logging.getLogger("memolog")
-
-_MOST_LINES = 100
-_MOST_TOKENS = 2_000
-
-
-async def drafted_summary(
-    kit: "Kit", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
-) -> DraftSummary:
-    """Return a summary of what came of a task, with citations."""
-    observations = await kit.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
-    if kit.writer is None or not observations:
-        return draft(task, observations, most=most)
-    system, text = summary_prompt(task, observations)
-    request = ModelRequest(
-        purpose="reflect",
-        system=system,
-        text=redactor.redact(text),
-        max_tokens=_MOST_TOKENS,
-        timeout=kit.config.model_timeout,
-    )
-    answer = await _ask(kit, kit.writer, resource, task, request, to_write=to_write)
-    return written(answer, observations, kit.writer.name) or draft(task, observations, most=most)
-
-
-async def _ask(kit: "Kit", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool) -> str:
-    try:
-        reply = await complete_in_time(model, request)
-    except Exception as error:  # noqa: BLE001 - a model may raise anything, and the embedded draft is there
-        _log.warning("the model did not write a summary of %s: %s", task.handle, error)
-        return ""
-    if reply.usage is not None and to_write:
-        try:
-            await kit.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
-        except MemologError as error:
-            _log.warning("what the summary of %s cost could not be entered: %s", task.handle, error)
-    return reply.text
-
-
-_TRIED_A_PAGE: Final = 20
-
-
-class Unchanged:
-    """Stands for an argument that was not given, where None means something."""
-
-
-UNCHANGED: Final = Unchanged()
-
-
-class Tasks(TaskReading):
-    """The tasks of one resource. A task is named by its id or its handle (`T-12`, `t12`, `#12`) everywhere."""
 
     # ------------------------------------------------------------ making and changing
 
@@ -525,3 +439,80 @@ class Tasks(TaskReading):
     async def restore(self, task: str) -> Task:
         """Make a decayed task whole again, byte for byte."""
         return await (await self._store(to_write=True)).task_decay.restore(self.resource, task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """Which tasks are looked for, and how they are shown."""
+
+    text: str
+    statuses: tuple[TaskStatus, ...] = ()
+    limit: int = 10
+    related: bool = False
+
+
+async def search_tasks(
+    store: "Store", config: Config, resource: str, asked: TaskQuery, now: datetime
+) -> tuple[TaskHit, ...]:
+    """Return the tasks that fit some words best."""
+    size = check_limit(asked.limit) if not asked.statuses else 3 * check_limit(asked.limit)
+    hits: list[TaskHit] = []
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        wanted = SearchOptions(limit=size, sources=("task",), cursor=cursor)
+        answer = await search_memory(store, config, asked.text, resource, wanted, now)
+        found = await store.task_views.some(resource, [result.id for result in answer.results])
+        hits.extend(
+            TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
+            for result in answer.results
+            if result.id in found and (not asked.statuses or found[result.id].status in asked.statuses)
+        )
+        cursor = answer.next
+        if cursor is None or len(hits) >= asked.limit:
+            break
+    shown = hits[: asked.limit]
+    return tuple([await _with_related(store, resource, hit) for hit in shown] if asked.related else shown)
+
+
+async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:
+    page = await store.task_messages.messages(resource, hit.task.id, limit=_MESSAGES)
+    observations = await store.task_messages.observations(resource, hit.task.id, limit=_OBSERVATIONS)
+    return replace(hit, messages=page.items, observations=observations)
+
+
+async def drafted_summary(
+    kit: "Kit", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
+) -> DraftSummary:
+    """Return a summary of what came of a task, with citations."""
+    observations = await kit.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
+    if kit.writer is None or not observations:
+        return draft(task, observations, most=most)
+    system, text = summary_prompt(task, observations)
+    request = ModelRequest(
+        purpose="reflect",
+        system=system,
+        text=redactor.redact(text),
+        max_tokens=_MOST_TOKENS,
+        timeout=kit.config.model_timeout,
+    )
+    answer = await _ask(kit, kit.writer, resource, task, request, to_write=to_write)
+    return written(answer, observations, kit.writer.name) or draft(task, observations, most=most)
+
+
+async def _ask(kit: "Kit", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool) -> str:
+    try:
+        reply = await complete_in_time(model, request)
+    except Exception as error:  # noqa: BLE001 - a model may raise anything, and the embedded draft is there
+        _log.warning("the model did not write a summary of %s: %s", task.handle, error)
+        return ""
+    if reply.usage is not None and to_write:
+        try:
+            await kit.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
+        except MemologError as error:
+            _log.warning("what the summary of %s cost could not be entered: %s", task.handle, error)
+    return reply.text
+
+
+def names_in(given: Any) -> tuple[Any, ...]:
+    """Return one name or several as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -13,8 +13,8 @@ from memolog.errors import DocumentInvalid, DocumentNotFound
 from memolog.events import changed_document
 from memolog.working_memory.document import (
     Change,
+    NewContent,
     SectionMode,
-    Wanted,
     edited_section,
     merged_patch,
     replaced,
@@ -83,7 +83,7 @@ class WorkingMemory:
             check_schema(schema)
         first = replaced(value or {}, schema) if schema is not None or value is not None else replaced(template(name))
 
-        def change(present: Document | None) -> Wanted:
+        def change(present: Document | None) -> NewContent:
             if present is not None and present.current.text.strip():
                 raise DocumentInvalid(
                     "There is a working memory already.", then="Change it, or replace it if it should go."

@@ -212,7 +212,7 @@ _MOST_TOLD: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class NewContent:
     """What a document should be."""
 
     text: str
@@ -220,7 +220,7 @@ class Wanted:
     schema: JsonObject | None = None
 
 
-Change: TypeAlias = Callable[[Document | None], Wanted]
+Change: TypeAlias = Callable[[Document | None], NewContent]
 
 
 def value_of(text: str) -> JsonObject:
@@ -253,7 +253,7 @@ def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Cha
     if schema is not None:
         check_schema(schema)
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         held = None if present is None else present.schema
         has_text = present is not None and bool(present.current.text.strip())
         was_json = present is not None and has_text and present.format == "json"
@@ -263,9 +263,9 @@ def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Cha
                 "This working memory is Markdown, not JSON.", then="Pass text, or a schema to turn it into JSON."
             )
         if not is_json:
-            return Wanted(text=_text(content))
+            return NewContent(text=_text(content))
         value = value_of(content) if isinstance(content, str) else content
-        return Wanted(text=_json(value), format="json", schema=held if schema is None else schema)
+        return NewContent(text=_json(value), format="json", schema=held if schema is None else schema)
 
     return change
 
@@ -278,12 +278,12 @@ def merged_patch(patch: JsonObject) -> Change:
             then="Pass the fields that change; null removes one.",
         )
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         if present is not None and present.format != "json" and present.current.text.strip():
             raise DocumentInvalid("Only a JSON working memory can be merged.", then="Edit a section of this one.")
         value: JsonObject = value_of(present.current.text) if present is not None else {}
         schema = present.schema if present is not None else None
-        return Wanted(text=_json(_patched(value, patch)), format="json", schema=schema)
+        return NewContent(text=_json(_patched(value, patch)), format="json", schema=schema)
 
     return change
 
@@ -306,13 +306,13 @@ def edited_section(heading: str, text: str | None, mode: SectionMode = "replace"
     if mode not in {"replace", "append", "remove"}:
         raise DocumentInvalid(f"`mode` must be 'replace', 'append' or 'remove', got {mode!r}.")
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         if present is not None and present.format == "json":
             raise DocumentInvalid("A JSON working memory has fields, not sections.", then="Merge a patch instead.")
         old = present.current.text if present is not None else ""
         if mode == "remove":
-            return Wanted(text=without_section(old, heading))
-        return Wanted(text=with_section(old, heading, _text(text or ""), append=mode == "append"))
+            return NewContent(text=without_section(old, heading))
+        return NewContent(text=with_section(old, heading, _text(text or ""), append=mode == "append"))
 
     return change
 
@@ -320,10 +320,10 @@ def edited_section(heading: str, text: str | None, mode: SectionMode = "replace"
 def restored(version: DocumentVersion) -> Change:
     """Return the change back to the text of an old version."""
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         if present is None:
             raise DocumentNotFound("There is no working memory yet.", then="Write one first.")
-        return Wanted(text=version.text, format=present.format, schema=present.schema)
+        return NewContent(text=version.text, format=present.format, schema=present.schema)
 
     return change
 
@@ -337,7 +337,7 @@ def _text(text: object) -> str:
 # ---------------------------------------------------------------- before it is written
 
 
-def settled(present: Document, base: DocumentVersion, change: Change) -> Wanted:
+def settled(present: Document, base: DocumentVersion, change: Change) -> NewContent:
     """Return what a change made from an older version comes to; raises DocumentConflict if both touch the same part."""
     wanted = change(replace(present, current=base))
     if wanted.format != present.format or wanted.schema != present.schema:
@@ -368,7 +368,7 @@ def author_of_conflict(
     return present.current.by
 
 
-def checked(wanted: Wanted, most: int) -> Wanted:
+def checked(wanted: NewContent, most: int) -> NewContent:
     """Return what is wanted if size and schema allow it; raises DocumentTooLarge or DocumentInvalid."""
     if len(wanted.text) > most:
         raise DocumentTooLarge(len(wanted.text), most)

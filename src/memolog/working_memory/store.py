@@ -19,7 +19,7 @@ from memolog.db.engine import Engine
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import LAST, CleanValue, check_ids, check_limit, check_number, check_optional_ids, reading_thread
 from memolog.errors import Conflict, DocumentConflict, DocumentNotFound, InputError
-from memolog.working_memory.document import Change, Wanted, author_of_conflict, checked, replaced, settled
+from memolog.working_memory.document import Change, NewContent, author_of_conflict, checked, replaced, settled
 
 q = load_queries("working_memory/working_memory")
 
@@ -81,7 +81,7 @@ class WorkingMemories:
         check_ids(author=who)
         now, clean = to_micros(self._clock.now()), self._clean
 
-        def cleaned(document: Document | None) -> Wanted:
+        def cleaned(document: Document | None) -> NewContent:
             wanted = change(document)
             return wanted if clean is None else replace(wanted, text=str(clean(wanted.text)))
 
@@ -188,7 +188,7 @@ def changing(
             by = author_of_conflict(present, base, [_version_from_row(row) for row in reversed(between)], change)
             raise DocumentConflict(read, number, by, conflict.parts) from None
     wanted = checked(wanted, most)
-    if present is not None and wanted == Wanted(
+    if present is not None and wanted == NewContent(
         text=present.current.text, format=present.format, schema=present.schema
     ):
         return present
@@ -199,7 +199,7 @@ def changing(
 
 
 def _writing(
-    resource: str, thread_pk: int, document_pk: int | None, number: int, wanted: Wanted, who: str, now: int
+    resource: str, thread_pk: int, document_pk: int | None, number: int, wanted: NewContent, who: str, now: int
 ) -> Script[None]:
     schema = None if wanted.schema is None else object_text("The schema", wanted.schema)
     if document_pk is None:
