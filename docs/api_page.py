@@ -51,7 +51,7 @@ GROUPS = (
         "What you hand in, and its parts. The four functions make a `NewMessage` of a text or of parts.",
         (
             *("UserMessage", "AssistantMessage", "ToolMessage", "SystemMessage", "NewMessage", "Message"),
-            *("TextPart", "ToolCallPart", "ToolResultPart", "ReasoningPart", "FilePart", "UnknownPart", "Thread"),
+            *("TextPart", "ToolCallPart", "ToolResultPart", "ReasoningPart", "FilePart", "UnknownPart", "ThreadInfo"),
         ),
     ),
     Group(
@@ -131,7 +131,7 @@ def _adapters() -> Iterator[Group]:
     for module in sorted(pkgutil.iter_modules(memolog.adapters.__path__), key=lambda item: item.name):
         path = f"memolog.adapters.{module.name}"
         if f"from {path} import" in told:
-            names: list[str] = importlib.import_module(path).__all__
+            names: list[str] = getattr(importlib.import_module(path), "__all__", [])
             yield Group(f"`{path}`", "", tuple(f"{path}:{name}" for name in names))
 
 

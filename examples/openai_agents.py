@@ -14,7 +14,7 @@ from agents import Agent, RunConfig
 from agents.testing import ScriptedModel, assistant_message, function_call
 
 from memolog import Memory
-from memolog.adapters.openai_agents.session import MemologSession
+from memolog.adapters.openai_agents import MemologSession
 
 
 async def main() -> None:

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from memolog import Memory
-from memolog.apps.gateway.app import listening, serve
-from memolog.apps.gateway.settings import GatewaySettings
+from memolog.apps.gateway import GatewaySettings, serve
+from memolog.apps.gateway.app import listening
 
 
 async def complete(request: Request) -> JSONResponse:

@@ -11,7 +11,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from memolog import Memory
-from memolog.adapters.pydantic_ai.capability import MemoryCapability, child_memory
+from memolog.adapters.pydantic_ai import MemoryCapability, child_memory
 
 
 class Blocked(Exception):

@@ -22,7 +22,7 @@ from agent_framework import (
 )
 
 from memolog import Memory
-from memolog.adapters.agent_framework.provider import MemoryProvider
+from memolog.adapters.agent_framework import MemoryProvider
 
 
 class Scripted(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], BaseChatClient[Any]):

@@ -14,7 +14,7 @@ from langchain_core.outputs import ChatResult
 from langchain_core.runnables import Runnable
 
 from memolog import SyncMemory
-from memolog.adapters.langchain.middleware import MemoryMiddleware
+from memolog.adapters.langchain import MemoryMiddleware
 
 
 class Scripted(GenericFakeChatModel):

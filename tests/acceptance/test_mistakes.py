@@ -95,26 +95,26 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "nothing answered": (lambda m: _prepare(m, _made(AssistantMessage, None)), InputError, "got None"),
     "a number said": (lambda m: _prepare(m, _made(UserMessage, 5)), InputError, "got int"),
     "bytes said": (lambda m: _prepare(m, _made(UserMessage, b"x")), InputError, "got bytes"),
-    "a number as a text": (lambda m: m.thread("t1", resource="alice").seen("1"), InputError, "is an int"),  # pyright: ignore[reportArgumentType]
+    "a number as a text": (lambda m: m.thread("t1", resource="alice").seen("1"), InputError, "must be a whole number"),  # pyright: ignore[reportArgumentType]
     "an async listener": (_listen, InputError, "memory.events"),
     "settings of a thread that nobody knows": (_override, ConfigError, "nope"),
     "a moment as a text": (lambda m: m.thread("t1", resource="alice").as_of("yesterday"), InputError, "datetime"),  # pyright: ignore[reportArgumentType]
-    "a limit as a text": (lambda m: m.resource("alice").search("a", limit="3"), InputError, "whole number, not '3'"),  # pyright: ignore[reportArgumentType]
-    "half a result": (lambda m: m.resource("alice").search("a", limit=2.5), InputError, "whole number, not 2.5"),  # pyright: ignore[reportArgumentType]
+    "a limit as a text": (lambda m: m.resource("alice").search("a", limit="3"), InputError, "whole number, got '3'"),  # pyright: ignore[reportArgumentType]
+    "half a result": (lambda m: m.resource("alice").search("a", limit=2.5), InputError, "whole number, got 2.5"),  # pyright: ignore[reportArgumentType]
     "neighbours as a text": (lambda m: m.resource("alice").search("a", context="2"), InputError, "context=3"),  # pyright: ignore[reportArgumentType]
-    "a source that is none": (lambda m: m.resource("alice").search("a", sources="rw"), InputError, "'rw' is no source"),  # pyright: ignore[reportArgumentType]
-    "a number of sources": (lambda m: m.resource("alice").search("a", sources=3), InputError, "3 is no source"),  # pyright: ignore[reportArgumentType]
-    "a list of lists": (lambda m: m.resource("alice").search("a", sources=[["raw"]]), InputError, "is no source"),  # pyright: ignore[reportArgumentType]
+    "a source that is none": (lambda m: m.resource("alice").search("a", sources="rw"), InputError, "Unknown source: 'rw'"),  # pyright: ignore[reportArgumentType]
+    "a number of sources": (lambda m: m.resource("alice").search("a", sources=3), InputError, "Unknown source: 3"),  # pyright: ignore[reportArgumentType]
+    "a list of lists": (lambda m: m.resource("alice").search("a", sources=[["raw"]]), InputError, "Unknown source"),  # pyright: ignore[reportArgumentType]
     "a cursor as a number": (lambda m: m.resource("alice").search("a", cursor=3), InputError, "unchanged"),  # pyright: ignore[reportArgumentType]
     "how many to keep as a text": (lambda m: m.thread("t1", resource="alice").compact(keep="2"), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
     "half a message to keep": (lambda m: m.thread("t1", resource="alice").compact(keep=2.5), InputError, "keep=3"),  # pyright: ignore[reportArgumentType]
     "the number of a context as a text": (
         lambda m: m.thread("t1", resource="alice").seen("1"),  # pyright: ignore[reportArgumentType]
         InputError,
-        "is an int",
+        "must be a whole number",
     ),
     "a limit of tasks as a text": (lambda m: m.resource("alice").tasks().list(limit="3"), InputError, "whole number"),  # pyright: ignore[reportArgumentType]
-    "days as a text": (lambda m: m.resource("alice").tasks().stale(days="3"), InputError, "no number of days"),  # pyright: ignore[reportArgumentType]
+    "days as a text": (lambda m: m.resource("alice").tasks().stale(days="3"), InputError, "`days` must be a number"),  # pyright: ignore[reportArgumentType]
     "a version as a text": (
         lambda m: m.resource("alice").working_memory().versions(before="3"),  # pyright: ignore[reportArgumentType]
         InputError,

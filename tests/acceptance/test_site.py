@@ -156,4 +156,4 @@ def test_everything_can_be_searched(site: Path) -> None:
     """The index of the site's own search is there and knows the pages."""
     text = (site / "search" / "search_index.json").read_text("utf-8")
     assert "zebras.html" in text
-    assert "Memory.forget" in text
+    assert "Resource.forget" in text

@@ -38,7 +38,7 @@ from openai.types.responses.response_usage import InputTokensDetails
 
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
 from memolog import Config, InputError, Memory, StoreError, SyncMemory, TextPart, outbox
-from memolog.adapters.openai_agents.session import MemologSession
+from memolog.adapters.openai_agents import MemologSession
 
 QUIET = RunConfig(tracing_disabled=True)
 

@@ -41,7 +41,7 @@ from adapters.kit import brief, check_pairs, stored
 from adapters.pydantic_ai_world import Answer, Script, asked, cancelled, edge_of, saying, words
 from memolog import Config, FilePart, InputError, Memory, StoreError, SyncMemory, ToolResultPart, UserMessage
 from memolog import TextPart as OurText
-from memolog.adapters.pydantic_ai.capability import MemoryCapability
+from memolog.adapters.pydantic_ai import MemoryCapability
 
 PNG = BinaryImage(b"\x89PNG\xff\xfe\x00", media_type="image/png")
 

@@ -17,7 +17,7 @@ from adapters.kit import brief, check_pairs, stored
 from adapters.pydantic_ai_world import Script, words
 from memolog import Event, InputError, Memory, NotFound
 from memolog.adapters.guards import GuardStopped
-from memolog.adapters.pydantic_ai.capability import Child, MemoryCapability, child_memory, discard_turn
+from memolog.adapters.pydantic_ai import Child, MemoryCapability, child_memory, discard_turn
 from memolog.events import Withdrawn
 from memolog.memory import Thread
 from memolog.turn import Turn

@@ -14,8 +14,7 @@ from pydantic_ai.messages import TextPart, ToolCallPart
 from adapters.kit import brief, stored
 from adapters.pydantic_ai_world import Script, saying
 from memolog import Memory
-from memolog.adapters.pydantic_ai.capability import MemoryCapability
-from memolog.adapters.pydantic_ai.conversations import MemoryConversations
+from memolog.adapters.pydantic_ai import MemoryCapability, MemoryConversations
 
 PNG = BinaryImage(b"\x89PNG\xff\xfe\x00", media_type="image/png")
 

@@ -10,7 +10,7 @@ from pydantic_ai.models.function import AgentInfo
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
 from adapters.pydantic_ai_world import Script, cancelled
 from memolog import Memory
-from memolog.adapters.pydantic_ai.capability import MemoryCapability
+from memolog.adapters.pydantic_ai import MemoryCapability
 
 FILLER = "The parser moved to src/parse.py, the limit is 4,096 and the owner is Dana. " * 3
 

@@ -17,7 +17,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from memolog import Memory
-from memolog.adapters.pydantic_ai.capability import MemoryCapability
+from memolog.adapters.pydantic_ai import MemoryCapability
 
 
 @pytest.fixture

@@ -38,11 +38,11 @@ from adapters.langchain.scripted import called as langchain_called
 from adapters.langchain.scripted import told as langchain_told
 from adapters.pydantic_ai_world import Script
 from memolog import Memory, SyncMemory
-from memolog.adapters.agent_framework.provider import MemoryProvider
-from memolog.adapters.langchain.middleware import MemoryMiddleware
-from memolog.adapters.openai_agents.session import MemologSession
+from memolog.adapters.agent_framework import MemoryProvider
+from memolog.adapters.langchain import MemoryMiddleware
+from memolog.adapters.openai_agents import MemologSession
 from memolog.adapters.provider_limits import is_refusal
-from memolog.adapters.pydantic_ai.capability import MemoryCapability
+from memolog.adapters.pydantic_ai import MemoryCapability
 
 Failing = Callable[[str], BaseException | None]
 """Returns what a provider raises for a request with this text; None: it answers."""

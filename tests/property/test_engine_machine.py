@@ -259,7 +259,7 @@ class Machine(RuleBasedStateMachine):
     def by_hand(self, data: st.DataObject, what: str) -> None:
         """Ask for a step of the lifecycle."""
         thread = data.draw(st.sampled_from(sorted(self.said)))
-        self.do(getattr(self.memory, what)(thread, RESOURCE))
+        self.do(getattr(self.memory.thread(thread, resource=RESOURCE), what)())
 
     @precondition(lambda self: self.said)
     @rule(data=st.data(), place=st.integers(0, 1_000))

@@ -16,8 +16,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from memolog import Config, ConfigError, InputError, Memory, outbox
 from memolog.adapters.exchange import at
-from memolog.apps.gateway.app import serve
-from memolog.apps.gateway.settings import GatewaySettings, read_tokens
+from memolog.apps.gateway import GatewaySettings, serve
+from memolog.apps.gateway.settings import read_tokens
 from memolog.errors import StoreUnavailable
 from proxy.test_memory import echo, said_in
 from proxy.upstream import Reply, Seen

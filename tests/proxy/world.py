@@ -12,8 +12,7 @@ import openai
 
 from adapters.kit import brief, stored
 from memolog import Config, Memory
-from memolog.apps.gateway.app import serve
-from memolog.apps.gateway.settings import GatewaySettings
+from memolog.apps.gateway import GatewaySettings, serve
 from proxy.upstream import Call, Script, Upstream, running
 
 __all__ = ["APIS", "Conversation", "World", "opened"]

@@ -318,12 +318,12 @@ class World:
                     self.by_hand[thread.resource] += 1
                     self.at_hand[thread.resource] += 1
                     try:
-                        await getattr(memory, what)(thread.name, thread.resource)
+                        await getattr(memory.thread(thread.name, resource=thread.resource), what)()
                     finally:
                         self.at_hand[thread.resource] -= 1
                     result = "done"
                 case _:
-                    await getattr(memory, what)(thread.name, thread.resource)
+                    await getattr(memory.thread(thread.name, resource=thread.resource), what)()
                     result = "done"
         except MemologError as error:
             # Who works by hand is told what is wrong, and tries again.

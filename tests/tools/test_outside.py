@@ -9,8 +9,7 @@ import pytest
 from mcp import Client
 
 from memolog import Config, Memory, errors
-from memolog.apps.mcp.resources import Served
-from memolog.apps.mcp.server import build_server
+from memolog.apps.mcp import Served, build_server
 from memolog.errors import ConfigError, MemologError, ModelFailed, StoreError, StoreUnavailable
 from memolog.tools.actions import ACTIONS
 from proxy.test_memory import echo

@@ -93,7 +93,7 @@ def test_a_bare_number_comes_with_the_word_beside_it(text: str, phrase: str) -> 
         ("Created /repo/src/auth.ts", "cd /repo && touch src/auth.ts"),
         ("Added LoginSchema's test for LoginSchemas", "export const loginSchema ="),
         ("Uses foo_bar and getUserById", "fooBar(); get_user_by_id()"),
-        ("memolog.errors fails", "see memolog/domain/errors.py"),
+        ("memolog.domain.errors fails", "see memolog/domain/errors.py"),
         ("42 passed in 3.2 s, 1,500 left, 80% of 30k", "42.0 passed, 3.1987 seconds, 1500 left, 0.8 of 30 000"),
         ("Has 3 cats and 1.234,5 euros", "three cats, 1,234.5 €"),
         ("Compares a `x<y` and R&D", "x&lt;y, R&amp;D"),

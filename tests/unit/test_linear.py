@@ -44,13 +44,13 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_patterns_of_the_library_are_collected_with_their_use(bench: Any) -> None:
     """A pattern under a name comes with the methods of its module; one in a string with the function that was called."""
     with bench.collected() as collector:
-        runpy.run_path(str(bench.SOURCE / "apps" / "hook" / "private.py"))
-        runpy.run_path(str(bench.SOURCE / "extractive" / "doings.py"))
+        runpy.run_path(str(bench.SOURCE / "apps" / "hooks" / "events.py"))
+        runpy.run_path(str(bench.SOURCE / "observer" / "extractive" / "tool_calls.py"))
     found = {one.place: one for one in collector.patterns()}
-    assert found["apps/hook/private.py:_TAG"].methods == ("finditer",)
-    assert "memory-pack" in found["apps/hook/private.py:_TAG"].pattern.pattern
+    assert found["apps/hooks/events.py:_TAG"].methods == ("finditer",)
+    assert "memory-pack" in found["apps/hooks/events.py:_TAG"].pattern.pattern
     # Taken out of a table by a loop, and used by the name that the loop gives it.
-    assert found["extractive/doings.py:_VERBS"].methods == ("fullmatch",)
+    assert "fullmatch" in found["observer/extractive/tool_calls.py:_VERBS"].methods
     assert not any(one.pattern.pattern == "elsewhere" for one in collector.patterns())
     before = len(collector.found)
     re.compile("after")

@@ -19,7 +19,7 @@ from agent_framework import (
 from adapters.agent_framework.scripted import Scripted, called, last_question, told, weather
 from adapters.kit import SMALL, TOOL_EVERY, Prompts, answer, brief, check_pairs, expected, question, stored
 from memolog import Config, InputError, Memory, StoreError, SyncMemory
-from memolog.adapters.agent_framework.provider import MemoryProvider
+from memolog.adapters.agent_framework import MemoryProvider
 from memolog.errors import NotSaved
 
 

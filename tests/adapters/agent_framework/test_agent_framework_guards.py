@@ -25,7 +25,7 @@ from agent_framework import (
 from adapters.agent_framework.scripted import Scripted, called, last_question, told, weather
 from adapters.kit import brief, stored
 from memolog import InputError, Memory
-from memolog.adapters.agent_framework.provider import MemoryGuard, MemoryProvider
+from memolog.adapters.agent_framework import MemoryGuard, MemoryProvider
 
 Next = Callable[[], Awaitable[None]]
 REFUSAL = "I cannot help with that."

@@ -8,7 +8,8 @@ from agent_framework import Content, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
+from memolog.adapters.agent_framework import from_agent_framework, to_agent_framework
+from memolog.adapters.agent_framework.messages import said_in, usage_of
 from memolog.core.message import (
     AssistantMessage,
     FilePart,

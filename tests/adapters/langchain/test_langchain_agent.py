@@ -14,7 +14,7 @@ from langgraph.types import Command
 from adapters.kit import SMALL, TOOL_EVERY, Prompts, answer, brief, check_pairs, expected, question, stored
 from adapters.langchain.scripted import Scripted, called, last_question, told, weather, without_edge
 from memolog import Config, Memory, StoreError, SyncMemory
-from memolog.adapters.langchain.middleware import MemoryMiddleware
+from memolog.adapters.langchain import MemoryMiddleware
 from memolog.errors import InputError, NotSaved
 
 HERE: Any = {"configurable": {"thread_id": "t1", "resource": "alice"}}

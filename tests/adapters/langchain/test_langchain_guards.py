@@ -21,7 +21,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from adapters.kit import brief, stored
 from adapters.langchain.scripted import Scripted, called, last_question, told, weather
 from memolog import InputError, Memory, SyncMemory
-from memolog.adapters.langchain.middleware import MemoryMiddleware, guarded
+from memolog.adapters.langchain import MemoryMiddleware, guarded
 
 # Its types tell the states of middlewares apart, which is not what is tested here.
 create_agent: Any = agents.create_agent

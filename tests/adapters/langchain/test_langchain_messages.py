@@ -17,7 +17,8 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
-from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
+from memolog.adapters.langchain import from_langchain, to_langchain
+from memolog.adapters.langchain.messages import usage_of
 from memolog.core.message import (
     AssistantMessage,
     FilePart,
