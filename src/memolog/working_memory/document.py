@@ -166,7 +166,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _GONE: Final = object()
-"""Stands for what is not there, where None is a value."""
+"""Marks a missing key, since None is a value."""
 
 
 def merged(base: str, present: str, wanted: str) -> tuple[str, tuple[str, ...]]:
@@ -186,7 +186,7 @@ def merged_values(base: JsonObject, present: JsonObject, wanted: JsonObject) -> 
 
 
 def _three(base: Mapping[K, V], present: Mapping[K, V], wanted: Mapping[K, V]) -> tuple[dict[K, V], tuple[K, ...]]:
-    """Merge by key. The order is the present one; what is new comes before the key that follows it in `wanted`."""
+    """Merge three mappings by key, in the present order; a new key comes before the key that follows it in `wanted`."""
     order = list(present)
     place = len(order)
     for key in reversed(list(wanted)):
@@ -213,7 +213,7 @@ _MOST_TOLD: Final = 8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewContent:
-    """What a document should be."""
+    """The text, format and schema that a change gives a document."""
 
     text: str
     format: DocumentFormat = "markdown"
@@ -245,9 +245,6 @@ def _json(value: JsonObject) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
 
 
-# ---------------------------------------------------------------- changes
-
-
 def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Change:
     """Return the change to another content: Markdown, or an object, with a schema if one is given."""
     if schema is not None:
@@ -271,7 +268,7 @@ def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Cha
 
 
 def merged_patch(patch: JsonObject) -> Change:
-    """Return the change by a JSON merge patch: fields take the place of fields, null takes one away."""
+    """Return the change by a JSON merge patch: fields replace fields, null removes one."""
     if not isinstance(patch, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DocumentInvalid(
             f"`patch` must be an object, got {type(patch).__name__}.",
@@ -334,11 +331,8 @@ def _text(text: object) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# ---------------------------------------------------------------- before it is written
-
-
 def settled(present: Document, base: DocumentVersion, change: Change) -> NewContent:
-    """Return what a change made from an older version comes to; raises DocumentConflict if both touch the same part."""
+    """Return the result of a change that was made from an older version; raises DocumentConflict if both change one part."""
     wanted = change(replace(present, current=base))
     if wanted.format != present.format or wanted.schema != present.schema:
         raise _conflict(present, base, ())
@@ -359,7 +353,7 @@ def _conflict(present: Document, base: DocumentVersion, parts: tuple[str, ...]) 
 def author_of_conflict(
     present: Document, base: DocumentVersion, between: Sequence[DocumentVersion], change: Change
 ) -> str:
-    """Return who first wrote what a change runs into, of those who wrote since; `between` is oldest first."""
+    """Return the author of the first later version that conflicts with a change; `between` is oldest first."""
     for version in between:
         try:
             settled(replace(present, current=version), base, change)
@@ -376,8 +370,8 @@ def checked(wanted: NewContent, most: int) -> NewContent:
     if wrong:
         more = f"; and {len(wrong) - _MOST_TOLD} more" if len(wrong) > _MOST_TOLD else ""
         raise DocumentInvalid(
-            f"The schema refuses it: {'; '.join(wrong[:_MOST_TOLD])}{more}.",
-            then="Correct these fields; the working memory is as it was.",
+            f"The working memory does not match its schema: {'; '.join(wrong[:_MOST_TOLD])}{more}.",
+            then="Correct these fields; the working memory is unchanged.",
         )
     return wanted
 

@@ -47,7 +47,7 @@ NO_FACTS = Facts()
 
 
 class WorkingMemories:
-    """The working memory of every resource, one resource at a time."""
+    """Reads and changes documents; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
         self._engine, self._clock, self._clean = engine, clock, clean
