@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Rows are read in growing batches: most pages need few, and a filter may skip many.
 _FIRST_BATCH: Final = 12
 _LAST_BATCH: Final = 200
-# A page ends after so many rows even if none matched; its cursor says where to go on.
+# A page ends after this many rows even if none matched; its cursor continues.
 _MOST_ROWS: Final = 5_000
 _FORWARD: Final = "f"
 _BACK: Final = "b"
@@ -84,14 +84,14 @@ async def recall(
 
 
 class _Walk:
-    """Goes through the rows of a place and fills a page with them."""
+    """Reads the rows of a place and fills a page with them."""
 
     def __init__(self, store: "Store", resource: str, place: Place, draft: PageDraft) -> None:
         self._store, self._resource, self._place, self._draft = store, resource, place, draft
         self._keys = {stretch.thread: stretch.thread_pk for stretch in place.stretches}
 
     async def fill(self, position: Position, *, back: bool) -> Position | None:
-        """Fill the page from a position on, or backwards; returns where to go on, or None at the end."""
+        """Fill the page forwards or backwards from a position; return where to continue, None at the end."""
         batch, looked = _FIRST_BATCH, 0
         while looked < _MOST_ROWS:
             rows = await self._store.recall.rows(self._resource, self._place, position, back=back, limit=batch)
@@ -109,7 +109,7 @@ class _Walk:
         return position
 
     async def _learn_tools(self, rows: tuple[Message, ...]) -> None:
-        """Learn the names of the tools that these rows speak of; a result need not name its own."""
+        """Find the names of the tools of these rows, since a result need not have it."""
         self._draft.learn(rows)
         nameless = {
             part.call_id: message

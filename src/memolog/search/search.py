@@ -22,7 +22,7 @@ from memolog.search.analysis import Redact, text_of_parts, text_of_task
 from memolog.search.bm25 import is_task as is_task_key
 from memolog.search.query import Query, parse
 from memolog.search.ranking import Fact, Ranked, Scored, best_of_threads
-from memolog.search.snippets import Marker, stand_in
+from memolog.search.snippets import Marker, contains_phrases
 from memolog.search.statements import Statement, changes, statement_in
 from memolog.search.store import SearchHits
 from memolog.search.values import SOURCES, SearchAnswer, SearchResult, Source
@@ -225,10 +225,10 @@ def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
 
     A search for a guessed secret must not confirm the guess.
     """
-    if not stand_in(text, phrases):
+    if not contains_phrases(text, phrases):
         return False
     known = redact(text)
-    return known == text or stand_in(known, phrases)
+    return known == text or contains_phrases(known, phrases)
 
 
 async def _page(

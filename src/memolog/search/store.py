@@ -1,4 +1,4 @@
-"""Search the index: read the terms of a query, rarest first, filter the hits, and rank them with `search/`."""
+"""Search the index: look up the terms of a query, rarest first, filter the documents, and rank them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class SearchHits:
 
 
 class Searching:
-    """Searches the index, one resource at a time."""
+    """Searches the index; each call is limited to one resource."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -87,7 +87,7 @@ class Searching:
     async def search(
         self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
     ) -> SearchHits | None:
-        """Return every hit of a query, the best first; with `only_if_whole` None if something waits to be indexed."""
+        """Return all hits of a query, the best first; with `only_if_whole`, None if rows wait to be indexed."""
         check_ids(resource=resource)
 
         def script() -> Script[SearchHits | None]:
@@ -191,7 +191,7 @@ def _wants_others(query: Query) -> bool:
 
 
 def _filters(query: Query) -> bool:
-    # The key of a document tells whether it is a task.
+    # Whether a document is a task follows from its key.
     sources = query.sources if query.sources != _TASKS else None
     wanted = (query.roles, query.threads, query.tasks, sources)
     excluded = (query.without, query.without_roles, query.without_threads)
