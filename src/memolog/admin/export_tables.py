@@ -363,11 +363,11 @@ def values_of(table: Table, row: Sequence[Any]) -> Values:
 
 def line_of(table: Table, values: Mapping[str, Any]) -> str:
     """Return one line, without empty columns."""
-    told: Values = {"kind": table.kind}
+    line: Values = {"kind": table.kind}
     for name, value in values.items():
         if value is not None:
-            told[name] = _shown(value) if name in table.json else value
-    return dumps(told)
+            line[name] = _shown(value) if name in table.json else value
+    return dumps(line)
 
 
 def _shown(text: str) -> Any:

@@ -57,12 +57,12 @@ async def import_mastra(kit: Kit, address: str, resource: str | None, tally: Tal
     """Import a Mastra database, or one resource of it."""
     tables = await open_mastra(address)
     try:
-        told = await _threads(kit.store, tables, resource, tally)
+        thread_hints = await _threads(kit.store, tables, resource, tally)
         for row in await tables.resources():
             if row["working_memory"] and resource in {None, row["id"]}:
                 tally.resources[row["id"]] = None
                 await save_document(kit.store, row["id"], None, row["working_memory"], _SOURCE, tally)
-        await _records(kit, tables, resource, tally, told)
+        await _records(kit, tables, resource, tally, thread_hints)
     finally:
         await tables.close()
     return tally.report()
@@ -137,7 +137,7 @@ async def _threads(
     store: Store, tables: MastraTables, resource: str | None, tally: Tally
 ) -> dict[tuple[str, str], ObserverHints]:
     """Import the conversations; return the hints of each by resource and thread."""
-    told: dict[tuple[str, str], ObserverHints] = {}
+    thread_hints: dict[tuple[str, str], ObserverHints] = {}
     for row in await tables.threads():
         if resource not in {None, row["resource"]}:
             continue
@@ -159,8 +159,8 @@ async def _threads(
             continue
         if isinstance(document, str) and document:
             await save_document(store, row["resource"], row["id"], document, _SOURCE, tally)
-        told[row["resource"], row["id"]] = hints_in(metadata)
-    return told
+        thread_hints[row["resource"], row["id"]] = hints_in(metadata)
+    return thread_hints
 
 
 def _has_forgotten(record: Record, tally: Tally) -> bool:
@@ -177,20 +177,20 @@ async def _records(
     tables: MastraTables,
     resource: str | None,
     tally: Tally,
-    told: Mapping[tuple[str, str], ObserverHints],
+    thread_hints: Mapping[tuple[str, str], ObserverHints],
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.records():
         if resource in {None, record["resource"]} and not _has_forgotten(record, tally):
             chains[record["resource"], record["thread"]].append(record)
-    hinted = dict(told)
+    hinted = dict(thread_hints)
     for (owner, thread), chain in chains.items():
         if chain[-1]["reflection"]:
             tally.skip(f"record {chain[-1]['id']}", "a buffered reflection: its log is reflected again when it is long")
         if tally.dry_run:
             tally.added["generation"] += len(chain)
             continue
-        known = {name: one for (of, name), one in told.items() if of == owner}
+        known = {name: one for (of, name), one in thread_hints.items() if of == owner}
         log = await _chain(kit, owner, thread, chain, known, tally)
         # Where there is a log already, its hints are newer.
         for name in [thread] if thread else known if log is None else log.ends:
@@ -206,11 +206,16 @@ async def _records(
 
 
 async def _chain(
-    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, ObserverHints], tally: Tally
+    kit: Kit,
+    owner: str,
+    thread: str | None,
+    chain: Sequence[Record],
+    thread_hints: Mapping[str, ObserverHints],
+    tally: Tally,
 ) -> _Log | None:
     """Import the log of a chain of generations; None if it is refused."""
     try:
-        log = await _log(kit, owner, thread, chain, told)
+        log = await _log(kit, owner, thread, chain, thread_hints)
         rows = log.build(chain)
         arrival = await kit.store.transfers.begin(owner)
         arrived = await kit.store.transfers.put(owner, arrival, rows)
@@ -226,43 +231,48 @@ async def _chain(
 
 
 async def _log(
-    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, ObserverHints]
+    kit: Kit, owner: str, thread: str | None, chain: Sequence[Record], thread_hints: Mapping[str, ObserverHints]
 ) -> _Log:
     """Return a log to be built, with the messages of the threads that it may be about."""
     named = {name for record in chain for name, _ in sections(record["observations"]) if name}
     # A chunk names messages, not their thread.
-    threads = [thread] if thread else sorted(set(told) if chain[-1]["chunks"] else named)
+    threads = [thread] if thread else sorted(set(thread_hints) if chain[-1]["chunks"] else named)
     messages = {name: await kit.store.messages.after(owner, name) for name in threads}
     return _Log(
-        owner=owner, thread=thread, counter=kit.core.counter, messages=messages, told=told, observed=frozenset(named)
+        owner=owner,
+        thread=thread,
+        counter=kit.core.counter,
+        messages=messages,
+        thread_hints=thread_hints,
+        observed=frozenset(named),
     )
 
 
 async def _hint_all(store: Store, log: _Log) -> None:
     """Set the hints of the threads of a log: from their metadata, else from the texts of the log."""
     for name, end in log.ends.items():
-        own = log.told.get(name, ObserverHints())
+        own = log.thread_hints.get(name, ObserverHints())
         await _hint(store, log.owner, name, own if _has_hints(own) else log.hints.get(name), log.messages[name], end)
 
 
 async def _hint(
-    store: Store, owner: str, thread: str, told: ObserverHints | None, rows: Sequence[Message], end: int
+    store: Store, owner: str, thread: str, thread_hints: ObserverHints | None, rows: Sequence[Message], end: int
 ) -> None:
     """Set the hints of a thread, unless it has newer ones."""
     last = next((row for row in reversed(rows) if row.seq <= end), None)
-    if told is not None and last is not None and _has_hints(told):
-        await store.transfers.hint(owner, thread, _hints(told, last))
+    if thread_hints is not None and last is not None and _has_hints(thread_hints):
+        await store.transfers.hint(owner, thread, _hints(thread_hints, last))
 
 
-def _has_hints(told: ObserverHints) -> bool:
-    return bool(told.current_task or told.suggested_response)
+def _has_hints(thread_hints: ObserverHints) -> bool:
+    return bool(thread_hints.current_task or thread_hints.suggested_response)
 
 
-def _hints(told: ObserverHints, last: Message) -> Hints:
+def _hints(thread_hints: ObserverHints, last: Message) -> Hints:
     return Hints(
-        current_task=told.current_task,
-        suggested_response=told.suggested_response,
-        title=told.title,
+        current_task=thread_hints.current_task,
+        suggested_response=thread_hints.suggested_response,
+        title=thread_hints.title,
         at=last.created_at,
         last_seq=last.seq,
     )
@@ -276,11 +286,11 @@ class _Log:
     thread: str | None
     counter: TokenCounter
     messages: Mapping[str, Sequence[Message]]
-    told: Mapping[str, ObserverHints]
+    thread_hints: Mapping[str, ObserverHints]
     """Hints from the metadata of each thread."""
     observed: frozenset[str]
     """The threads that the text of a shared log names."""
-    spoken: ObserverHints = field(default_factory=ObserverHints)
+    text_hints: ObserverHints = field(default_factory=ObserverHints)
     """Hints in the text of the last group."""
     hints: dict[str, ObserverHints] = field(default_factory=dict[str, ObserverHints])
     """The last hints in the texts of the log, by thread."""
@@ -316,16 +326,16 @@ class _Log:
 
     def _generation(self, number: int, record: Record) -> None:
         at = _micros(record)
-        told = sections(record["observations"])
+        texts = sections(record["observations"])
         fresh = self._fresh(record)
         before = list(self.active)
         run = None
         if number == 0:
-            by_thread = {name or self.thread: text for name, text in told}
+            by_thread = {name or self.thread: text for name, text in texts}
             made: list[str] = []
             for name, span in fresh.items():
                 made.append(self._group(record, f"{name}", "observer", by_thread.get(name, ""), at, {name: span}))
-                self.hints[name] = self.spoken
+                self.hints[name] = self.text_hints
             loose = [text for name, text in by_thread.items() if name not in fresh and text]
             made += [self._group(record, "rest", "edit", text, at, {}) for text in loose]
         else:
@@ -333,10 +343,10 @@ class _Log:
             run = stable_id(_SOURCE, record["id"], "run")
             self._run(run, "reflect", at, inputs={"groups": [*before, *covered], "generation": number - 1})
             spans = {name: (1, end) for name, end in self.ends.items() if end}
-            text = "\n".join(body for _, body in told)
+            text = "\n".join(body for _, body in texts)
             made = [self._group(record, "reflection", "reflection", text, at, spans, run=run)]
-            if self.thread is not None and _has_hints(self.spoken):
-                self.hints[self.thread] = self.spoken
+            if self.thread is not None and _has_hints(self.text_hints):
+                self.hints[self.thread] = self.text_hints
         self.active = made
         kind = "start" if number == 0 else "reflection"
         counts = {"tokens_before": 0, "tokens_after": 0, "dropped": "[]"}
@@ -353,7 +363,7 @@ class _Log:
             if self.thread is None and name not in self.observed:
                 continue
             start = self.ends.setdefault(name, 0)
-            own = self.told[name].observed_at if self.thread is None and name in self.told else None
+            own = self.thread_hints[name].observed_at if self.thread is None and name in self.thread_hints else None
             # A shared log is observed thread by thread, each up to a time of its own.
             last = min(filter(None, (until, own)), default=None)
             seqs = [row.seq for row in rows if last is not None and row.seq > start and _is_observed(row, last)]
@@ -379,9 +389,9 @@ class _Log:
             self.ends.setdefault(name, 0)
             text = next((body for of, body in sections(chunk.text) if of in {None, name}), chunk.text)
             yield self._group(record, chunk.id, "observer", text, _micros(record), {name: span})
-            told = chunk.hints if _has_hints(chunk.hints) else self.spoken
+            thread_hints = chunk.hints if _has_hints(chunk.hints) else self.text_hints
             last = next(row for row in self.messages[name] if row.seq == span[1])
-            self._hold_back(_hints(told, last) if _has_hints(told) else None)
+            self._hold_back(_hints(thread_hints, last) if _has_hints(thread_hints) else None)
 
     def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
         """Return the span of a thread that a chunk covers after `start`: (0, 0) if none, None if it is unclear."""
@@ -453,7 +463,7 @@ class _Log:
         base = at_of(record["observed_at"]) or at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC)
         parsed = parse_observations(text, (), base=base, zone=UTC) if text.strip() else Parsed()
         drafts = parsed.observations
-        self.spoken = ObserverHints(
+        self.text_hints = ObserverHints(
             current_task=parsed.hints.current_task,
             suggested_response=parsed.hints.suggested_response,
             title=parsed.hints.title,

@@ -81,8 +81,8 @@ def _working_memory(view: View) -> str:
     before, now = view.working_memory or "", view.working_memory_now or ""
     if before == now:
         return ""
-    told = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
-    body = f"{told}{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
+    notice = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
+    body = f"{notice}{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
     return element("working-memory", body)
 
 
@@ -195,10 +195,10 @@ def _conversation_blocks(
         hidden = totals[index] - len(shown)
         earlier = [f"[{_count(hidden, 'earlier message')} not shown]"] if hidden else []
         blocks.append(_conversation_block(others[index], [*earlier, *(line.text for line in shown)]))
-    told = {line.thread for line in chosen}
-    untold = [total for index, total in totals.items() if total and index not in told]
-    if threads := more[0] + len(untold):
-        messages = _count(more[1] + sum(untold), "message")
+    shown_threads = {line.thread for line in chosen}
+    hidden_totals = [total for index, total in totals.items() if total and index not in shown_threads]
+    if threads := more[0] + len(hidden_totals):
+        messages = _count(more[1] + sum(hidden_totals), "message")
         blocks.append(f"[{_count(threads, 'other conversation')} with {messages} not shown]")
     return "\n".join(blocks)
 

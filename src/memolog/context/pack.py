@@ -235,7 +235,7 @@ def pack(view: PackView) -> Pack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A line of the log with all that stands under it."""
+    """A line of the log with its indented lines."""
 
     conversation: int
     group: int
@@ -292,7 +292,7 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
     hints = view.hints or Hints()
     at = age(hints.at, view.now) if hints.at else None
     given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
-    told = "\n".join(
+    hint_elements = "\n".join(
         element(tag, one_line(cut(text, _HINT_CHARACTERS)), said=at) for tag, text in given.items() if text
     )
     texts = [
@@ -300,7 +300,7 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
         ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
         # The introduction must not take the room of the content.
         ("intro", PACK if count_text(PACK, view.counter) <= view.tokens // 4 else ""),
-        ("hints", told),
+        ("hints", hint_elements),
     ]
     return [(name, text) for name, text in texts if text]
 

@@ -6,7 +6,7 @@ of another turn, and the two are shown together. One thing cannot be stable: an 
 of "no result".
 
 Where more than an hour lies between two rows, a note before the later row says how much time has passed. It is a message of
-its own, since adapters store data with a message's first part. It never stands behind a call or a result unless a user
+its own, since adapters store data with a message's first part. It never follows a call or a result unless a user
 message follows.
 """
 
@@ -123,7 +123,7 @@ class _MarkState(NamedTuple):
         return _MarkState(message, message.zone or self.zone, since, before)
 
     def mark(self) -> ContextMessage | None:
-        """Return the mark that this row needs, if one may stand before it."""
+        """Return the mark that this row needs, if one may be placed before it."""
         row, since, before = self.last, self.since, self.before
         if row is None or since is None or not row.parts or not is_gap(since, row.created_at):
             return None

@@ -37,10 +37,10 @@ WORKING_MEMORY_EMPTIED: Final = _text("working_memory_emptied")
 
 def working_memory_text(texts: Mapping[str, str]) -> str | None:
     """Return the text that a context shows of these documents by scope; that of the thread comes second and has precedence."""
-    told = {scope: text.strip() for scope, text in texts.items() if text.strip()}
-    if len(told) > 1:
+    present = {scope: text.strip() for scope, text in texts.items() if text.strip()}
+    if len(present) > 1:
         # Not by str.format: the texts may contain braces.
         first, _, rest = WORKING_MEMORY_BOTH.partition("{resource}")
         second, _, last = rest.partition("{thread}")
-        return "".join([first, told["resource"], second, told["thread"], last])
-    return next(iter(told.values()), None)
+        return "".join([first, present["resource"], second, present["thread"], last])
+    return next(iter(present.values()), None)

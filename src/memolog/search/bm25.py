@@ -201,7 +201,7 @@ class Draft:
     closely: list[int]
     """Keys, best first."""
     near: dict[int, float]
-    """By place, what the terms are worth that stand nearby, for those to be looked at closely."""
+    """By place, the score of the terms nearby, for the documents that are ranked in detail."""
     places: list[int]
     """Places around the best hits without a term of the query, but with many of them nearby."""
     thread_terms: dict[int, dict[str, float]]

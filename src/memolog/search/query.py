@@ -1,9 +1,9 @@
 """Parse a query, with the times that it names. Any text is a valid query: what is not an operator is searched as words.
 
-"exact words"   must stand there in this order      role:user  thread:t1  task:T-7  source:observation
+"exact words"   must occur in this order            role:user  thread:t1  task:T-7  source:observation
 auth*           words that begin like this          after:2024-03  before:2024-03-05
 *chem*          words that contain this
--draft          must not stand there                everything else: the more of it, the better; so are -f and --force
+-draft          must not occur                      everything else: the more of it, the better; so are -f and --force
 """
 
 import math
@@ -385,7 +385,7 @@ class _Pieces:
 def phrase_of(text: str) -> str:
     """Return the words of a text in order, folded, with one space around each: what a phrase is looked for in.
 
-    Identifiers fall into their parts ("state of the art" stands in `state-of-the-art`), and scripts without spaces into
+    Identifiers fall into their parts ("state of the art" occurs in `state-of-the-art`), and scripts without spaces into
     characters, since nothing else says where a word of theirs begins.
     """
     words = [folded(part) for word in words_of(normal(text)) for part in parts_in_order(word)]

@@ -374,13 +374,13 @@ class _Scorer:
 
     def facts(self, scored: Sequence[Scored]) -> Iterator[Fact]:
         """Yield the hits that may state one fact. Their texts decide whether they do, and whether they differ."""
-        told: dict[tuple[int, int | None, str | None], list[int]] = {}
+        by_author: dict[tuple[int, int | None, str | None], list[int]] = {}
         first = {one.key for one in scored[:_FIRST_PAGE] if self._states(one)}
         authors = set(map(self._stated_by, first))
         for one in scored:
             if (author := self._stated_by(one.key)) in authors and self._states(one):
-                told.setdefault(author, []).append(one.key)
-        for keys in told.values():
+                by_author.setdefault(author, []).append(one.key)
+        for keys in by_author.values():
             left = keys
             while len(left) > 1 and left[0] in first:
                 best, *others = left

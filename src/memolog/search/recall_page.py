@@ -279,9 +279,9 @@ class PageDraft:
         if item.state != "live":
             return f"{_place(item, thread)} ({when}) {who}: {_TOMBSTONES[item.state]}"
         if self.detail == "low" or item.pruned:
-            told = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
+            shown = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
             note = "[raw text removed] " if item.pruned else ""
-            return f"{_place(item, thread)} ({when}) {who}: {note}{told}"
+            return f"{_place(item, thread)} ({when}) {who}: {note}{shown}"
         body = "\n".join(map(_body, item.pieces))
         return element("message", body, thread=thread, seq=str(item.seq), at=when, role=item.role, speaker=speaker)
 

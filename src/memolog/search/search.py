@@ -163,18 +163,18 @@ async def _newest_first(store: "Store", resource: str, found: SearchHits, rows: 
     if not ranked.facts:
         return ranked
     rows |= await store.searching.rows(resource, [key for fact in ranked.facts for key in fact.keys])
-    told = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
-    return ranked.rearranged(_of_one_fact(fact, told, found.terms) for fact in ranked.facts)
+    statements = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
+    return ranked.rearranged(_of_one_fact(fact, statements, found.terms) for fact in ranked.facts)
 
 
-def _of_one_fact(fact: Fact, told: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
+def _of_one_fact(fact: Fact, statements: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
     """Return the best statement and those that say something else of the same, the newest first."""
-    best = told.get(fact.best)
+    best = statements.get(fact.best)
     if best is None:
         return []
     place = fact.keys.index(fact.best)
-    newer = [key for key in fact.keys[:place] if (other := told.get(key)) and changes(best, other, rarity)]
-    older = [key for key in fact.keys[place + 1 :] if (other := told.get(key)) and changes(other, best, rarity)]
+    newer = [key for key in fact.keys[:place] if (other := statements.get(key)) and changes(best, other, rarity)]
+    older = [key for key in fact.keys[place + 1 :] if (other := statements.get(key)) and changes(other, best, rarity)]
     return [*newer, fact.best, *older]
 
 
@@ -221,7 +221,7 @@ def _fits(text: str, query: Query, redact: Redact) -> bool:
 
 
 def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
-    """Return whether all of some phrases stand in a text as the index knows it.
+    """Return whether a text, as it is indexed, contains all of some phrases.
 
     A search for a guessed secret must not confirm the guess.
     """

@@ -37,8 +37,8 @@ def _most_important(lines: Sequence[Observation], most: int) -> list[int]:
     # Later lines first: results stand at the end of the work. Answers come before output of tools, requests last.
     latest = range(len(lines) - 1, -1, -1)
     done = [index for index in latest if lines[index].priority == "done"][:most]
-    told = {place for index in done for place in _places(lines[index])}
-    stated = [index for index in latest if lines[index].priority == "high" and not told & _places(lines[index])]
+    cited_places = {place for index in done for place in _places(lines[index])}
+    stated = [index for index in latest if lines[index].priority == "high" and not cited_places & _places(lines[index])]
     found = [index for index in latest if _RANK[lines[index].priority] > _RANK["high"]]
     found.sort(key=lambda index: (lines[index].category in _ASKED, lines[index].trust == "tool"))
     room = most - len(done)

@@ -70,8 +70,8 @@ def _with_users(shape: dict[str, Any], users: list[str], actions: Mapping[str, t
     """Return the schema of a field; its description names the actions that have it, unless all do."""
     words = shape.get("description", "")
     which = "" if len(users) == len(actions) else ", ".join(users)
-    told = f"{which}: {words}" if which and words else which or words
-    return {**shape, "description": told} if told else shape
+    description = f"{which}: {words}" if which and words else which or words
+    return {**shape, "description": description} if description else shape
 
 
 def _properties(kind: type[Action]) -> dict[str, dict[str, Any]]:

@@ -194,7 +194,7 @@ def shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any]
     """Return a task with its links and its description from a character on, and where the description continues."""
     task, text = view.task, view.task.description
     end = min(len(text), start + most)
-    told = {
+    shown = {
         **shown_task(task),
         **_given(
             id=task.id,
@@ -214,7 +214,7 @@ def shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any]
             messages=view.messages,
         ),
     }
-    return told, end if end < len(text) else None
+    return shown, end if end < len(text) else None
 
 
 def shown_message(linked: LinkedMessage) -> dict[str, Any]:

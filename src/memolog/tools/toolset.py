@@ -293,8 +293,8 @@ async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
 
     found, shown = await _paged(page, action.limit, lambda item: {**shown_task(item.task), "why": item.why})
     counts = found.counts
-    told = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
-    return {"tasks": shown, "counts": told, **_more(found.next)}
+    fields = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
+    return {"tasks": shown, "counts": fields, **_more(found.next)}
 
 
 async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
@@ -320,8 +320,8 @@ async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
 async def _show(scope: Scope, action: Show) -> dict[str, Any]:
     task = await task_meant(scope.tasks, action.task, await scope.current())
     view = await scope.tasks.show(task.id)
-    told, end = shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
-    answer: dict[str, Any] = {"task": told}
+    fields, end = shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
+    answer: dict[str, Any] = {"task": fields}
     if task.status == "open":
         explained = await scope.tasks.explain(task.id)
         answer["ready"] = explained.is_ready
@@ -349,12 +349,12 @@ async def _search_tasks(scope: Scope, action: SearchTasks) -> dict[str, Any]:
 
 
 def _shown_hit(hit: TaskHit) -> dict[str, Any]:
-    told = {**shown_task(hit.task), "snippet": hit.snippet}
+    fields = {**shown_task(hit.task), "snippet": hit.snippet}
     if hit.messages:
-        told["messages"] = [shown_message(one) for one in hit.messages[:_RELATED]]
+        fields["messages"] = [shown_message(one) for one in hit.messages[:_RELATED]]
     if hit.observations:
-        told["observations"] = [shown_observation(one) for one in hit.observations[:_RELATED]]
-    return told
+        fields["observations"] = [shown_observation(one) for one in hit.observations[:_RELATED]]
+    return fields
 
 
 async def _task_id(scope: Scope, name: str) -> str:
@@ -432,7 +432,7 @@ def _operators(action: Search) -> list[str]:
 
 
 def _shown_result(result: SearchResult) -> dict[str, Any]:
-    told = {
+    fields = {
         "source": result.source,
         "id": result.id,
         "at": minute(result.at),
@@ -444,7 +444,7 @@ def _shown_result(result: SearchResult) -> dict[str, Any]:
         # Marks inside code would be copied with it.
         "exact": clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:

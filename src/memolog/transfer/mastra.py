@@ -129,7 +129,7 @@ def source_of(name: str) -> tuple[str, str]:
 
 
 def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
-    """Return the messages of one row; results that stand beside their calls become a message of the tool.
+    """Return the messages of one row; results beside their calls become a message of the tool.
 
     A row that grew after it was observed or buffered becomes up to three messages: observed, buffered, and the rest.
     """

@@ -1,6 +1,6 @@
-"""Changes of a document, as functions from the present document to the wanted one.
+"""Change documents: replace, merge, edit a section or restore, merge concurrent changes, and check size and schema.
 
-A change is pure: after a lost race it runs again on the document as it is then.
+A change is a pure function of the present document: if another writer was first, it runs again on the new version.
 """
 
 import difflib
@@ -23,7 +23,7 @@ _PATH: Final = re.compile(r"[>/»›]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One heading and what stands under it: lines `first` to `end` (not included)."""
+    """A heading with the text under it: lines `first` to `end` (not included)."""
 
     title: str
     level: int
@@ -33,7 +33,7 @@ class Section:
 
 
 def sections_of(text: str) -> tuple[Section, ...]:
-    """Return the sections of a text in their order; an inner one lies within its outer one."""
+    """Return the sections of a text in their order, inner ones included."""
     lines = text.split("\n")
     headings = list(_headings(lines))
     found: list[Section] = []
@@ -49,7 +49,7 @@ def sections_of(text: str) -> tuple[Section, ...]:
 
 
 def _headings(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield row, level and title of each heading; a line in a code block is none."""
+    """Yield row, level and title of each heading outside of code blocks."""
     fence = ""
     for row, line in enumerate(lines):
         if mark := _FENCE.match(line):
@@ -62,12 +62,12 @@ def _headings(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def folded(title: str) -> str:
-    """Return a title as it is compared: without case, marks and spare blanks."""
+    """Return a title for comparison, without case, marks and extra spaces."""
     return " ".join(title.strip().strip("#*_`: \t").split()).casefold()
 
 
 def section_named(text: str, heading: str) -> Section | None:
-    """Return the section with this heading, or None; `Outer > Inner` tells sections of one name apart."""
+    """Return the section with this heading, or None; `Outer > Inner` names an inner section."""
     path = tuple(folded(name.strip()) for name in _PATH.split(heading))
     known = sections_of(text)
     exact = [section for section in known if folded(section.title) == folded(heading)]
@@ -84,10 +84,12 @@ def section_named(text: str, heading: str) -> Section | None:
 
 
 def with_section(text: str, heading: str, body: str, *, append: bool = False) -> str:
-    """Return the text with a section's content replaced or added to; a section that is not there is put at the end."""
+    """Return the text with the content of a section replaced or extended; a missing section is added at the end."""
     title = heading.strip().lstrip("#").strip()
     if not title or "\n" in title:
-        raise DocumentInvalid("A section needs a heading of one line.", then="Name the heading, without its marks.")
+        raise DocumentInvalid(
+            f"`heading` must be one line of text, got {heading!r}.", then="Name the heading, without its marks."
+        )
     found = section_named(text, title)
     body = _without_heading(body, title)
     if found is None:
@@ -115,12 +117,12 @@ def without_section(text: str, heading: str) -> str:
 
 
 def pieces_of(text: str) -> dict[tuple[str, ...], str]:
-    """Return what stands under each heading alone, the heading with it, by path; what comes first has the empty path."""
+    """Return each heading with the text directly under it, by path; the text before the first heading has the empty path."""
     lines = text.split("\n")
     rows = [(section.first, section.path) for section in sections_of(text)]
     pieces: dict[tuple[str, ...], str] = {}
     for (row, path), end in zip([(0, ()), *rows], [*(row for row, _ in rows), len(lines)], strict=True):
-        # Two sections of one path are told apart by their number.
+        # Sections with the same path get a number.
         key, count = path, 1
         while key in pieces:
             count += 1
@@ -130,7 +132,7 @@ def pieces_of(text: str) -> dict[tuple[str, ...], str]:
 
 
 def _without_heading(body: str, title: str) -> str:
-    """Return a body without the heading that some write down once more."""
+    """Return a body without a repeated heading."""
     body = body.strip("\n").rstrip()
     first, _, rest = body.partition("\n")
     hit = _HEADING.match(first)
@@ -147,7 +149,7 @@ def _check_ranks(body: str, level: int, title: str) -> None:
 
 
 def _level_of(text: str) -> int:
-    """Return the rank of a new section: that of the document's main sections."""
+    """Return the level of a new section: that of the main sections."""
     levels = [section.level for section in sections_of(text)]
     if not levels:
         return _NEW_LEVEL

@@ -227,20 +227,20 @@ def with_proposal(
     hints: Hints | None, proposal: Proposal | None, of_threads: Mapping[str, Hints] = MappingProxyType({})
 ) -> str | None:
     """Return what takes effect when a group is activated: hints, and the proposed change of the working memory."""
-    told: dict[str, Any] = dict(encode(hints)) if hints else {}
+    effects: dict[str, Any] = dict(encode(hints)) if hints else {}
     if of_threads:
-        told["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
+        effects["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
     if proposal is not None:
-        told["proposal"] = encode(proposal)
-    return dumps(told) if told else None
+        effects["proposal"] = encode(proposal)
+    return dumps(effects) if effects else None
 
 
 def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script[Document | None]:
     """Apply the change of the working memory that a group proposes; None if there is none or it is refused."""
-    told: JsonObject = loads(hints) if hints else {}
-    if "proposal" not in told:
+    effects: JsonObject = loads(hints) if hints else {}
+    if "proposal" not in effects:
         return None
-    proposal = decode(Proposal, told["proposal"])
+    proposal = decode(Proposal, effects["proposal"])
     resource = (yield q.resource_of_log(log_pk=log_pk))[0].resource
     name = (yield q.thread_name(thread_pk=thread_pk))[0].id
     where = (name, thread_pk) if proposal.of_thread else (None, _WHOLE)

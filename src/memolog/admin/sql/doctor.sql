@@ -310,5 +310,5 @@ WHERE g.text <> '' AND g.state IN ('active', 'covered') AND (CAST(:resource AS T
 ORDER BY g.pk
 
 -- touch_log_of --
--- Whoever has read the log before decides again.
+-- Runs that have read the log before must decide again.
 UPDATE logs SET version = version + 1 WHERE pk = (SELECT g.log_pk FROM groups g WHERE g.pk = :key)
