@@ -66,7 +66,7 @@ def test_a_folder_with_nothing_that_is_known(folder: Path) -> None:
     done = run("import", "archive", "--resource", "alice")
     assert done.code == 2
     assert "None of the 2 files" in done.err
-    assert "a.json is in no format" in done.err
+    assert "The format of a.json is unknown" in done.err
 
 
 def test_a_backup_comes_back(folder: Path) -> None:
