@@ -123,7 +123,7 @@ def test_the_first_section_of_an_empty_document() -> None:
     [
         (lambda: edited_section("Nowhere", None, "remove"), "There is no section 'Nowhere'. There are: Project"),
         (lambda: edited_section("People", "x\n# Other\ny"), "would end it"),
-        (lambda: edited_section(" ", "x"), "heading of one line"),
+        (lambda: edited_section(" ", "x"), "must be one line"),
         (lambda: edited_section("People", 5), "got int"),  # pyright: ignore[reportArgumentType]
         (lambda: edited_section("People", "x", "destroy"), "`mode` must be"),  # pyright: ignore[reportArgumentType]
         (lambda: merged_patch({"a": 1}), "Only a JSON working memory"),
