@@ -1,4 +1,4 @@
-"""Writes `sync.pyi`: the types of the synchronous face, from the sources of the asynchronous classes.
+"""Write `sync.pyi`: the types of the synchronous face, from the sources of the asynchronous classes.
 
 Run by `make docs`; a test fails when the stub differs from what this would write.
 """
