@@ -16,7 +16,7 @@ from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
 from memolog.core.observation import KEPT, Observation, Span
-from memolog.core.pairs import PartPlace, part_at, results_of_calls
+from memolog.core.pairs import part_at, results_of_calls
 from memolog.core.thread import Hints
 from memolog.errors import LeaseLost, ThreadNotFound
 from memolog.log.rows import GroupRow
@@ -140,7 +140,12 @@ class RunExecutor:
         return (replace(first, result=result, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
 
     async def _outcomes(
-        self, resource: str, found: Sequence[tuple[RunClaim, StoredRun]], config: Config, observer: Observer, ask: ModelCalls
+        self,
+        resource: str,
+        found: Sequence[tuple[RunClaim, StoredRun]],
+        config: Config,
+        observer: Observer,
+        ask: ModelCalls,
     ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
             return [await self._reflect(resource, *found[0], config, observer, ask)]
