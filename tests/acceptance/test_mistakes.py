@@ -103,10 +103,10 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "half a result": (lambda m: m.resource("alice").search("a", limit=2.5), InputError, "whole number, got 2.5"),  # pyright: ignore[reportArgumentType]
     "neighbours as a text": (lambda m: m.resource("alice").search("a", context="2"), InputError, "context=3"),  # pyright: ignore[reportArgumentType]
     "a source that is none": (
-        lambda m: m.resource("alice").search("a", sources="rw"),
+        lambda m: m.resource("alice").search("a", sources="rw"),  # pyright: ignore[reportArgumentType]
         InputError,
         "Unknown source: 'rw'",
-    ),  # pyright: ignore[reportArgumentType]
+    ),
     "a number of sources": (lambda m: m.resource("alice").search("a", sources=3), InputError, "Unknown source: 3"),  # pyright: ignore[reportArgumentType]
     "a list of lists": (lambda m: m.resource("alice").search("a", sources=[["raw"]]), InputError, "Unknown source"),  # pyright: ignore[reportArgumentType]
     "a cursor as a number": (lambda m: m.resource("alice").search("a", cursor=3), InputError, "unchanged"),  # pyright: ignore[reportArgumentType]

@@ -3,6 +3,7 @@
 An export appears under its name only when it is complete.
 """
 
+import asyncio
 import io
 import os
 import re

@@ -43,8 +43,6 @@ async def forget(
     if not dry_run and message is None and observation is None:
         # What a turn could not save yet must not come back later.
         components.outbox.forget(resource, thread)
-        if thread is None:
-            components.forget(resource)
     if not dry_run:
         components.store.empty_caches()
     return await _clean(connection, components, gone)

@@ -489,7 +489,7 @@ class RunExecutor:
         return found
 
 
-def _results_without_calls(messages: Sequence[Message]) -> set[Place]:
+def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:
     """Return the places of results whose call is in none of these messages."""
     answered = set(results_of_calls(messages).values())
     return {
