@@ -1,18 +1,23 @@
-"""Draws the diagrams of the documentation as SVG, so that they are seen without a script or a network.
+"""Draw the diagrams of the documentation as SVG, so that they are seen without a script or a network.
 
-Knows boxes, arrows and where they stand; one diagram is drawn from the table of rules. Run by `make docs`; a test fails when a
-file differs from what this would draw.
+The rules are drawn from the table of rules, the rooms from the import contracts. Run by `make docs`; a test fails when a file
+differs from what this would draw.
 """
 
+import ast
+import re
+import tomllib
 from collections.abc import Callable, Sequence
 from html import escape
 from pathlib import Path
+from textwrap import wrap
 
 from memolog.log.decide import RULES
 
 __all__ = ["DIAGRAMS"]
 
 HERE = Path(__file__).parent
+PROJECT = HERE.parent
 INK, FAINT = "#1f2328", "#59636e"
 FILLS = {
     "plain": ("#ffffff", "#8c959f"),
@@ -244,9 +249,46 @@ def rules() -> str:
     return drawing(770, y + 50, "How the next move is decided", shapes)
 
 
+def rooms() -> str:
+    """Return the rooms in their layers, from the import contracts and the docstrings of the packages."""
+    shapes: list[str] = []
+    y = 16.0
+    for names in _layers():
+        texts = {name: wrap(_first_sentence(name), 104) for name in names}
+        height = 14 + sum(LINE * len(lines) + 6 for lines in texts.values())
+        has_folder = any((PROJECT / "src" / "memolog" / name).is_dir() for name in names)
+        colour, border = FILLS["log" if has_folder else "quiet"]
+        shapes.append(
+            f'<rect x="20" y="{y:g}" width="880" height="{height:g}" rx="7" fill="{colour}" stroke="{border}"/>'
+        )
+        line_y = y + 7
+        for name, lines in texts.items():
+            shapes.append(said(34, line_y + 15, name, extra=' font-weight="600"'))
+            shapes += [said(170, line_y + 15 + LINE * number, line) for number, line in enumerate(lines)]
+            line_y += LINE * len(lines) + 6
+        y += height + 6
+    words = "A room imports only from the boxes below its own. Green: a folder. Grey: a single module."
+    shapes.append(note(20, y + 16, words))
+    return drawing(920, y + 34, "The rooms of src/memolog", shapes)
+
+
+def _layers() -> list[list[str]]:
+    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))
+    contract = next(item for item in settings["tool"]["importlinter"]["contracts"] if item["id"] == "rooms")
+    return [[name.strip() for name in layer.split("|")] for layer in contract["layers"] if layer != "__main__"]
+
+
+def _first_sentence(room: str) -> str:
+    source = PROJECT / "src" / "memolog" / room
+    file = source / "__init__.py" if source.is_dir() else source.with_suffix(".py")
+    doc = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
+    return re.split(r"(?<=\.)\s", " ".join(doc.split()), maxsplit=1)[0]
+
+
 DIAGRAMS: dict[str, Callable[[], str]] = {
     "message.svg": message,
     "prompt.svg": prompt,
+    "rooms.svg": rooms,
     "rules.svg": rules,
     "takeover.svg": takeover,
     "turn.svg": turn,

@@ -1,4 +1,4 @@
-"""Writes what of the documentation follows from the code.
+"""Write the pages that are generated from the code: configuration, command line, and the table of rules.
 
 Run by `make docs`; a test fails when a page differs from what this would write.
 """
@@ -10,7 +10,6 @@ from textwrap import dedent
 from typing import Any
 
 import typer.main
-from api_page import api_page
 from sync_stub import STUB, sync_stub
 
 from memolog.apps.cli.command import EXIT_CODES
@@ -22,7 +21,7 @@ __all__ = ["PAGES", "architecture_page", "cli_page", "configuration_page"]
 
 HERE = Path(__file__).parent
 CLI_BEGIN, CLI_END = "<!-- made from apps/cli: begin -->", "<!-- made from apps/cli: end -->"
-BEGIN, END = "<!-- made from decide/rules.py: begin -->", "<!-- made from decide/rules.py: end -->"
+BEGIN, END = "<!-- made from log/decide.py: begin -->", "<!-- made from log/decide.py: end -->"
 
 
 def configuration_page() -> str:
@@ -127,7 +126,6 @@ def _spelt(item: Any) -> str:
 
 
 PAGES: dict[str, Callable[[], str]] = {
-    "api.md": api_page,
     "architecture.md": architecture_page,
     "cli.md": cli_page,
     "configuration.md": configuration_page,

@@ -1,4 +1,4 @@
-"""Draws the picture of the README: what the demo really prints, as an SVG.
+"""Draw the picture of the README: what the demo really prints, as an SVG.
 
 Run by `make docs`; a test fails when the picture differs from what the demo prints now.
 """

@@ -1,7 +1,7 @@
-"""What the site needs beyond the files of this folder: pages from the root of the repository, and a navigation that grows.
+"""Hooks of `mkdocs.yml`: add README, CHANGELOG and CONTRIBUTING as pages, and expand patterns in the navigation.
 
-Knows how mkdocs calls it (hooks of `mkdocs.yml`). A pattern in the navigation stands for the pages that fit it and are named
-nowhere else, so that a new guide appears by being there. README, CHANGELOG and CONTRIBUTING become pages with their links mended.
+A pattern in the navigation stands for the pages that match it and are named nowhere else, so that a new guide needs no entry.
+Links are rewritten as the site needs them.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Writes `sync.pyi`: the types of the synchronous face, from the sources of the asynchronous classes.
+"""Write `sync.pyi`: the types of the synchronous face, from the sources of the asynchronous classes.
 
 Run by `make docs`; a test fails when the stub differs from what this would write.
 """
@@ -20,7 +20,7 @@ __all__ = ["STUB", "sync_stub"]
 STUB = Path(inspect.getfile(sync)).with_suffix(".pyi")
 HEAD = '''"""The types of the synchronous face. Made by `make docs`; do not edit."""
 
-# ruff: noqa: A002, PYI021 - the names are those of the asynchronous face; the docstrings are what an editor shows
+# ruff: noqa: A002, D204, PYI021 - the names are those of the asynchronous face; the docstrings are what an editor shows
 '''
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -41,8 +41,7 @@ def sync_stub() -> str:
 def _class(node: ast.ClassDef, imports: set[str]) -> str:
     """Return one class: what is written out in `sync`, then what is made from its twin."""
     twin = next(source for source, kind in sync.TWINS.items() if kind.__name__ == node.name)
-    lines = [f"class {node.name}:", f"    {_quoted(ast.get_docstring(node))}", "    _portal: Portal"]
-    imports.add("from memolog.core.portal import Portal")
+    lines = [f"class {node.name}:", f"    {_quoted(ast.get_docstring(node))}"]
     own = {item.name: item for item in node.body if isinstance(item, Function)}
     for item in own.values():
         if item.name == "__init__":
@@ -85,8 +84,11 @@ def _value(item: ast.AnnAssign, module: str, imports: set[str]) -> list[str]:
 
 def _method(item: Function, module: str, imports: set[str]) -> list[str]:
     """Return a method as the synchronous face has it: no `async`, and each returned object replaced by its twin."""
-    is_private = item.name.startswith("_") and not item.name.startswith("__")
-    twins = {} if is_private else {source.__name__: kind.__name__ for source, kind in sync.TWINS.items()}
+    if item.name.startswith("_") and not item.name.startswith("__"):
+        return []
+    # What `sync` writes out returns what it says.
+    is_own = module == sync.__name__
+    twins = {} if is_own else {source.__name__: kind.__name__ for source, kind in sync.TWINS.items()}
     returns = _typed(item.returns, module, imports, twins)
     for argument in ast.walk(item.args):
         if isinstance(argument, ast.arg) and argument.annotation is not None:
@@ -95,8 +97,6 @@ def _method(item: Function, module: str, imports: set[str]) -> list[str]:
     item.args.kw_defaults = [value and _default(value) for value in item.args.kw_defaults]
     marks = [f"    @{ast.unparse(mark)}" for mark in item.decorator_list if ast.unparse(mark) == "property"]
     doc = ast.get_docstring(item)
-    if is_private and not marks:
-        return []
     line = f"    def {item.name}({ast.unparse(item.args)}) -> {ast.unparse(returns)}:"
     return [*marks, line, f"        {_quoted(doc)}" if doc else "        ..."]
 

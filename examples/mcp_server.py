@@ -17,7 +17,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp_types import TextContent
 
-from memolog import AssistantMessage, Memory, UserMessage
+from memolog import Memory
 
 CODE = "export const LoginSchema = z.object({ email: z.string().email() })"
 
@@ -25,10 +25,11 @@ CODE = "export const LoginSchema = z.object({ email: z.string().email() })"
 async def remember(path: Path) -> None:
     """Put something into a memory: what an agent would have said and planned the day before."""
     async with Memory(path) as memory:
-        async with memory.thread("monday", resource="tally").turn() as turn:
-            await turn.prepare(UserMessage("Please write the login schema. We use Fastify, not Express."))
-            await turn.record(AssistantMessage(f"It is in src/schemas/auth.ts:\n{CODE}"))
-        await memory.thread("monday", resource="tally").observe()
+        thread = memory.thread("monday", resource="tally")
+        async with thread.turn() as turn:
+            await turn.prepare("Please write the login schema. We use Fastify, not Express.")
+            await turn.record(f"It is in src/schemas/auth.ts:\n{CODE}")
+        await thread.observe()
         await memory.resource("tally").tasks().create("Add the login endpoint", priority=1)
 
 

@@ -1,22 +1,42 @@
-"""The smallest whole use: one turn, the embedded observer, one SQLite file.
+"""The smallest whole use, without a key: two turns, the log that they become, and a search for the exact words.
 
-Run it with `python examples/quickstart.py`; run it again and the memory is still there.
+Run it with `python examples/quickstart.py`; it writes `quickstart.db`. Run it again and the memory is still there.
 """
 
-import asyncio
+from memolog import SyncMemory
 
-from memolog import AssistantMessage, Memory, UserMessage
+TALK = [
+    (
+        "Passwords have at least 12 characters. Write the check.",
+        "Done: check_password() in auth/passwords.py uses argon2id with 64 MiB; 14 tests pass.",
+    ),
+    ("We deploy on Fridays, never on Mondays.", "Noted."),
+]
 
 
-async def main() -> None:
-    """Hold one turn and show what a model would have seen."""
-    async with Memory("quickstart.db") as memory:
-        async with memory.thread("auth-service", resource="alice").turn() as turn:
-            context = await turn.prepare(UserMessage("Which hash should we use for passwords?"))
-            print(context.render())
-            await turn.record(AssistantMessage("argon2id."))
-        print(await memory.thread("auth-service", resource="alice").status())
+def main() -> None:
+    """Hold two turns, observe them, and print what the model is given before and after."""
+    with SyncMemory("quickstart.db") as memory:
+        thread = memory.thread("auth-service", resource="alice")
+        for question, answer in TALK:
+            with thread.turn() as turn:
+                context = turn.prepare(question)
+                context.to_openai(system="You are a careful engineer.")  # the request for your client
+                turn.record(answer)
+
+        print("before: the messages")
+        for message in thread.context().messages:
+            print(f"  {message.role}: {message.text}")
+
+        thread.observe()  # happens in the background at 30,000 tokens; called here to show the result
+        print("after: the log")
+        for observation in thread.log():
+            mark = "* 🔴" if observation.priority == "high" else "  *"
+            print(f"  {mark} {observation.text}")
+
+        print("found: the exact words")
+        print(f"  {memory.resource('alice').search('argon2', sources=['raw']).results[0].snippet}")
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    main()

@@ -11,7 +11,7 @@ import asyncio
 import os
 import sys
 
-from memolog import Config, ConfigError, Event, Memory, UserMessage
+from memolog import Config, ConfigError, Event, Memory
 from memolog.apps.demo.script import script
 
 HOW = """MEMOLOG_MODEL is not set, so nothing was asked and nothing was spent. Name a model:
@@ -49,11 +49,11 @@ async def main(model: str) -> int:
         async with Memory(":memory:", config=config) as memory:
             memory.subscribe(tell)
             await converse(memory)
-            await memory.thread("api", resource="mira").finalize()
-            status = await memory.thread("api", resource="mira").reflect()
-            async with memory.thread("api", resource="mira").turn() as turn:
-                context = await turn.prepare(UserMessage("Where were we?"))
-                print(f"\n{context.system}\n\n{context.edge_text}")
+            thread = memory.thread("api", resource="mira")
+            await thread.finalize()
+            status = await thread.reflect()
+            context = await thread.context("Where were we?")
+            print(f"\n{context.system}\n\n{context.edge_text}")
     except ConfigError as error:
         print(error)
         return 1

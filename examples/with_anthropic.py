@@ -48,8 +48,9 @@ async def main() -> None:
             asked: Any = {"role": "user", "content": question}
             async with client.messages.stream(model="scripted", max_tokens=99, messages=[asked]) as stream:
                 print(f"  {''.join([text async for text in stream.text_stream])}")
-        await memory.thread("auth", resource="alice").observe()
-        print(await memory.thread("auth", resource="alice").export_markdown())
+        thread = memory.thread("auth", resource="alice")
+        await thread.observe()
+        print(await thread.export_markdown())
 
 
 if __name__ == "__main__":

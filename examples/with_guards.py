@@ -12,7 +12,7 @@ DIGITS = 16
 
 
 def no_cards(checked: Checked) -> str | None:
-    """Stop what has the number of a card in it, whoever says it."""
+    """Stop a text that contains the number of a card, on both sides."""
     digits = "".join(letter for letter in checked.text if letter.isdigit())
     return "That looks like the number of a card" if len(digits) >= DIGITS else None
 

@@ -20,15 +20,17 @@ from memolog.admin import forget as forgetting
 from memolog.admin import transfer as transferring
 from memolog.admin.export import Target, log_as_markdown
 from memolog.admin.forget import examine
-from memolog.admin.import_export import Progress
+from memolog.admin.import_export import Progress, Tally
+from memolog.admin.import_foreign import save_conversation
 from memolog.compaction.extractive import words_left
 from memolog.components import Components, check_thread, check_turn
 from memolog.connection import Connection
 from memolog.context.context import Context
+from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
-from memolog.core.message import Message
+from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, UsageTotal
@@ -38,11 +40,13 @@ from memolog.db.scope import Page, check_choices, check_id, check_number
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
 from memolog.events import Degraded, Event, GenerationMade
-from memolog.log.rendering import reading_order
+from memolog.log.journal import StoredEvent
+from memolog.log.rendering import Log, reading_order
 from memolog.log.rows import GroupRow
 from memolog.log.snapshot import OTHER_ROWS, Snapshot
 from memolog.log.snapshot_state import Asked
 from memolog.log.status import Status, status_of
+from memolog.log.usage import UsageLine
 from memolog.messages.provider_messages import Given
 from memolog.observer.budget import spent_of
 from memolog.observer.extractors import Extractor, latest
@@ -52,7 +56,9 @@ from memolog.search.recall_store import Reference
 from memolog.search.search import Wanted, search_memory
 from memolog.search.values import SOURCES, Detail, PartType, RecallPage, SearchAnswer, Source
 from memolog.tasks.calls import UNCHANGED, Scoped, Tasks, Unchanged
+from memolog.tasks.rules import edge_lines
 from memolog.text.tokens import HeuristicCounter, TokenCounter
+from memolog.transfer.conversation import Conversation
 from memolog.turn import Turn
 from memolog.working_memory.calls import WorkingMemory
 
@@ -229,24 +235,41 @@ class Thread(_Handle):
             dropped=await components.store.logs.count_dropped(snapshot.resource, snapshot.log.pk),
         )
 
-    async def log(self, *, generation: int | None = None) -> tuple[Observation, ...]:
-        """Return the observations in the order of the prompt, or those of an earlier generation, see `history()`."""
-        components = await self._connection.open()
-        config = await components.config_for(self.resource)
-        snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
-        logs, log = components.store.logs, snapshot.log.pk
-        groups: Sequence[GroupRow] = snapshot.groups
-        if generation is not None:
-            check_number("generation", generation, then="Take one from history().")
-            groups = await logs.groups_at(snapshot.resource, log, generation, entries=_ALL_GROUPS)
-        ids = [group.id for group in groups]
-        lines = await logs.observations(snapshot.resource, log, ids)
-        is_past = generation is not None and generation != snapshot.log.generation
-        return tuple(reading_order([line for line in lines if is_past or line.state == "active"], ids))
+    async def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
+        """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`.
 
-    async def export_markdown(self) -> str:
-        """Return the log as Markdown: the observations by date, with their sources."""
-        return log_as_markdown((await self.info()).title or self.id, await self.log())
+        `retracted` adds those that were retracted and can be reinstated.
+        """
+        components = await self._connection.open()
+        snapshot, groups = await self._groups_at(components, generation)
+        ids = [group.id for group in groups]
+        lines = await components.store.logs.observations(snapshot.resource, snapshot.log.pk, ids)
+        is_past = generation is not None and generation != snapshot.log.generation
+        states = {"active", "retracted"} if retracted else {"active"}
+        return Log(reading_order([line for line in lines if is_past or line.state in states], ids))
+
+    async def groups(self, *, generation: int | None = None) -> tuple[GroupRow, ...]:
+        """Return the groups of the log in order, each with its handle, its span and the text that the model sees."""
+        _, groups = await self._groups_at(await self._connection.open(), generation)
+        return tuple(groups)
+
+    async def _groups_at(self, components: Components, generation: int | None) -> tuple[Snapshot, Sequence[GroupRow]]:
+        config, logs = await components.config_for(self.resource), components.store.logs
+        snapshot = await logs.snapshot(self.resource, self.id, config.scope, create=False, newest=1)
+        if generation is None:
+            return snapshot, snapshot.groups
+        check_number("generation", generation, then="Take one from history().")
+        return snapshot, await logs.groups_at(snapshot.resource, snapshot.log.pk, generation, entries=_ALL_GROUPS)
+
+    async def export_markdown(self, target: "str | os.PathLike[str] | None" = None, *, overwrite: bool = False) -> str:
+        """Return the log as Markdown for people: the observations by date, with what they come from.
+
+        `target` names a file to write it to as well; `overwrite` lets it take the place of an older one.
+        """
+        text = log_as_markdown((await self.info()).title or self.id, await self.log())
+        if target is not None:
+            await transferring.write_text(self._connection, target, text, overwrite=overwrite)
+        return text
 
     async def buffer(self) -> None:
         """Observe in the background all messages that are not observed yet."""
@@ -470,6 +493,61 @@ class Thread(_Handle):
         """Return the three tools for a model that works in this thread."""
         return self._owner().tools(thread=self.id, session=session)
 
+    # ------------------------------------------------------------ messages that come from elsewhere
+
+    async def create(
+        self,
+        *,
+        title: str | None = None,
+        metadata: JsonObject | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> ThreadInfo:
+        """Create the thread before its first turn, with settings of its own; raises ThreadExists."""
+        check_thread(settings or {})
+        self._connection.config.with_overrides(settings or {})
+        components = await self._connection.open_to_write()
+        return await components.store.threads.create(
+            self.resource, self.id, title=title, metadata=metadata, overrides=dict(settings or {})
+        )
+
+    async def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
+        """Save messages without a turn, all or none of them; saving the same again changes nothing."""
+        components = await self._connection.open_to_write()
+        return (await components.store.messages.save(self.resource, self.id, messages)).messages
+
+    async def import_messages(
+        self, messages: Sequence[NewMessage], *, source: str, title: str | None = None
+    ) -> ImportReport:
+        """Append messages of another record of this conversation, with their times; importing the same again changes nothing.
+
+        `source` names the record, and is stored with a new thread. What was forgotten here stays forgotten.
+        """
+        components = await self._connection.open_to_write()
+        tally = Tally(format=source, dry_run=False)
+        told = Conversation(thread=self.id, messages=tuple(messages), title=title, metadata={"source": source})
+        await save_conversation(components.store, told, self.resource, tally)
+        return tally.report()
+
+    async def forgotten(self, messages: Sequence[NewMessage], *, is_history: bool = False) -> frozenset[int]:
+        """Return the indexes of the messages that were forgotten in this thread, or with it.
+
+        `is_history`: messages that a client sends again, without ids or times; they are compared by their content.
+        """
+        components = await self._connection.open()
+        return await components.store.tombstones.find(self.resource, self.id, messages, is_history=is_history)
+
+    async def withdraw(self, turn: str) -> None:
+        """Withdraw everything that a turn saved, by the id of the turn, after it has ended; raises ThreadNotFound."""
+        components = await self._connection.open_to_write()
+        now, render = self._connection.clock.now(), components.core.rerender
+        await components.store.withdrawals.withdraw(self.resource, self.id, turn, after=0, now=now, render=render)
+
+    async def advance(self) -> None:
+        """Start what is due by the settings, as the end of a turn does: for messages that no turn saved."""
+        components = await self._connection.open_to_write()
+        config, snapshot = await self._connection.look(self.id, self.resource)
+        await components.core.advance(snapshot, config, Asked())
+
 
 class Resource(_Handle):
     """The memory of a user, a project or a team. Get it with `memory.resource(id)`.
@@ -683,6 +761,50 @@ class Resource(_Handle):
         """Return the tokens and dollars spent, in total or for one thread or task."""
         components = await self._connection.open()
         return await components.store.ledger.total(self.id, thread=thread, task=task, since=since)
+
+    async def usage_by_model(
+        self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
+    ) -> tuple[UsageLine, ...]:
+        """Return what `usage` adds up, one line for each kind of work and model."""
+        components = await self._connection.open()
+        return await components.store.ledger.lines(self.id, thread=thread, task=task, since=since)
+
+    async def config(self) -> Config:
+        """Return the settings in use: those of the memory, completed with what is stored with this resource."""
+        return await (await self._connection.open()).config_for(self.id)
+
+    async def journal(
+        self, *, thread: str | None = None, after: int | None = None, limit: int = 1_000
+    ) -> tuple[StoredEvent, ...]:
+        """Return stored events of all processes, oldest first: those after a number, or the newest."""
+        journal = (await self._connection.open()).store.journal
+        if after is None:
+            return await journal.newest(self.id, thread=thread, limit=limit)
+        return await journal.events(self.id, thread=thread, after=after, limit=limit)
+
+    async def revision(self) -> tuple[int, ...]:
+        """Return numbers that differ whenever something of this resource has changed, to poll for changes."""
+        return await (await self._connection.open()).store.journal.pulse(self.id)
+
+    async def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:  # noqa: A002
+        """Return the rows of one message: itself, then its continuations; raises MessageNotFound.
+
+        Without a thread, all threads of the resource are searched.
+        """
+        return await (await self._connection.open()).store.messages.get(self.id, id, thread=thread)
+
+    async def pack(self, *, thread: str | None = None, tokens: int = 4_000, zone: str | None = None) -> Pack:
+        """Return the most relevant memory as one text of at most so many tokens, for an agent that begins to work.
+
+        `thread` is the conversation that goes on; the last active ones follow it. The text is empty if there is nothing.
+        """
+        return await context_pack(self._memory, self.id, thread, tokens=tokens, zone=zone)
+
+    async def task_lines(self, *, thread: str | None = None, tokens: int = 600) -> tuple[str, ...]:
+        """Return the tasks in progress and ready as lines of text, within so many tokens; first those of `thread`."""
+        components, now = await self._connection.open(), self._connection.clock.now()
+        tasks = await components.store.task_ready.edge(self.id, thread or "-", now=now)
+        return edge_lines(tasks, now=now, budget=tokens, count=self._connection.counter.count)
 
 
 class Memory:

@@ -7,12 +7,13 @@ import atexit
 import inspect
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
 from functools import wraps
 from types import TracebackType
 from typing import Any, Final, Self
 
-from memolog.core.portal import Portal
+from memolog.core.portal import Portal, T
 from memolog.errors import NotSaved, StoreClosed
 from memolog.memory import Memory, Resource, Thread, Tools
 from memolog.tasks.calls import Tasks
@@ -99,17 +100,18 @@ class SyncTurn(_Driven, source=Turn):
     """A turn without `await`. Use it as `with thread.turn() as turn`."""
 
     @property
-    def _turn(self) -> Turn:
+    def asynchronous(self) -> Turn:
+        """Return the turn itself; its coroutines run with `SyncMemory.run`."""
         return self._inner
 
     def __enter__(self) -> Self:
-        self._portal.call(self._turn.__aenter__())
+        self._portal.call(self.asynchronous.__aenter__())
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._portal.call(self._turn.__aexit__(kind, error, trace))
+        self._portal.call(self.asynchronous.__aexit__(kind, error, trace))
 
 
 class SyncThread(_Driven, source=Thread):
@@ -135,17 +137,26 @@ class SyncMemory(_Driven, source=Memory):
         _close_at_exit(self)
 
     @property
-    def _memory(self) -> Memory:
+    def asynchronous(self) -> Memory:
+        """Return the memory itself; its coroutines run with `run`, on the event loop that it belongs to."""
         return self._inner
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the event loop of this memory and wait for it."""
+        return self._portal.call(work)
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the event loop of this memory; returns its future."""
+        return self._portal.begin(work)
 
     def open(self) -> None:
         """Open the database, if that has not been done."""
-        self._portal.call(self._memory.open())
+        self._portal.call(self.asynchronous.open())
 
     def close(self) -> None:
         """Let background work finish, then let go of the database and the thread."""
         try:
-            self._portal.call(self._memory.aclose())
+            self._portal.call(self.asynchronous.aclose())
         except StoreClosed:
             return
         except NotSaved:

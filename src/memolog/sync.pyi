@@ -1,8 +1,9 @@
 """The types of the synchronous face. Made by `make docs`; do not edit."""
 
-# ruff: noqa: A002, PYI021 - the names are those of the asynchronous face; the docstrings are what an editor shows
+# ruff: noqa: A002, D204, PYI021 - the names are those of the asynchronous face; the docstrings are what an editor shows
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Final, Literal, Self
@@ -10,20 +11,24 @@ from typing import Any, Final, Literal, Self
 from memolog.admin.export import Target
 from memolog.admin.import_export import Progress
 from memolog.context.context import Context
+from memolog.context.pack import Pack
 from memolog.core.clock import Clock
 from memolog.core.config import Config
 from memolog.core.document import Document, DocumentVersion
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Extract, Generation, Observation, Priority, Span
-from memolog.core.portal import Portal
+from memolog.core.portal import T
 from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten, ImportReport, Pruned, Report
 from memolog.core.run import KeptPrompt, Run, Usage, UsageTotal
 from memolog.core.thread import ThreadInfo
 from memolog.db.scope import Page
 from memolog.events import Event
+from memolog.log.journal import StoredEvent
+from memolog.log.rendering import Log
 from memolog.log.rows import GroupRow
 from memolog.log.status import Status
+from memolog.log.usage import UsageLine
 from memolog.memory import Form, Memory
 from memolog.messages.provider_messages import Given
 from memolog.observer.extractors import Extractor
@@ -70,8 +75,6 @@ TWINS: Final[dict[type, type]]
 
 class SyncWorkingMemory:
     """A working memory without `await`."""
-
-    _portal: Portal
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
     @property
@@ -118,8 +121,6 @@ class SyncWorkingMemory:
 
 class SyncTasks:
     """The tasks of one resource, without `await`."""
-
-    _portal: Portal
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
     def create(
@@ -279,8 +280,6 @@ class SyncTasks:
 
 class SyncTools:
     """The three tools for a model, without `await`."""
-
-    _portal: Portal
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
     @property
@@ -296,10 +295,9 @@ class SyncTools:
 
 class SyncTurn:
     """A turn without `await`. Use it as `with thread.turn() as turn`."""
-
-    _portal: Portal
     @property
-    def _turn(self) -> Turn: ...
+    def asynchronous(self) -> Turn:
+        """Return the turn itself; its coroutines run with `SyncMemory.run`."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -345,8 +343,6 @@ class SyncTurn:
 
 class SyncThread:
     """One conversation of a resource, without `await`."""
-
-    _portal: Portal
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
     @property
@@ -386,10 +382,18 @@ class SyncThread:
         """Forget the thread or one of its messages, and all that derives from it. It cannot be undone; `dry_run` only reports."""
     def status(self) -> Status:
         """Return token counts, backlog, health and cost."""
-    def log(self, *, generation: int | None = None) -> tuple[Observation, ...]:
-        """Return the observations in the order of the prompt, or those of an earlier generation, see `history()`."""
-    def export_markdown(self) -> str:
-        """Return the log as Markdown: the observations by date, with their sources."""
+    def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
+        """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`.
+
+        `retracted` adds those that were retracted and can be reinstated.
+        """
+    def groups(self, *, generation: int | None = None) -> tuple[GroupRow, ...]:
+        """Return the groups of the log in order, each with its handle, its span and the text that the model sees."""
+    def export_markdown(self, target: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
+        """Return the log as Markdown for people: the observations by date, with what they come from.
+
+        `target` names a file to write it to as well; `overwrite` lets it take the place of an older one.
+        """
     def buffer(self) -> None:
         """Observe in the background all messages that are not observed yet."""
     def observe(self) -> Status:
@@ -460,11 +464,29 @@ class SyncThread:
         """Return the working memory of this thread."""
     def tools(self, *, session: str | None = None) -> SyncTools:
         """Return the three tools for a model that works in this thread."""
+    def create(
+        self, *, title: str | None = None, metadata: JsonObject | None = None, settings: Mapping[str, Any] | None = None
+    ) -> ThreadInfo:
+        """Create the thread before its first turn, with settings of its own; raises ThreadExists."""
+    def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
+        """Save messages without a turn, all or none of them; saving the same again changes nothing."""
+    def import_messages(self, messages: Sequence[NewMessage], *, source: str, title: str | None = None) -> ImportReport:
+        """Append messages of another record of this conversation, with their times; importing the same again changes nothing.
+
+        `source` names the record, and is stored with a new thread. What was forgotten here stays forgotten.
+        """
+    def forgotten(self, messages: Sequence[NewMessage], *, is_history: bool = False) -> frozenset[int]:
+        """Return the indexes of the messages that were forgotten in this thread, or with it.
+
+        `is_history`: messages that a client sends again, without ids or times; they are compared by their content.
+        """
+    def withdraw(self, turn: str) -> None:
+        """Withdraw everything that a turn saved, by the id of the turn, after it has ended; raises ThreadNotFound."""
+    def advance(self) -> None:
+        """Start what is due by the settings, as the end of a turn does: for messages that no turn saved."""
 
 class SyncResource:
     """The memory of one user, project or team, without `await`."""
-
-    _portal: Portal
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
     @property
@@ -562,11 +584,33 @@ class SyncResource:
         """Check the rows of this resource; see `Memory.doctor`."""
     def usage(self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None) -> UsageTotal:
         """Return the tokens and dollars spent, in total or for one thread or task."""
+    def usage_by_model(
+        self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
+    ) -> tuple[UsageLine, ...]:
+        """Return what `usage` adds up, one line for each kind of work and model."""
+    def config(self) -> Config:
+        """Return the settings in use: those of the memory, completed with what is stored with this resource."""
+    def journal(
+        self, *, thread: str | None = None, after: int | None = None, limit: int = 1000
+    ) -> tuple[StoredEvent, ...]:
+        """Return stored events of all processes, oldest first: those after a number, or the newest."""
+    def revision(self) -> tuple[int, ...]:
+        """Return numbers that differ whenever something of this resource has changed, to poll for changes."""
+    def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:
+        """Return the rows of one message: itself, then its continuations; raises MessageNotFound.
+
+        Without a thread, all threads of the resource are searched.
+        """
+    def pack(self, *, thread: str | None = None, tokens: int = 4000, zone: str | None = None) -> Pack:
+        """Return the most relevant memory as one text of at most so many tokens, for an agent that begins to work.
+
+        `thread` is the conversation that goes on; the last active ones follow it. The text is empty if there is nothing.
+        """
+    def task_lines(self, *, thread: str | None = None, tokens: int = 600) -> tuple[str, ...]:
+        """Return the tasks in progress and ready as lines of text, within so many tokens; first those of `thread`."""
 
 class SyncMemory:
     """Memory without `await`; close it, or use it as `with SyncMemory(…) as memory`."""
-
-    _portal: Portal
     def __init__(
         self,
         address: str | os.PathLike[str] = "memolog.db",
@@ -585,7 +629,12 @@ class SyncMemory:
         observer is used, which needs no network and costs nothing.
         """
     @property
-    def _memory(self) -> Memory: ...
+    def asynchronous(self) -> Memory:
+        """Return the memory itself; its coroutines run with `run`, on the event loop that it belongs to."""
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the event loop of this memory and wait for it."""
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Start a coroutine on the event loop of this memory; returns its future."""
     def open(self) -> None:
         """Open the database, if that has not been done."""
     def close(self) -> None:

@@ -1,12 +1,13 @@
 """Handles of resources and threads, messages in the forms of providers, and contexts as requests."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from conftest import FakeClock
-from memolog import Config, InputError, Memory, ObservationConfig, UserMessage
-from memolog.errors import EmptyId, ThreadNotFound
+from memolog import Config, ConfigError, InputError, Memory, ObservationConfig, Usage, UserMessage
+from memolog.errors import EmptyId, MessageNotFound, ThreadExists, ThreadNotFound
 from memolog.sync import SyncMemory
 from memolog.testing import ScriptedModel
 
@@ -102,6 +103,176 @@ def test_handles_without_await(address: str, clock: FakeClock) -> None:
             turn.record("hi")
         assert thread.status().last_seq == 2
         assert thread.tasks().create("Answer").title == "Answer"
+
+
+# ---------------------------------------------------------------- what adapters and apps need
+
+
+async def test_messages_without_a_turn(address: str, clock: FakeClock) -> None:
+    """A thread is made with settings of its own, messages are saved as they are, and read back one by one."""
+    async with make(address, clock) as memory:
+        alice = memory.resource("alice")
+        thread = alice.thread("t1")
+        made = await thread.create(title="Notes", metadata={"a": 1}, settings={"observe": False})
+        assert (made.title, made.metadata, made.overrides) == ("Notes", {"a": 1}, {"observe": False})
+        with pytest.raises(ThreadExists):
+            await thread.create()
+        with pytest.raises(ConfigError):
+            await alice.thread("t2").create(settings={"scope": "resource"})
+        said = [UserMessage("one", id="m1"), UserMessage("two", id="m2")]
+        assert [row.seq for row in await thread.save(said)] == [1, 2]
+        await thread.save(said)
+        assert (await thread.info()).last_seq == 2
+        assert [row.text for row in await alice.message("m2")] == ["two"]
+        with pytest.raises(MessageNotFound):
+            await alice.message("m2", thread="t2")
+
+
+async def test_messages_of_another_record(address: str, clock: FakeClock) -> None:
+    """Importing twice adds nothing, what was forgotten is recognised and stays away."""
+    async with make(address, clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        said = [UserMessage("one", id="m1"), UserMessage("two", id="m2")]
+        assert (await thread.import_messages(said, source="elsewhere", title="Old")).messages == 2
+        info = await thread.info()
+        assert (info.title, info.metadata) == ("Old", {"source": "elsewhere"})
+        again = await thread.import_messages(said, source="elsewhere")
+        assert (again.messages, again.unchanged["message"]) == (0, 2)
+        await thread.forget(message="m2")
+        assert await thread.forgotten(said) == {1}
+        await thread.import_messages(said, source="elsewhere")
+        assert [row.id for row in (await thread.messages()).items if row.state == "live"] == ["m1"]
+
+
+async def test_a_turn_is_withdrawn_after_it_ended(address: str, clock: FakeClock) -> None:
+    """What it saved is gone from contexts; other turns stay."""
+    async with make(address, clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        with pytest.raises(ThreadNotFound):
+            await thread.withdraw("no turn")
+        for words in ("stays", "goes"):
+            async with thread.turn() as turn:
+                await turn.prepare(words)
+                await turn.record("Yes.")
+        await thread.withdraw(turn.id)
+        assert [message.text for message in (await thread.context()).messages] == ["stays", "Yes."]
+
+
+async def test_what_is_due_is_started(address: str, clock: FakeClock) -> None:
+    """Messages that no turn saved are observed as those of a turn are: when they are enough."""
+    async with make(address, clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        await thread.save([UserMessage("Nora lives in Oslo.")])
+        await thread.advance()
+        await memory.settled()
+        assert (await thread.runs()) == ()
+        await thread.save([UserMessage("word " * 2_000)])
+        await thread.advance()
+        await memory.settled()
+        assert [run.status for run in await thread.runs()] == ["done"]
+
+
+async def test_the_groups_of_a_log(address: str, clock: FakeClock) -> None:
+    """Groups have handles and the text that the model sees; retracted lines are shown when asked for."""
+    async with make(address, clock) as memory:
+        alice = memory.resource("alice")
+        thread = alice.thread("t1")
+        async with thread.turn() as turn:
+            await turn.prepare("My sister Nora lives in Oslo.")
+            await turn.record("Noted.")
+        await thread.observe()
+        (group,) = await thread.groups()
+        assert (group.handle, group.text in (await thread.context()).system) == ("g1", True)
+        assert await thread.groups(generation=0) == (group,)
+        line = (await thread.log())[0]
+        await alice.retract(line.id)
+        assert line.id not in {one.id for one in await thread.log()}
+        assert line.id in {one.id for one in await thread.log(retracted=True)}
+
+
+async def test_looking_after_a_resource(address: str, clock: FakeClock) -> None:
+    """Usage by model, settings in use, stored events, a number that changes, a pack and the lines of tasks."""
+    async with make(address, clock) as memory:
+        alice = memory.resource("alice")
+        thread = alice.thread("t1")
+        before = await alice.revision()
+        async with thread.turn() as turn:
+            await turn.prepare("My sister Nora lives in Oslo.")
+            await turn.record("Noted.", usage=Usage(kind="turn", model="gpt", input_tokens=7, output_tokens=1))
+        assert await alice.revision() != before
+        await thread.observe()
+        lines = await alice.usage_by_model(thread="t1")
+        assert {line.model: line.total.input_tokens for line in lines if line.kind == "turn"} == {"gpt": 7}
+        assert (await alice.config()).observation.message_tokens == 1_000
+        events = await alice.journal(thread="t1")
+        assert "RunEnded" in {event.kind for event in events}
+        assert await alice.journal(limit=1) == events[-1:]
+        assert await alice.journal(after=events[-2].number) == events[-1:]
+        assert "<observations" in (await alice.pack(thread="t1", tokens=1_000)).text
+        assert (await memory.resource("bob").pack()).text == ""
+        assert await alice.task_lines() == ()
+        task = await thread.tasks().create("Call Nora")
+        assert task.handle in (await alice.task_lines(thread="t1"))[0]
+
+
+async def test_the_log_as_a_file(tmp_path: Path, clock: FakeClock) -> None:
+    """Markdown goes to a new file; neither another file nor the database is overwritten by accident."""
+    database = tmp_path / "memolog.db"
+    async with make(str(database), clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        await thread.save([UserMessage("Nora lives in Oslo.")])
+        await thread.observe()
+        text = await thread.export_markdown(tmp_path / "log.md")
+        assert (tmp_path / "log.md").read_text("utf-8") == text
+        with pytest.raises(FileExistsError):
+            await thread.export_markdown(tmp_path / "log.md")
+        await thread.export_markdown(tmp_path / "log.md", overwrite=True)
+        with pytest.raises(InputError):
+            await thread.export_markdown(database, overwrite=True)
+
+
+def test_the_memory_behind_the_synchronous_face(address: str, clock: FakeClock) -> None:
+    """Its coroutines run on its own event loop, waited for or not."""
+    with SyncMemory(address, model=ScriptedModel(), config=SMALL, clock=clock) as memory:
+        with memory.thread("t1", resource="alice").turn() as turn:
+            memory.run(turn.asynchronous.prepare("hello"))
+        assert memory.run(memory.asynchronous.resources()) == ("alice",)
+        assert memory.submit(memory.asynchronous.resources()).result(timeout=10) == ("alice",)
+
+
+MARKUP = "<script>alert('x')</script> & \"quoted\""
+
+
+async def test_tables_for_notebooks(clock: FakeClock) -> None:
+    """The log, a status, answers of a search, tasks and pages are tables; markup in texts stays text."""
+    async with make(":memory:", clock) as memory:
+        alice = memory.resource("alice")
+        thread = alice.thread(MARKUP)
+        async with thread.turn() as turn:
+            await turn.prepare(f"My sister Nora lives in Oslo. {MARKUP}")
+            await turn.record("Noted.")
+        await thread.observe()
+        line = (await thread.log())[0]
+        await alice.edit_observation(line.id, MARKUP)
+        tasks = alice.tasks()
+        await tasks.create(MARKUP)
+        await thread.update(title=MARKUP)
+        shown: list[Any] = [
+            await thread.log(),
+            await thread.status(),
+            await alice.search("script"),
+            await tasks.list(),
+            await tasks.ready(),
+            await alice.threads(),
+            await thread.messages(),
+        ]
+        for value in shown:
+            html = value._repr_html_()
+            assert html.startswith("<table>"), type(value)
+            assert "script" in html, type(value)
+            assert "<script" not in html, type(value)
+            assert '"quoted"' not in html, type(value)
+        assert (await tasks.list(status="closed"))._repr_html_().startswith("<table>")
 
 
 # ---------------------------------------------------------------- what a turn takes

@@ -236,7 +236,7 @@ async def test_a_forgotten_session_does_not_come_back(desk: Desk, tmp_path: Path
     async with Memory(desk.where, config=desk.config, clock=desk.clock) as memory:
         await memory.resource("project").forget(thread=session.name)
         spool = desk.options("sweep").spool
-        await purge((await memory.open()).store, spool, "project")
+        await purge(memory.resource("project"), spool)
         assert not [name for name in spool.sizes() if "swordfish" in str(spool.peek(name))]
     desk.clock.advance(minutes=5)
     since = len(session.said)
@@ -257,12 +257,12 @@ async def test_events_of_others_stay_in_the_spool(desk: Desk, tmp_path: Path) ->
     desk.resource = "project"
     spool = desk.options("sweep").spool
     async with Memory(desk.where, config=desk.config, clock=desk.clock) as memory:
-        store = (await memory.open()).store
         for resource in ("project", "other"):
-            await store.messages.save(resource, names[0], UserMessage("x"))
-            await memory.resource(resource).forget(thread=names[0])
-        assert await purge(store, spool, "project") == 1
-        assert await purge(store, spool, "project") == 0
+            thread = memory.thread(names[0], resource=resource)
+            await thread.save([UserMessage("x")])
+            await thread.forget()
+        assert await purge(memory.resource("project"), spool) == 1
+        assert await purge(memory.resource("project"), spool) == 0
     assert sorted(text for name in spool.sizes() for one in spool.peek(name) if (text := one.get("text"))) == [
         f"about {name}" for name in names[1:]
     ]

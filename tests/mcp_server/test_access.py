@@ -18,7 +18,7 @@ from cli.world import inside, run
 from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
 from memolog import Memory, SyncMemory, UserMessage
 from memolog.apps.mcp import Served, build_server, open_door, read_token
-from memolog.apps.mcp.server import is_loopback
+from memolog.apps.network import is_loopback
 from memolog.errors import ConfigError, InputError, MemologError, StoreUnavailable
 
 LIST = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}

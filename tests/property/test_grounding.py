@@ -14,7 +14,7 @@ from memolog.core.observation import Observation, Source, Span
 from memolog.core.thread import Hints
 from memolog.observer.grounding import ungrounded
 from memolog.observer.judge import judge
-from memolog.observer.loss import Said, lost, lost_lines, unsaid, vague
+from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
 from memolog.observer.trust import trusted_hints
 from memolog.text.identifiers import mentions
 from property.strategies import moments, new_messages, texts
@@ -56,8 +56,8 @@ def test_lines_that_are_kept_lose_nothing(before: list[str], after: list[str]) -
     assert bool(gone) == bool(lost(lines, after))
     assert {line.id for line in gone} <= {line.id for line in lines}
     assert lost(lines, [*after, *before]) == ()
-    repeated = [Said(text, [str(place)]) for place, text in enumerate(before, start=1)]
-    assert unsaid(lines, [*map(Said, after), *repeated]) == ()
+    repeated = [ResultLine(text, [str(place)]) for place, text in enumerate(before, start=1)]
+    assert unsaid(lines, [*map(ResultLine, after), *repeated]) == ()
     assert vague(lines, repeated) == ()
 
 

@@ -11,7 +11,7 @@ from memolog.core.run import Calibration
 from memolog.text.cutting import cut, cut_end, cut_middle, cut_tokens, is_boundary
 from memolog.text.media_tokens import image_size, image_tokens
 from memolog.text.message_tokens import count_parts
-from memolog.text.tokens import HeuristicCounter, apply, learn
+from memolog.text.tokens import HeuristicCounter, calibrated, learn
 
 JOINING = (
     "a\r\n\t \u00ad\u0300\u0301\u0903\u093f\u0915\u0937\u094d\u0bcd\u0e33\u0600\u06dd\u0d4e"
@@ -201,4 +201,4 @@ def test_a_factor_stays_within_its_bounds(requests: list[tuple[int, int]], token
     for counted, reported in requests:
         calibration = learn(calibration, counted, reported)
     assert 0.25 <= calibration.factor <= 4
-    assert tokens // 4 <= apply(calibration.factor, tokens) <= 4 * tokens
+    assert tokens // 4 <= calibrated(calibration.factor, tokens) <= 4 * tokens

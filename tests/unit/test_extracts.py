@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from memolog import Extractor
 from memolog.errors import ConfigError
-from memolog.observer.extractors import Extractors, Wanted, mismatches, read_value, taken, wanted_section
+from memolog.observer.extractors import Extractors, Wanted, mismatches, read_value, take_extracts, wanted_section
 
 LINES = "<observations>\n* 🔴 (09:30) User drinks tea [3]\n</observations>"
 
@@ -52,7 +52,7 @@ def test_what_is_asked_for() -> None:
 )
 def test_what_a_reply_says(reply: str, found: dict[str, str]) -> None:
     """Sections are found outside the observations, closed or not; the observations stay as they were."""
-    rest, values = taken(reply, ["diet", "team"])
+    rest, values = take_extracts(reply, ["diet", "team"])
     assert values == found
     assert LINES in rest or "meat" in rest
     assert "vegan" not in rest
@@ -61,7 +61,7 @@ def test_what_a_reply_says(reply: str, found: dict[str, str]) -> None:
 def test_a_reply_of_tags_is_read_in_time() -> None:
     """A megabyte of tags that never close takes no longer than a megabyte of anything."""
     for tag in ("<observations>", "</observations>", '<extract name="diet">', "<extract "):
-        taken(tag * (1_000_000 // len(tag)), ["diet"])
+        take_extracts(tag * (1_000_000 // len(tag)), ["diet"])
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ReflectedDraft
-from memolog.observer.loss import Said, lost, lost_lines, unsaid, vague
+from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
 from memolog.observer.reflection import Guarded, archived, gaps_of, guarded, kept_tokens
 from memolog.text.tokens import HeuristicCounter
 
@@ -19,7 +19,7 @@ def line(text: str, priority: Priority = "medium", ordinal: int = 1, **fields: A
 
 def is_said(text: str, by: str, *, named: bool = True, priority: Priority = "high") -> bool:
     """Tell whether one line still says a statement."""
-    return unsaid([line(text, priority)], [Said(by, ["o1"] if named else [])]) == ()
+    return unsaid([line(text, priority)], [ResultLine(by, ["o1"] if named else [])]) == ()
 
 
 # ---------------------------------------------------------------- statements
@@ -196,10 +196,10 @@ def test_only_the_user_takes_a_prohibition_back() -> None:
     older = line("Never deploy to production on a Friday", "high", 1)
     other = line("User likes the new deploy dashboard", "high", 2)
     by = "User likes the new deploy dashboard instead of never deploying on a Friday"
-    assert unsaid([older, other], [Said(by, ["o1", "o2"])]) == (older,)
+    assert unsaid([older, other], [ResultLine(by, ["o1", "o2"])]) == (older,)
     newer = line("User now wants deploys to production on a Friday too", "high", 2)
     by = "User now wants deploys to production on a Friday too (before: never deploy to production on a Friday)"
-    assert unsaid([older, newer], [Said(by, ["o1", "o2"])]) == ()
+    assert unsaid([older, newer], [ResultLine(by, ["o1", "o2"])]) == ()
 
 
 def test_a_line_that_does_not_name_it_must_say_more() -> None:
@@ -213,7 +213,7 @@ def test_a_line_that_does_not_name_it_must_say_more() -> None:
 
 def test_a_line_of_less_weight_is_not_enough() -> None:
     """The next reflection could leave it out."""
-    said = Said("User bakes in Ghent", ["o1"], "medium")
+    said = ResultLine("User bakes in Ghent", ["o1"], "medium")
     assert unsaid([line("User bakes in Ghent", "high")], [said]) != ()
 
 
@@ -226,7 +226,7 @@ def test_finished_work_may_lose_its_counts() -> None:
 
 def test_other_lines_may_go() -> None:
     """The guard is for what the user said and what is finished."""
-    assert unsaid([line("Assistant looked around"), line("Perhaps", "low", 2)], [Said("Something else")]) == ()
+    assert unsaid([line("Assistant looked around"), line("Perhaps", "low", 2)], [ResultLine("Something else")]) == ()
 
 
 def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
@@ -235,29 +235,29 @@ def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
     newer = line(
         "Doctor switched User from ramipril to candesartan 8 mg", "high", 2, said_at=datetime(2026, 3, 9, tzinfo=UTC)
     )
-    both = Said("Doctor switched User from ramipril to candesartan 8 mg", ["o1", "o2"])
+    both = ResultLine("Doctor switched User from ramipril to candesartan 8 mg", ["o1", "o2"])
     assert unsaid([older, newer], [both]) == ()
-    assert unsaid([older, newer], [Said("User takes candesartan 8 mg now", ["o1", "o2"])]) != ()
-    assert unsaid([older, newer], [Said(newer.text, ["o2"])]) == (older,)
+    assert unsaid([older, newer], [ResultLine("User takes candesartan 8 mg now", ["o1", "o2"])]) != ()
+    assert unsaid([older, newer], [ResultLine(newer.text, ["o2"])]) == (older,)
     # The older statement never takes the place of the newer one.
-    assert unsaid([older, newer], [Said(f"{older.text}, formerly candesartan", ["o1", "o2"])]) == (newer,)
+    assert unsaid([older, newer], [ResultLine(f"{older.text}, formerly candesartan", ["o1", "o2"])]) == (newer,)
 
 
 def test_two_likings_are_not_a_change() -> None:
     """A verb in common does not make one statement replace another."""
     lines = [line("User likes tea", "high", 1), line("User likes coffee instead of decaf", "high", 2)]
-    assert unsaid(lines, [Said("User likes coffee instead of decaf", ["o1", "o2"])]) == (lines[0],)
+    assert unsaid(lines, [ResultLine("User likes coffee instead of decaf", ["o1", "o2"])]) == (lines[0],)
 
 
 def test_many_lines_in_one_vague_one() -> None:
     """It holds hardly any of their words. Repetitions of one thing may well become one line."""
     lines = [line(f"Assistant built feature{n} for screen{n} with widget{n}", ordinal=n) for n in range(200)]
     names = [one.id for one in lines]
-    assert vague(lines, [Said("The project was worked on", names)])
+    assert vague(lines, [ResultLine("The project was worked on", names)])
     detailed = " ".join(f"feature{n}, screen{n};" for n in range(20))
-    assert not vague(lines, [Said(detailed, names)])
+    assert not vague(lines, [ResultLine(detailed, names)])
     repeated = [line("npm test: all tests passed again", ordinal=n) for n in range(200)]
-    assert not vague(repeated, [Said("Tests passed", [one.id for one in repeated])])
+    assert not vague(repeated, [ResultLine("Tests passed", [one.id for one in repeated])])
 
 
 # ---------------------------------------------------------------- identifiers

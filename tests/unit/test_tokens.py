@@ -27,7 +27,7 @@ from memolog.core.run import Calibration
 from memolog.errors import ConfigError
 from memolog.text.media_tokens import count_file, image_size, image_tokens
 from memolog.text.message_tokens import count_message, count_parts, count_tool_schemas
-from memolog.text.tokens import HeuristicCounter, SplintrCounter, _tokenizer, apply, learn, over_estimate
+from memolog.text.tokens import HeuristicCounter, SplintrCounter, _tokenizer, calibrated, learn, over_estimate
 
 HEURISTIC = HeuristicCounter()
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
@@ -492,7 +492,7 @@ def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
 )
 def test_a_factor_is_applied_rounding_up(factor: float, tokens: int, expected: int) -> None:
     """Within its bounds it scales; a factor that is none changes nothing."""
-    assert apply(factor, tokens) == expected
+    assert calibrated(factor, tokens) == expected
 
 
 def test_a_broken_stored_factor_is_mended() -> None:

@@ -60,16 +60,14 @@ class AgentTurn:
     async def rows(self, id_: str) -> tuple[Message, ...]:
         """Return the stored rows of a message; empty if there are none or the database cannot be read."""
         try:
-            components = await self.memory.open()
-            return await components.store.messages.get(self.resource, id_, thread=self.thread)
+            return await self.memory.resource(self.resource).message(id_, thread=self.thread)
         except MemologError:
             return ()
 
     async def is_new_thread(self) -> bool:
         """Tell whether nothing was ever saved in the thread; False if the database cannot be read."""
         try:
-            components = await self.memory.open()
-            return (await components.store.threads.get(self.resource, self.thread)).last_seq == 0
+            return (await self.memory.thread(self.thread, resource=self.resource).info()).last_seq == 0
         except NotFound:
             return True
         except MemologError:

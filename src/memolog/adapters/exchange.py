@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote
 
+from memolog import Context
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
 from memolog.adapters.new_messages import find_new, has_answer
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.adapters.roundtrip import Answer, Json
-from memolog.context.context import Context
 from memolog.core.message import NewMessage, TextPart
 from memolog.errors import InputError
 from memolog.memory import Memory
@@ -362,11 +362,11 @@ def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Cal
     drive: Drive | None = None
     if isinstance(memory, SyncMemory):
         # The calls run on the event loop of the memory.
-        inner, drive = memory._memory, memory._portal.call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        inner, drive = memory.asynchronous, memory.run
     else:
         inner = memory
     if isinstance(turn, SyncTurn):
-        turn = turn._turn  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        turn = turn.asynchronous
     if isinstance(turn, SyncGuardedTurn):
         turn = turn.inner
     # The copy of the class: a client that is wrapped already is bound again, not wrapped twice.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, TypeGuard, cast
 
-from memolog.context.context import Context
+from memolog import Context
 from memolog.core.message import NewMessage, TextPart
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError
@@ -123,7 +123,7 @@ class Guards:
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
         """Begin a turn without `await`: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
         check_sync_memory(memory)
-        return SyncGuardedTurn(memory.thread(thread, resource=resource).turn(**options), self)
+        return SyncGuardedTurn(memory, memory.thread(thread, resource=resource).turn(**options), self)
 
     async def run(
         self,
@@ -202,10 +202,10 @@ class GuardedTurn:
 class SyncGuardedTurn:
     """A guarded turn without `await`."""
 
-    def __init__(self, turn: SyncTurn, guards: Guards) -> None:
+    def __init__(self, memory: SyncMemory, turn: SyncTurn, guards: Guards) -> None:
         # Guards run in threads, so that a slow guard does not block the event loop of the memory.
-        self.inner = GuardedTurn(turn._turn, guards, on_threads=True)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        self._call = turn._portal.call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+        self.inner = GuardedTurn(turn.asynchronous, guards, on_threads=True)
+        self._call = memory.run
 
     def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
         """Save new messages and return the context for the model, if every input guard passes."""

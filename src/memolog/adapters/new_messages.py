@@ -72,20 +72,19 @@ async def _not_forgotten(
         last -= 1
     if last <= 0:
         return new
-    components = await memory.open()
-    gone = await components.store.tombstones.find(resource, thread, new[:last], is_history=True)
+    gone = await memory.thread(thread, resource=resource).forgotten(new[:last], is_history=True)
     return tuple(one for place, one in enumerate(new) if place not in gone)
 
 
 async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:
     """Return the last stored messages, as far back as the list may reach."""
-    components = await memory.open()
+    handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST
     limit = _PAGE if has_answer(given) else _END
     for _ in range(_PAGES):
         try:
-            page = await components.store.messages.page(resource, thread, before=before, limit=limit)
+            page = await handle.messages(before=before, limit=limit)
         except ThreadNotFound:
             break
         rows = [*(row for row in page.items if row.state == "live"), *rows]

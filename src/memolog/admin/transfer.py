@@ -13,7 +13,7 @@ from memolog.admin.import_mastra import import_mastra
 from memolog.core.reports import ExportReport, ImportReport
 from memolog.db.postgres_address import safe_url
 from memolog.db.sqlite import SqliteEngine
-from memolog.db.sqlite_files import clean_file
+from memolog.db.sqlite_files import clean_file, new_file
 from memolog.errors import InputError
 from memolog.transfer.detect import detect
 
@@ -29,6 +29,19 @@ async def export(connection: "Connection", target: Target, resource: str | None,
     if isinstance(components.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
         refuse_own(components.store.engine.path, Path(target))
     return await export_to(components.store, target, resource, connection.clock.now(), overwrite=overwrite)
+
+
+async def write_text(connection: "Connection", target: "str | os.PathLike[str]", text: str, *, overwrite: bool) -> None:
+    """Write a text to a new file that only its owner can read; refuses the database itself."""
+    engine = (await connection.open()).store.engine
+    if isinstance(engine, SqliteEngine):
+        refuse_own(engine.path, Path(target))
+
+    def write() -> None:
+        with new_file(Path(target), overwrite=overwrite) as partial:
+            partial.write_bytes(text.encode("utf-8", "replace"))
+
+    await asyncio.to_thread(write)
 
 
 async def import_from(

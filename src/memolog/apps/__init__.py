@@ -1,1 +1,1 @@
-"""What people run: the demo, and later the command line and the servers."""
+"""The programs: command line, MCP server, gateway, hooks of coding agents and the demo."""

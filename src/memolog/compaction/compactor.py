@@ -24,7 +24,7 @@ from memolog.errors import Conflict, LeaseLost
 from memolog.events import CompactionMade
 from memolog.log.executor import Core
 from memolog.log.runner import RunFault
-from memolog.observer.budget import Asking
+from memolog.observer.budget import ModelCalls
 from memolog.observer.llm import EmbeddedObserver, Observed, Observer
 from memolog.observer.model import BudgetSpent
 from memolog.observer.prompt import ObserveInput
@@ -211,7 +211,7 @@ class Compacting:
         """Ask the observer about messages that no log covers; the embedded one if the model fails."""
         redactor = redactor_for(config)
         given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, alias=thread)
-        ask = Asking(self._store, resource, thread, (), config)
+        ask = ModelCalls(self._store, resource, thread, (), config)
         try:
             if may_ask and self._observer.name != EmbeddedObserver.name:
                 answer = (await self._observer.observe([given], redactor, ask))[0]

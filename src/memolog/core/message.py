@@ -4,7 +4,7 @@ import base64
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, cast, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
 
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, nothing, text_to_json
 from memolog.errors import InputError, NotJson
@@ -118,6 +118,7 @@ class NewMessage:
 class Message:
     """One stored row, which never changes. `continuation` counts the rows of one id from 0."""
 
+    html_columns: ClassVar = ("seq", "role", "created_at", "text")
     id: str
     resource: str
     thread: str

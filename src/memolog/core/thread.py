@@ -5,6 +5,7 @@ Hints are stored with the thread, not with the log, since several threads may sh
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import ClassVar
 
 from memolog.core.exact_json import JsonObject, nothing
 
@@ -36,6 +37,7 @@ class Hints:
 class ThreadInfo:
     """What is stored of one ordered conversation of a resource, beside its messages."""
 
+    html_columns: ClassVar = ("id", "title", "last_seq", "updated_at")
     id: str
     resource: str
     created_at: datetime

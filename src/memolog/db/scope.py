@@ -9,6 +9,7 @@ from typing import Generic, TypeAlias, TypeVar, cast
 from memolog.core.exact_json import JsonValue
 from memolog.db.queries import Row, Script, load_queries
 from memolog.errors import EmptyId, InputError, ThreadNotFound
+from memolog.text.html import html_items
 
 threads = load_queries("messages/threads")
 
@@ -29,6 +30,9 @@ class Page(Generic[T]):
 
     items: tuple[T, ...]
     next: str | None = None
+
+    def _repr_html_(self) -> str:
+        return html_items(self.items, note="" if self.next is None else f"There are more: continue with {self.next}")
 
 
 def check_id(kind: str, value: object) -> str:

@@ -8,12 +8,23 @@ from typing import Final
 from memolog.core.observation import MARKS, UNVERIFIED, Observation
 from memolog.text.dates import gap_mark, local
 from memolog.text.escape import element, escape, one_line
+from memolog.text.html import html_table
 
 _SHOWN_MARKS: Final = frozenset({"high", "done"})
 _HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
 # Deeper lines are indented no further.
 _DEEPEST: Final = 6
+
+
+class Log(tuple[Observation, ...]):
+    """The lines of a log in reading order; a notebook shows it as a table."""
+
+    __slots__ = ()
+
+    def _repr_html_(self) -> str:
+        rows = [(line.said_at, line.priority, line.text, line.trust) for line in self]
+        return html_table(("said", "priority", "text", "trust"), rows)
 
 
 def render_group(

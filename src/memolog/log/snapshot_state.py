@@ -1,6 +1,5 @@
 """Turn a snapshot into the state that `decide` looks at, with sizes calibrated to the model in use."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -25,6 +24,7 @@ from memolog.log.state import (
     Tail,
     Weight,
 )
+from memolog.text.tokens import calibrated
 
 # How long providers keep a prompt in their cache, as documented; the shorter where they give a range.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
@@ -162,7 +162,7 @@ def _ready_reflection(snapshot: Snapshot) -> ReadyReflection | None:
 
 
 def _scaled(tokens: int, factor: float) -> int:
-    return tokens if factor == 1.0 else math.ceil(tokens * factor)
+    return tokens if factor == 1.0 else calibrated(factor, tokens)
 
 
 def _own_tail(snapshot: Snapshot, factor: float) -> Tail:

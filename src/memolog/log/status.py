@@ -13,6 +13,7 @@ from memolog.log.decide import breaker_is_open
 from memolog.log.snapshot import Snapshot
 from memolog.log.snapshot_state import Asked, state_of
 from memolog.log.state import State
+from memolog.text.html import html_table
 
 Health: TypeAlias = Literal["ok", "behind", "failing"]
 
@@ -57,6 +58,19 @@ class Status:
     """Lines that reflections left out of the log: search finds them, and `restore` brings them back."""
     budget_left: float | None = None
     """US dollars that observing and reflecting may still cost; 0 if the budget is spent, None if there is none."""
+
+    def _repr_html_(self) -> str:
+        rows = [
+            ("thread", f"{self.thread} of {self.resource}"),
+            ("health", self.health),
+            ("messages", f"{self.messages.tokens:,} of {self.messages.limit:,} tokens"),
+            ("observations", f"{self.observations.tokens:,} of {self.observations.limit:,} tokens"),
+            ("not observed", f"{self.backlog_tokens:,} tokens"),
+            ("log", f"{self.groups} groups, generation {self.generation}, {self.cursor} of {self.last_seq} messages"),
+            ("last error", self.last_error),
+            ("cost", f"{self.usage.requests} requests, ${self.usage.cost:.4f}"),
+        ]
+        return html_table(("", ""), rows)
 
 
 def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:

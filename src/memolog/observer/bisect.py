@@ -16,7 +16,7 @@ from memolog.log.runner import RunFault
 from memolog.log.snapshot_state import weights_of
 from memolog.observer.budget import Ask
 from memolog.observer.drafts import Draft, Parsed
-from memolog.observer.llm import Observed, Observer, put_together, stood_in
+from memolog.observer.llm import Observed, Observer, embedded_answer, join_answers
 from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.observer.reply import failure
 from memolog.observer.transcript import Shown, in_zone
@@ -35,7 +35,7 @@ Units: TypeAlias = Sequence[tuple[Message, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Divided:
+class DividedAnswer:
     """The joined answers, how many messages the model did not observe, and why."""
 
     observed: Observed
@@ -74,7 +74,7 @@ async def observe_in_parts(
     attempt: int,
     is_alive: bool,
     counter: TokenCounter,
-) -> Divided:
+) -> DividedAnswer:
     """Observe a span in halves, quarters and so on; where a single message is refused, a line says that it is missing.
 
     `is_alive` says that the model has answered about other spans meanwhile. If it has not and refuses every part, the model is
@@ -96,14 +96,14 @@ async def observe_in_parts(
             if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
                 # It answers, but no answer is usable.
                 whole.fault = RunFault(str(part.fault))
-                return await _put_together([whole], given, attempt, counter)
+                return await _joined([whole], given, attempt, counter)
             if not is_alive:
                 raise part.fault
         if part.answer is None and len(part.units) > 1 and calls < _MOST_CALLS:
             todo.extend(part.halves())
         else:
             done.append(part)
-    return await _put_together(sorted(done, key=lambda part: part.first), given, attempt, counter)
+    return await _joined(sorted(done, key=lambda part: part.first), given, attempt, counter)
 
 
 async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
@@ -123,7 +123,7 @@ async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: R
         part.answer, part.fault = (answer, None) if problem is None else (None, RunFault(problem))
 
 
-async def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: int, counter: TokenCounter) -> Divided:
+async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, counter: TokenCounter) -> DividedAnswer:
     """Join the answers in their order, and fill each stretch that has none.
 
     Words that the model refuses are replaced by a line that says so: the embedded observer would repeat them in the log, which
@@ -146,8 +146,8 @@ async def _put_together(parts: Sequence[_Part], given: ObserveInput, attempt: in
             answers.append(_stand_in(messages, given))
         else:
             embedded += len(messages)
-            answers.append(await stood_in(given, messages, counter))
-    return Divided(observed=put_together(answers), missing=missing, embedded=embedded, error=error)
+            answers.append(await embedded_answer(given, messages, counter))
+    return DividedAnswer(observed=join_answers(answers), missing=missing, embedded=embedded, error=error)
 
 
 def _is_refused(part: _Part) -> bool | None:

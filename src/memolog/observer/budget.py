@@ -38,8 +38,8 @@ async def spent_of(store: "Store", resource: str, thread: str | None, config: Co
     return sum(line.total.cost for line in lines if line.kind in {"observe", "reflect"})
 
 
-class Asking:
-    """Calls models for the runs of one batch, within their budget. Make one for each batch."""
+class ModelCalls:
+    """Calls models for the runs of one batch, within their budget. Create one for each batch."""
 
     def __init__(self, store: "Store", resource: str, thread: str | None, runs: Sequence[str], config: Config) -> None:
         self._store, self._resource, self._runs, self._config = store, resource, runs, config

@@ -7,6 +7,7 @@ from datetime import date, datetime, time
 from memolog.core.exact_json import JsonObject, nothing
 from memolog.core.observation import Priority
 from memolog.observer.faults import Fault, FaultKind
+from memolog.text.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,3 +90,7 @@ class ParsedReflection:
     threads: "Mapping[str, ParsedReflection]" = field(default_factory=lambda: dict[str, ParsedReflection]())  # noqa: PLW0108 - the class is not there yet
     """If several threads share the log: the hints and off-track of each, by its alias; without lines."""
     faults: tuple[Fault, ...] = ()
+
+    def tokens(self, counter: TokenCounter) -> int:
+        """Return the tokens of all lines."""
+        return sum(counter.count(line.text) for line in self.lines)

@@ -1,4 +1,7 @@
-"""Look up mentions in a text, in any of their spellings. The text is prepared once for any number of lookups."""
+"""Take the text of messages, and look up words and mentions in a text in any of their spellings.
+
+A text is prepared once for any number of lookups.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -114,6 +117,11 @@ def _is_said(word: str, evidence: Evidence) -> bool:
     if "." in word:
         return evidence.has(f".{word}.")
     return word in evidence.words or (len(word) >= _STEM and word[:_STEM] in evidence.stems)
+
+
+def has_word(word: str, texts: Sequence[Evidence]) -> bool:
+    """Return whether a content word occurs in one of the texts as it is."""
+    return any(text.has(f".{word}.") for text in texts)
 
 
 def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
@@ -272,7 +280,7 @@ _MOST_VALUES: Final = 20_000
 
 
 def source_text(message: Message) -> str:
-    """Return everything in a message that an observer may draw on."""
+    """Return all text of a message that an observer may use."""
     return "\n".join(filter(None, (said_text(message), returned_text(message))))
 
 
@@ -285,7 +293,7 @@ def said_text(message: Message) -> str:
 
 
 def returned_text(message: Message) -> str:
-    """Return what tools answered in a message, whatever its role; all of it where the message is a tool's."""
+    """Return what tools returned in a message; the whole message if it is a tool's."""
     if message.own:
         return ""
     is_tool = message.role == "tool"

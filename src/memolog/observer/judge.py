@@ -1,4 +1,7 @@
-"""Check the lines of a reply against what they cite, and mark, lower or drop them. Texts of lines are never changed."""
+"""Check the lines of a reply against what they cite, and mark, lower or drop them; texts of lines are never changed.
+
+Also checks the changes of a working memory that an observer proposes.
+"""
 
 import difflib
 import re
@@ -9,7 +12,15 @@ from typing import Final, Literal, TypeAlias
 
 from memolog.core.message import Message, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
-from memolog.observer.evidence import Evidence, is_found, is_spoken_by_user, is_word_of, said_text, source_text
+from memolog.observer.evidence import (
+    Evidence,
+    has_word,
+    is_found,
+    is_spoken_by_user,
+    is_word_of,
+    said_text,
+    source_text,
+)
 from memolog.observer.grounding import ungrounded
 from memolog.observer.trust import (
     LEAST_SHARE,
@@ -79,14 +90,14 @@ def judge(
     shown: what a tool said there is still a tool's. `readings` is asked only where a line is not in a user's own words. Lines
     with ids among `extracted` were taken from the messages by code: what they name was counted or shortened, not invented.
     """
-    case = _Case(messages, log, policy, foreign, lines, readings, frozenset(extracted))
+    case = _Checker(messages, log, policy, foreign, lines, readings, frozenset(extracted))
     own = [observation for observation in observations if not case.is_foreign(observation)]
     judged = _applied([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
 
-class _Case:
-    """The messages of one span, each prepared once however many lines cite it."""
+class _Checker:
+    """Checks lines against the messages of one span; each message is prepared once."""
 
     def __init__(
         self,
@@ -130,14 +141,14 @@ class _Case:
         trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
             # It cites a user's message, but its words are not the user's.
-            trust = _less(trust, observation, self._voices)
+            trust = _lowered_trust(trust, observation, self._voices)
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
         judged = replace(observation, trust=trust)
         return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=bool(said))
 
     def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
-        """Return whether the users' messages that a line cites say what it claims, in their words or as code reads them."""
+        """Return whether the users' messages that a line cites support its claim, in their words or as code reads them."""
         if observation.verbatim and self._voices.copies_tool(observation.verbatim):
             return False
         # If a line cites every message, a single one of them must back it.
@@ -159,7 +170,7 @@ class _Case:
         return False
 
     def _nearest(self, observation: Observation, said: Sequence[Message]) -> list[Message]:
-        """Return the few messages that have most words of a line."""
+        """Return the few messages that share most words with a line."""
         words = content_words(observation.text)
         shares = [sum(is_word_of(word, (self._said(message),)) for word in words) for message in said]
         best = sorted(range(len(said)), key=lambda place: -shares[place])[:_MOST_COMPARED]
@@ -220,7 +231,7 @@ def judge_reflection(
             backed = False
         trust = lowest(root.trust for root in roots)
         if said and not backed:
-            trust = _less(trust, observation, voices)
+            trust = _lowered_trust(trust, observation, voices)
         missing: tuple[str, ...] = ()
         if policy != "keep":
             # The reflector read the whole slice: a line may name what stands in another.
@@ -234,14 +245,14 @@ def judge_reflection(
 
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
-    """Return whether a line takes its words from lines that were in doubt, and not from the others that it stands for."""
+    """Return whether a line takes its words from doubtful lines, and not from the other lines that it merges."""
     doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
     sure = evidence_of(line_text(root) for root in roots if root not in doubtful)
-    words = [word for word in content_words(line_text(observation)) if not any(text.has(f".{word}.") for text in sure)]
+    words = [word for word in content_words(line_text(observation)) if not has_word(word, sure)]
     theirs = evidence_of(map(line_text, doubtful))
-    return not sure or sum(any(text.has(f".{word}.") for text in theirs) for word in words) >= _FEW
+    return not sure or sum(has_word(word, theirs) for word in words) >= _FEW
 
 
 def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
@@ -251,18 +262,18 @@ def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[s
 
 
 def _claims(observation: Observation, is_for_user: bool) -> bool:
-    """Return whether a line claims the weight of a user's word."""
+    """Return whether a line claims to be a user's statement."""
     return is_for_user or observation.priority in KEPT
 
 
-def _less(trust: Trust, observation: Observation, voices: Voices) -> Trust:
-    """Return the trust of a line that claims a user's word without having it."""
+def _lowered_trust(trust: Trust, observation: Observation, voices: Voices) -> Trust:
+    """Return the trust of a line that claims to be a user's statement and is not."""
     theirs: Trust = "tool" if _is_of_tool(observation, voices) else "assistant"
     return lowest((trust, theirs))
 
 
 def _is_of_tool(observation: Observation, voices: Voices) -> bool:
-    """Return whether a line has its words, or something that it names, from tools alone."""
+    """Return whether the words or a name of a line come from tools alone."""
     return _is_echo(observation, voices) or voices.names_from_tool(observation.text)
 
 
@@ -303,7 +314,7 @@ def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
 
 
 def _renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Return the lines that stay in their order; one whose parent goes stands under the parent's parent."""
+    """Renumber the kept lines; a line whose parent is dropped moves under the nearest kept ancestor."""
     places: Mapping[int, int] = {observation.ordinal: place for place, observation in enumerate(kept, start=1)}
     parents = {observation.ordinal: observation.parent for observation in before}
 
@@ -321,7 +332,7 @@ def _renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> t
 
 
 _LEAST_SAID: Final = 0.5
-"""How much of a new line's words must have been said."""
+"""The share of the words of a new line that must have been said."""
 _LABEL: Final = re.compile(r"\s*+(?:[-*+]|\d{1,9}[.)])?\s*+(?:[^:\n]{1,60}:)?\s*+")
 
 
@@ -363,7 +374,7 @@ def _is_said(line: str, voices: Voices) -> bool:
     if not all(is_found(mention, voices.said) for mention in mentions(claim)):
         return False
     words = content_words(claim)
-    said = sum(any(text.has(f".{word}.") for text in voices.said) for word in words)
+    said = sum(has_word(word, voices.said) for word in words)
     return said >= _LEAST_SAID * len(words)
 
 
@@ -376,4 +387,4 @@ def _is_spoken_of(line: str, added: Sequence[str], voices: Voices) -> bool:
     words = content_words(_LABEL.sub("", line, count=1)) if not line.lstrip().startswith("#") else ()
     if not words or any(line.strip() and line.strip() in other for other in added):
         return True
-    return any(text.has(f".{word}.") for word in content_words(line) for text in voices.said)
+    return any(has_word(word, voices.said) for word in content_words(line))

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from memolog.core.deadline import offload
 from memolog.core.message import Message, TextPart
+from memolog.core.observation import KEPT
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.snapshot_state import weights_of
@@ -16,7 +17,7 @@ from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.evidence import source_text
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
-from memolog.observer.extractors import taken
+from memolog.observer.extractors import take_extracts
 from memolog.observer.faults import Fault, FaultKind, FaultNotes
 from memolog.observer.model import BudgetSpent, Model, ModelReply, ModelRequest, Purpose
 from memolog.observer.model_choice import ModelPair
@@ -37,71 +38,6 @@ from memolog.observer.transcript import Shown, split
 from memolog.text.cutting import cut
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
-
-_MOST_SLICES: Final = 12
-"""Slices of one message at most; of a longer message, each slice shows its two ends."""
-_SHARE: Final = 0.9
-"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
-
-
-def sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
-    """Yield the messages, those with more text than one prompt shows in slices: same place, same time, one after the other.
-
-    Tool calls and results stay whole: of them a prompt shows a bounded part anyway.
-    """
-    for message in messages:
-        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
-        if message.own or counter.count("\n".join(texts)) <= most_tokens:
-            yield message
-            continue
-        text, others = "\n".join(texts), tuple(part for part in message.parts if not isinstance(part, TextPart))
-        for number, piece in enumerate(_pieces(text, most_tokens, counter)):
-            parts = (TextPart(text=piece), *others) if not number else (TextPart(text=piece),)
-            yield replace(message, parts=parts, continuation=message.continuation + number)
-
-
-def _pieces(text: str, most_tokens: int, counter: TokenCounter) -> Iterator[str]:
-    tokens = counter.count(text)
-    number = min(_MOST_SLICES, -(-tokens // max(1, int(most_tokens * _SHARE))))
-    size = -(-len(text) // number)
-    while text:
-        end = _end(text, size)
-        yield text[:end]
-        text = text[end:]
-
-
-def _end(text: str, size: int) -> int:
-    """Return where to cut: after a paragraph, a line or a word if one ends near, else between two graphemes."""
-    if len(text) <= size:
-        return len(text)
-    for mark in ("\n\n", "\n", " "):
-        found = text.rfind(mark, size * 3 // 4, size)
-        if found > 0:
-            return found + len(mark)
-    return len(cut(text, size)) or size
-
-
-def joined(answers: Sequence[Parsed]) -> Parsed:
-    """Return several answers about one span as one: all their lines and faults, and the newest hints."""
-    drafts: list[Draft] = []
-    notes, hints = FaultNotes(), HintsDraft()
-    for answer in answers:
-        start = len(drafts)
-        drafts += [
-            draft if draft.parent is None else replace(draft, parent=draft.parent + start)
-            for draft in answer.observations
-        ]
-        notes.take(answer.faults)
-        told = hints if answer.hints.current_task is None else answer.hints
-        hints = HintsDraft(
-            current_task=told.current_task,
-            task_at=told.task_at,
-            suggested_response=answer.hints.suggested_response,
-            title=answer.hints.title or hints.title,
-        )
-    is_nothing = bool(answers) and all(answer.nothing for answer in answers)
-    return Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
-
 
 _LEVELS: Final = 5
 # How long an answer may be: a minimum for its sections, and a share of the prompt.
@@ -158,6 +94,18 @@ class Observer(Protocol):
         ...
 
 
+def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
+    """Return the observer and the reflector: a model if one is named, else the embedded rules."""
+    embedded = EmbeddedObserver(counter)
+    return (
+        _ModelObserver(models.observe, counter) if models.observe else embedded,
+        _ModelObserver(models.reflect, counter) if models.reflect else embedded,
+    )
+
+
+# ---------------------------------------------------------------- the embedded observer
+
+
 class EmbeddedObserver:
     """The embedded observer and reflector: no model, no key, no network, no cost."""
 
@@ -177,7 +125,7 @@ class EmbeddedObserver:
         del ask, most
         ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
         parsed = await asyncio.to_thread(reflect, given, self._counter)
-        length = sum(self._counter.count(line.text) for line in parsed.lines)
+        length = parsed.tokens(self._counter)
         if not 0 < length < size:
             raise RunFault("nothing can be left out without losing what was said", cause="incompressible")
         return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
@@ -216,16 +164,19 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Return statements of users that the embedded observer finds; its lines name it as their observer."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
-    stated = (draft for draft in found.parsed.observations if draft.priority in {"high", "done"})
+    stated = (draft for draft in found.parsed.observations if draft.priority in KEPT)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name, parent=None) for draft in stated)
     return replace(found, parsed=Parsed(observations=drafts))
 
 
-async def stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+async def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
     found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
+
+
+# ---------------------------------------------------------------- a model as the observer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,17 +189,16 @@ class _Condensed:
     tokens: int
 
 
-class ModelObserver:
+class _ModelObserver:
     """Asks a model, and parses its answers."""
 
-    def __init__(self, observer: Model, reflector: Model, counter: TokenCounter) -> None:
-        self._models: dict[Purpose, Model] = {"observe": observer, "reflect": reflector}
-        self._counter = counter
+    def __init__(self, model: Model, counter: TokenCounter) -> None:
+        self._model, self._counter = model, counter
 
     @property
     def name(self) -> str:
-        """Return the name of the model that observes."""
-        return self._models["observe"].name
+        """Return the name of the model."""
+        return self._model.name
 
     # ------------------------------------------------------------ observing
 
@@ -298,18 +248,18 @@ class ModelObserver:
 
     async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
         """Ask about one span, in several calls if it is too long for a prompt."""
-        messages = tuple(sliced(given.messages, given.most_tokens, self._counter))
+        messages = tuple(_sliced(given.messages, given.most_tokens, self._counter))
         pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
         for piece in pieces:
             calls.append(self._observe_piece(replace(given, messages=piece), redactor, ask, first, gate))
             first += len(piece)
-        answers = await _together(calls)
+        answers = await _gathered(calls)
         if len(answers) == 1:
             return answers[0]
         end = next((number for number, answer in enumerate(answers) if answer.last_seq is not None), len(answers) - 1)
         # Messages after a cut-off answer are observed again.
-        return replace(put_together(answers[: end + 1]), last_seq=answers[end].last_seq)
+        return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(
         self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
@@ -321,7 +271,7 @@ class ModelObserver:
         for attempt in range(2):
             async with gate:
                 reply = await self._ask("observe", prompt, ask, times=1 + attempt)
-            text, said = taken(reply.text, [wanted.key for wanted in given.wanted])
+            text, said = take_extracts(reply.text, [wanted.key for wanted in given.wanted])
             parsed = parse_observations(
                 text,
                 prompt.shown,
@@ -374,7 +324,7 @@ class ModelObserver:
             observed = _with_more(observed, Observed(parsed=answer, prompt=prompt))
             missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
         if missing:
-            observed = _with_more(observed, await stood_in(given, missing, self._counter))
+            observed = _with_more(observed, await embedded_answer(given, missing, self._counter))
             fault = Fault(kind="uncovered", detail=f"{len(missing)} messages", count=len(missing))
             observed = replace(observed, parsed=replace(observed.parsed, faults=(*observed.parsed.faults, fault)))
         return observed
@@ -417,7 +367,7 @@ class ModelObserver:
             problem = failure(parsed)
             if problem is not None:
                 continue
-            length = self._length(parsed)
+            length = parsed.tokens(self._counter)
             # An empty or larger answer never replaces memory.
             if 0 < length < best_size:
                 best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
@@ -446,7 +396,7 @@ class ModelObserver:
                 raise
             return best
         parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values(), is_cut_off=reply.is_cut_off)
-        length = self._length(parsed)
+        length = parsed.tokens(self._counter)
         omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
         room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
         if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
@@ -457,9 +407,6 @@ class ModelObserver:
         if gaps.vague:
             raise RunFault(f"a line stands for many others and says hardly anything of them: {gaps.vague[0][:200]}")
         return best
-
-    def _length(self, parsed: ParsedReflection) -> int:
-        return sum(self._counter.count(line.text) for line in parsed.lines)
 
     async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:
         """Ask; `times` multiplies the usual length of an answer."""
@@ -472,7 +419,7 @@ class ModelObserver:
             max_tokens=most * times,
             files=prompt.files,
         )
-        return await ask(self._models[purpose], request)
+        return await ask(self._model, request)
 
 
 def _declines(reply: ModelReply, parsed: Parsed) -> bool:
@@ -515,30 +462,30 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
     return cut, replace(given, messages=messages)
 
 
-def put_together(answers: Sequence[Observed]) -> Observed:
+def join_answers(answers: Sequence[Observed]) -> Observed:
     """Join answers; each message gets a number of its own."""
     shifted: list[Observed] = []
-    taken = 0
+    offset = 0
     for answer in answers:
-        shown = tuple(replace(s, number=s.number + taken) for s in answer.prompt.shown)
-        drafts = tuple(replace(d, cites=tuple(n + taken for n in d.cites)) for d in answer.parsed.observations)
+        shown = tuple(replace(s, number=s.number + offset) for s in answer.prompt.shown)
+        drafts = tuple(replace(d, cites=tuple(n + offset for n in d.cites)) for d in answer.parsed.observations)
         prompt = replace(answer.prompt, shown=shown)
         shifted.append(replace(answer, parsed=replace(answer.parsed, observations=drafts), prompt=prompt))
-        taken = max((s.number for s in shown), default=taken)
+        offset = max((s.number for s in shown), default=offset)
     said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
     prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
-    return Observed(parsed=joined([answer.parsed for answer in shifted]), prompt=prompt, said=said)
+    return Observed(parsed=_joined_replies([answer.parsed for answer in shifted]), prompt=prompt, said=said)
 
 
 def _with_more(observed: Observed, more: Observed) -> Observed:
     """Add lines about the same messages to an answer, in their order; its hints stay."""
-    both = put_together([observed, more])
+    both = join_answers([observed, more])
     drafts = in_order(both.parsed.observations)
     parsed = replace(both.parsed, observations=drafts, hints=observed.parsed.hints, nothing=not drafts)
     return replace(observed, parsed=parsed, prompt=both.prompt)
 
 
-async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+async def _gathered(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     """Return the results of all calls; the first failure cancels the others."""
     try:
         async with asyncio.TaskGroup() as group:
@@ -548,10 +495,68 @@ async def _together(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
-    """Return the observer and the reflector: a model if one is named, else the embedded rules."""
-    embedded = EmbeddedObserver(counter)
-    return (
-        ModelObserver(models.observe, models.observe, counter) if models.observe else embedded,
-        ModelObserver(models.reflect, models.reflect, counter) if models.reflect else embedded,
-    )
+# ---------------------------------------------------------------- slices of long messages, and joined answers
+
+_MOST_SLICES: Final = 12
+"""Slices of one message at most; of a longer message, each slice shows its two ends."""
+_SHARE: Final = 0.9
+"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
+
+
+def _sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
+    """Yield the messages, those with more text than one prompt shows in slices: same place, same time, one after the other.
+
+    Tool calls and results stay whole: of them a prompt shows a bounded part anyway.
+    """
+    for message in messages:
+        texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+        if message.own or counter.count("\n".join(texts)) <= most_tokens:
+            yield message
+            continue
+        text, others = "\n".join(texts), tuple(part for part in message.parts if not isinstance(part, TextPart))
+        for number, piece in enumerate(_pieces(text, most_tokens, counter)):
+            parts = (TextPart(text=piece), *others) if not number else (TextPart(text=piece),)
+            yield replace(message, parts=parts, continuation=message.continuation + number)
+
+
+def _pieces(text: str, most_tokens: int, counter: TokenCounter) -> Iterator[str]:
+    tokens = counter.count(text)
+    number = min(_MOST_SLICES, -(-tokens // max(1, int(most_tokens * _SHARE))))
+    size = -(-len(text) // number)
+    while text:
+        end = _end(text, size)
+        yield text[:end]
+        text = text[end:]
+
+
+def _end(text: str, size: int) -> int:
+    """Return where to cut: after a paragraph, a line or a word if one ends near, else between two graphemes."""
+    if len(text) <= size:
+        return len(text)
+    for mark in ("\n\n", "\n", " "):
+        found = text.rfind(mark, size * 3 // 4, size)
+        if found > 0:
+            return found + len(mark)
+    return len(cut(text, size)) or size
+
+
+def _joined_replies(answers: Sequence[Parsed]) -> Parsed:
+    """Return several answers about one span as one: all their lines and faults, and the newest hints."""
+    drafts: list[Draft] = []
+    notes, hints = FaultNotes(), HintsDraft()
+    for answer in answers:
+        start = len(drafts)
+        drafts += [
+            draft if draft.parent is None else replace(draft, parent=draft.parent + start)
+            for draft in answer.observations
+        ]
+        notes.take(answer.faults)
+        told = hints if answer.hints.current_task is None else answer.hints
+        hints = HintsDraft(
+            current_task=told.current_task,
+            task_at=told.task_at,
+            suggested_response=answer.hints.suggested_response,
+            title=answer.hints.title or hints.title,
+        )
+    is_nothing = bool(answers) and all(answer.nothing for answer in answers)
+    return Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)

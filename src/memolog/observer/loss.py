@@ -1,4 +1,4 @@
-"""The loss guard: what a reflection no longer says.
+"""The loss guard: find what a reflection no longer says.
 
 Pure rules that compare the lines of a slice with the lines that are to replace them:
 
@@ -55,7 +55,7 @@ _VAGUE_WORDS: Final = 60
 _VAGUE_SHARE: Final = 0.05
 
 
-class Said:
+class ResultLine:
     """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
 
     def __init__(
@@ -66,14 +66,14 @@ class Said:
         self.given = _Words(frozenset(given))
         """The words of the lines that it stands for."""
 
-    def beside(self, words: Mapping[str, Sequence[str]]) -> "Said":
+    def beside(self, words: Mapping[str, Sequence[str]]) -> "ResultLine":
         """Return the same line with the words that it was given, by the ids of lines."""
         given = (word for name in self.stands_for for word in words.get(name, ()))
-        return Said(self.text, self.stands_for, self.priority, given=given)
+        return ResultLine(self.text, self.stands_for, self.priority, given=given)
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The text, prepared for questions."""
+        """The text, prepared for lookups."""
         return Evidence(self.text)
 
     @cached_property
@@ -103,7 +103,7 @@ class Said:
 
     @cached_property
     def sides(self) -> "tuple[_Side, ...]":
-        """Which of two opposites it has, and before which words."""
+        """The opposites that it has ("below" or "above"), each with the words after it."""
         return _sides(self.text)
 
     @cached_property
@@ -114,7 +114,7 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Statement:
-    """A line that must be said, taken apart once."""
+    """A line that must still be said, analysed once."""
 
     line: Observation
     words: tuple[str, ...]
@@ -129,7 +129,7 @@ class _Statement:
     """The share of its words that a line which names it must contain."""
 
 
-def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observation, ...]:
+def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[Observation, ...]:
     """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
     statements = {line.id: _statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
     if not statements:
@@ -137,7 +137,7 @@ def unsaid(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Observ
     # A line of lower priority could be dropped by the next reflection.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
     result = [said.beside(words) for said in result if said.priority in KEPT]
-    standing: dict[str, list[Said]] = {}
+    standing: dict[str, list[ResultLine]] = {}
     for said in result:
         for name in said.stands_for:
             standing.setdefault(name, []).append(said)
@@ -167,10 +167,10 @@ def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> tuple[Obs
     return tuple(line for line in lines if line.id in gone)
 
 
-def vague(lines: Sequence[Observation], result: Sequence[Said]) -> tuple[Said, ...]:
+def vague(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[ResultLine, ...]:
     """Return the lines of a result that stand for many different lines and hold hardly any of their words."""
     words = {line.id: content_words(line.text) for line in lines}
-    found: list[Said] = []
+    found: list[ResultLine] = []
     for said in result:
         merged = [name for name in said.stands_for if name in words]
         distinct = {word for name in merged for word in words[name]}
@@ -207,7 +207,7 @@ def _statement(line: Observation) -> _Statement:
     )
 
 
-def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
+def _says(said: ResultLine, one: _Statement, *, is_named: bool) -> bool:
     if not _denies_the_same(said, one) or not all(_has_side(said, side) for side in one.sides):
         return False
     if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
@@ -222,8 +222,8 @@ def _says(said: Said, one: _Statement, *, is_named: bool) -> bool:
     )
 
 
-def _denies_the_same(said: Said, one: _Statement) -> bool:
-    """Return whether a line denies what a statement denies, and nothing that it affirms."""
+def _denies_the_same(said: ResultLine, one: _Statement) -> bool:
+    """Return whether a line denies what a statement denies and nothing that the statement affirms."""
     if not one.denials:
         is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
         return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
@@ -233,7 +233,7 @@ def _denies_the_same(said: Said, one: _Statement) -> bool:
     return all(any(_is_same_denial(other, denial) for other in own) for denial in one.denials)
 
 
-def _adds(denial: "_Denial", said: Said, one: _Statement) -> bool:
+def _adds(denial: "_Denial", said: ResultLine, one: _Statement) -> bool:
     """Return whether a clause has a word that is in none of its source lines, which may change its meaning."""
     known = _Words(one.words)
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
@@ -256,7 +256,9 @@ def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
     return held >= ceil(share * len(denial.words))
 
 
-def _supersedes(said: Said, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]) -> bool:
+def _supersedes(
+    said: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
+) -> bool:
     own = [word for word in older.words if word not in _COMMON]
     if not said.is_change or not any(map(said.words.has, own)):
         return False
@@ -284,7 +286,7 @@ _ENDING: Final = 2
 
 
 class _Words:
-    """Words in which others are looked up, whatever their endings."""
+    """A set of words in which other forms of a word are found too."""
 
     def __init__(self, words: Collection[str]) -> None:
         self._words = frozenset(words)
@@ -312,15 +314,15 @@ def _same_word(one: str, other: str) -> bool:
 class _Index:
     """Finds the lines of a result that have most words in common with a text."""
 
-    def __init__(self, result: Sequence[Said]) -> None:
+    def __init__(self, result: Sequence[ResultLine]) -> None:
         self._result = result
         self._by_opening: dict[str, set[int]] = {}
         for place, said in enumerate(result):
             for word in content_words(said.text):
                 self._by_opening.setdefault(word[:_SHORT], set()).add(place)
 
-    def nearest(self, words: Sequence[str]) -> list[Said]:
-        """Return the few lines that come nearest."""
+    def nearest(self, words: Sequence[str]) -> list[ResultLine]:
+        """Return the few lines with most words in common."""
         hits = Counter(place for word in words for place in self._by_opening.get(word[:_SHORT], ()))
         return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
 
@@ -525,7 +527,7 @@ class _Side:
 
 
 def _phrases() -> dict[str, list[tuple[tuple[str, ...], int, bool]]]:
-    """Return the opposites by their first words, longer ones first: their words, which pair, and whether they stand second."""
+    """Return the opposites by first word, longer ones first: their words, their pair, and whether they are its second side."""
     found: dict[str, list[tuple[tuple[str, ...], int, bool]]] = {}
     for pair, words in enumerate(_OPPOSITES):
         for place, side in enumerate(words.split(" / ")):
@@ -539,7 +541,7 @@ _PHRASES: Final = _phrases()
 
 
 def _sides(text: str) -> tuple[_Side, ...]:
-    """Return which of two opposites a text has, in order."""
+    """Return the opposites that a text has, in order."""
     words = squeezed(folded(text)).strip(".").split(".")
     found: list[_Side] = []
     at = 0
@@ -555,8 +557,8 @@ def _sides(text: str) -> tuple[_Side, ...]:
     return tuple(found)
 
 
-def _has_side(said: Said, side: _Side) -> bool:
-    """Return whether a line has the same of two opposites, before one of the same words."""
+def _has_side(said: ResultLine, side: _Side) -> bool:
+    """Return whether a line has the same opposite before one of the same words."""
     same = (
         other
         for other in said.sides
@@ -602,7 +604,7 @@ def _has_caseless(name: str, text: Evidence) -> bool:
 
 
 def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tuple[int, Observation, str, int]]:
-    """Yield what lines name and no text of a result does: place and line, the name, and its rank."""
+    """Yield the names of lines that no text of a result has: place, line, name and rank."""
     whole = Evidence("\n".join(result))
     known: dict[Mention, bool] = {}
     for place, line in enumerate(lines):

@@ -1,4 +1,7 @@
-"""The interface to language models: a request, a reply, and the one method between them."""
+"""The interface to language models: requests, replies, `complete`, errors and prices.
+
+Also models that wrap others: with retries, with a budget, or around a function.
+"""
 
 import asyncio
 import inspect
@@ -65,7 +68,7 @@ class Model(Protocol):
         ...
 
 
-class Managed:
+class ManagedModel:
     """A model of ours that can be checked before its first call, and closed after its last."""
 
     async def check(self) -> None:
@@ -77,17 +80,17 @@ class Managed:
 
 async def check_model(model: Model | None) -> None:
     """Raise ConfigError if this model cannot work as it is configured; makes no call and costs nothing."""
-    if isinstance(model, Managed):
+    if isinstance(model, ManagedModel):
         await model.check()
 
 
 async def close_model(model: Model | None) -> None:
     """Close the connections of a managed model, and of the models within it."""
-    if isinstance(model, Managed):
+    if isinstance(model, ManagedModel):
         await model.aclose()
 
 
-class Wrapper(Managed):
+class ModelWrapper(ManagedModel):
     """A model that changes how another one is called."""
 
     def __init__(self, model: Model) -> None:
@@ -255,7 +258,7 @@ class Retry:
     time: Callable[[], float] = time.monotonic
 
     async def run(self, ask: Callable[[float], Awaitable[T]], seconds: float) -> T:
-        """Return what `ask` returns, which is told how many seconds it has; ask again after a transport error."""
+        """Return the result of `ask(seconds)`; ask again after a transport error."""
         limit = seconds if self.total is None else self.total
         end = self.time() + limit
         attempt = 1
@@ -301,13 +304,13 @@ async def in_time(call: Awaitable[T], seconds: float, name: str) -> T:
 
 
 async def complete_in_time(model: Model, request: ModelRequest) -> ModelReply:
-    """Return a model's answer within the time of the request; models of ours keep to it themselves, attempt by attempt."""
-    if isinstance(model, Managed) or request.timeout is None:
+    """Return a model's answer within the time of the request; managed models apply it to each attempt themselves."""
+    if isinstance(model, ManagedModel) or request.timeout is None:
         return await model.complete(request)
     return await in_time(model.complete(request), request.timeout, model.name)
 
 
-class RetryingModel(Wrapper):
+class RetryingModel(ModelWrapper):
     """Repeats a call after a transport error. For models that do not retry by themselves."""
 
     def __init__(self, model: Model, retry: Retry = DEFAULT_RETRY) -> None:
@@ -343,7 +346,7 @@ class CallableModel:
 
     @property
     def name(self) -> str:
-        """Return how the function is called in events, runs and the ledger."""
+        """Return the name of the model in events, runs and the ledger."""
         return self._name
 
     @property
@@ -406,7 +409,7 @@ class Limit:
     """Returns what the ledger says; if it raises, no call is made."""
 
 
-class BudgetedModel(Wrapper):
+class BudgetedModel(ModelWrapper):
     """Asks a model only while every limit has something left."""
 
     def __init__(self, model: Model, *limits: Limit) -> None:

@@ -10,7 +10,7 @@ from memolog.observer.model import (
     DEFAULT_RETRY,
     BudgetSpent,
     CallableModel,
-    Managed,
+    ManagedModel,
     Model,
     ModelError,
     ModelFunction,
@@ -103,7 +103,7 @@ def models_for(config: Config, given: ModelSpec | ModelPair | None = None, **opt
     return ModelPair(observe=observe, reflect=reflect)
 
 
-class TieredModel(Managed):
+class TieredModel(ManagedModel):
     """Picks a model by the tokens of its input: `TieredModel({8_000: small, 64_000: middle}, above=large)`."""
 
     def __init__(
@@ -158,7 +158,7 @@ class NoModelAnswered(ModelError):
         self.retryable = any(is_transport_error(error) for error in failures.values())
 
 
-class FallbackModel(Managed):
+class FallbackModel(ManagedModel):
     """Asks one model after the other until one answers: `FallbackModel("openai:…", "anthropic:…")`."""
 
     def __init__(self, first: ModelSpec, *others: ModelSpec, seconds: float | None = None) -> None:

@@ -12,7 +12,7 @@ from typing import Final, TypeVar, cast
 
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
-from memolog.core.observation import Observation, Priority, Source, Span, Trust
+from memolog.core.observation import KEPT, Observation, Priority, Source, Span, Trust
 from memolog.core.run import Run
 from memolog.core.settings import Mode
 from memolog.core.thread import Hints
@@ -203,7 +203,7 @@ def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
 
     Otherwise the next reflection could drop a statement of the user.
     """
-    if priority in {"high", "done"}:
+    if priority in KEPT:
         return priority
     weights = {line.priority for line in merged}
     return "high" if "high" in weights else "done" if "done" in weights else priority
@@ -231,7 +231,7 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
         text=_meaning_once(redactor.redact(draft.text)),
         verbatim=_redacted(draft.verbatim, redactor),
         files=tuple(map(redactor.redact, draft.files)),
-        metadata=_facts(draft.metadata, redactor),
+        metadata=cast("JsonObject", redactor.value(dict(draft.metadata))),
     )
 
 
@@ -245,10 +245,6 @@ def _meaning_once(text: str) -> str:
         return hit[0] if is_new else ""
 
     return _MEANING.sub(first, text)
-
-
-def _facts(metadata: JsonObject, redactor: Redactor) -> Mapping[str, object]:
-    return cast("Mapping[str, object]", redactor.value(dict(metadata)))
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:

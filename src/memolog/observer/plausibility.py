@@ -10,6 +10,7 @@ from datetime import date
 from typing import Final, NamedTuple
 
 from memolog.core.message import Message
+from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, HintsDraft, Parsed
 from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
@@ -73,11 +74,6 @@ def _without(text: str, opening: re.Pattern[str]) -> str:
         kept.append(text[at : place.start])
         at = place.stop
     return "".join([*kept, text[at:]])
-
-
-def _inside(text: str, opening: re.Pattern[str]) -> list[str]:
-    """Return what stands in the elements that these tags open."""
-    return [inside.strip("\n") for _, inside in _elements(text, opening)]
 
 
 def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
@@ -169,7 +165,7 @@ def _is_unfounded(draft: Draft, said: Evidence) -> bool:
     """
     if not draft.cites:
         return support(draft.text, said) < _LEAST_SUPPORT
-    is_statement = draft.priority in {"high", "done"} and not draft.verbatim
+    is_statement = draft.priority in KEPT and not draft.verbatim
     return is_statement and not support(draft.text, said) and not _are_in_other_languages(draft.text, said.literal)
 
 
@@ -194,7 +190,7 @@ def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
 
 
 def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
-    """Return the hints without those that repeat the format instead of filling it."""
+    """Return the hints without those that only repeat the format."""
     known = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
     for name in ("current_task", "suggested_response", "title"):
         text: str | None = getattr(hints, name)
@@ -212,7 +208,7 @@ class _Echoes:
         ours = f"{prompt.system}\n{_without(prompt.text, _GIVEN)}"
         self._instructions = Evidence(ours)
         self._ours = set(map(_row, ours.split("\n")))
-        self._shown = set(map(_row, "\n".join(_inside(prompt.text, _TRANSCRIPT)).split("\n")))
+        self._shown = {_row(line) for _, inside in _elements(prompt.text, _TRANSCRIPT) for line in inside.split("\n")}
 
     def has(self, text: str, least: int) -> bool:
         """Return whether a text is part of the instructions and not of the messages."""
@@ -287,7 +283,7 @@ def _is_alike(one: _LogLine, other: _LogLine) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _ShownMessage:
     """A shown message, its number, and its words."""
 
     message: Message
@@ -302,11 +298,13 @@ class _Sources:
         waiting: dict[tuple[str, int], list[int]] = {}
         for shown in reversed(prompt.shown):
             waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
-        self.all: list[_Said] = []
+        self.all: list[_ShownMessage] = []
         for message in given.messages:
             if message.state == "live":
                 numbers = waiting.get((message.thread, message.seq))
-                self.all.append(_Said(message, numbers.pop() if numbers else None, Evidence(source_text(message))))
+                self.all.append(
+                    _ShownMessage(message, numbers.pop() if numbers else None, Evidence(source_text(message)))
+                )
         self._by_number = {said.number: said for said in self.all if said.number is not None}
 
     def of(self, draft: Draft) -> Evidence | None:
@@ -338,14 +336,16 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
     )
 
 
-def _is_covered(said: _Said, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool) -> bool:
+def _is_covered(
+    said: _ShownMessage, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool
+) -> bool:
     if any(is_foreign or _says_of(said, _words(draft)) for draft in cited.get(said.number or 0, ())):
         return True
     text = source_text(said.message)
     return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
 
 
-def _says_of(said: _Said, line: str) -> bool:
+def _says_of(said: _ShownMessage, line: str) -> bool:
     """Return whether a line shares a word or a number with a message."""
     if _log_line(line, None).numbers & said.evidence.words:
         return True

@@ -18,7 +18,7 @@ from memolog.observer.model import (
     DEFAULT_RETRY,
     DEFAULT_SECONDS,
     FinishReason,
-    Managed,
+    ManagedModel,
     ModelRefused,
     ModelReply,
     ModelRequest,
@@ -104,7 +104,7 @@ class ModelAt:
         return text
 
 
-class PydanticModel(Managed):
+class PydanticModel(ManagedModel):
     """Asks a provider through pydantic-ai: `PydanticModel("anthropic:…")`, or `PydanticModel(ModelAt(…))`.
 
     `settings` is handed to the provider as it is: `thinking`, `extra_body`, `openai_reasoning_effort`, `anthropic_thinking` and

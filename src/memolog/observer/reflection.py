@@ -1,6 +1,6 @@
 """Guard a reflection against loss: carry over lines that must be kept, and list what is left out.
 
-The rules are in `grounding.loss`. When the kept lines alone exceed the log, the oldest go to an archive.
+`loss` holds the rules. When the kept lines alone exceed the log, the oldest go to an archive.
 """
 
 from collections import Counter
@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from memolog.core.observation import MARKS, Observation
+from memolog.core.observation import KEPT, MARKS, Observation
 from memolog.observer.drafts import ReflectedDraft
-from memolog.observer.loss import Said, is_bare_list, lost, lost_lines, unsaid, vague
+from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
 from memolog.observer.observations import merged_sources, weight_of
 from memolog.observer.trust import lowest
 from memolog.text.identifiers import content_words
@@ -52,7 +52,7 @@ class Guarded:
 def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Sequence[Observation]) -> Gaps:
     """Return what the drafts of an answer lost of the lines; `ids` maps the short ids in drafts to ids."""
     by_id = {line.id: line for line in lines}
-    result: list[Said] = []
+    result: list[ResultLine] = []
     texts: list[str] = []
     for draft in drafts:
         merged = [by_id[ids[name]] for name in draft.merges if name in ids and ids[name] in by_id]
@@ -61,7 +61,7 @@ def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Seq
         texts.append(_words(draft))
         if not is_bare_list(draft.text):
             priority = weight_of(draft.priority, merged)
-            result.append(Said(above + texts[-1], (line.id for line in merged), priority))
+            result.append(ResultLine(above + texts[-1], (line.id for line in merged), priority))
     return Gaps(
         omitted=tuple(line.id for line in unsaid(lines, result)),
         names=lost(lines, [said.text for said in result]),
@@ -92,12 +92,12 @@ def guarded(
     )
 
 
-def _said(lines: Sequence[Observation]) -> list[tuple[Observation, Said]]:
+def _said(lines: Sequence[Observation]) -> list[tuple[Observation, ResultLine]]:
     texts = {line.ordinal: _words(line) for line in lines}
     return [
         (
             line,
-            Said(
+            ResultLine(
                 "\n".join(filter(None, (texts.get(line.parent or 0), texts[line.ordinal]))), line.merges, line.priority
             ),
         )
@@ -140,7 +140,6 @@ def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str
 
 # ---------------------------------------------------------------- the archive
 
-_KEPT: Final = frozenset({"high", "done"})
 _ARCHIVED, _SUBJECT, _SINCE = "archived", "subject", "since"
 # Make room for a tenth of the log, so that the next reflection is not due at once.
 _ROOM: Final = 0.9
@@ -150,10 +149,10 @@ _OTHER: Final = "other things"
 
 def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
     """Return the tokens of the 🔴 and ✅ lines in the log, with mark and time."""
-    return sum(_weight(line, counter) for line in lines if line.priority in _KEPT)
+    return sum(_weight(line, counter) for line in lines if line.priority in KEPT)
 
 
-def as_they_are(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
+def unchanged(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
     """Return the lines of a slice as an unchanged reflection, so that some of them can be archived."""
     return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
 
@@ -170,7 +169,7 @@ def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, c
         return kept
     earlier = [line for line in lines if isinstance(line.metadata.get(_ARCHIVED), int)]
     known = {line.id for line in earlier}
-    candidates = sorted((line for line in lines if line.priority in _KEPT and line.id not in known), key=_age)
+    candidates = sorted((line for line in lines if line.priority in KEPT and line.id not in known), key=_age)
     leaving: list[Observation] = []
     for line in candidates:
         if over <= 0:

@@ -1,4 +1,7 @@
-"""Convert a reply in JSON to the lines that were asked for, and salvage complete objects of one that was cut off."""
+"""Parse the reply of an observer or a reflector into drafts, hints and faults.
+
+Reads sections between tags, Markdown and JSON, whole or cut off. Never raises: what cannot be used is a fault.
+"""
 
 import json
 import re
@@ -37,7 +40,450 @@ from memolog.text.dates import find_date
 from memolog.text.escape import short_line, unescape
 from memolog.text.word_lists import NOTHING
 
-JsonReply = tuple[str, dict[str, str]]
+_DEFAULT_PRIORITY: Final = "medium"
+_ID: Final = re.compile(r"o(\d{1,9})")
+_LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
+
+
+# Lines are shown with the names of their threads before the mark; in an answer the name opens the text.
+_LEADING_NAMES: Final = re.compile(
+    r"^([ \t]*(?:[*•-][ \t]+)?)(t\d{1,9}(?:,[ ]?t\d{1,9})*)[:.)]?[ \t]+"
+    rf"((?:{'|'.join(MARKS.values())})[ \t]*(?:\(\d\d?:\d\d\)[ \t]*)?)",
+    re.MULTILINE,
+)
+_THREAD: Final = re.compile(rf"{THREAD_OPENING}(.*?)(?:</thread>|\Z)", re.DOTALL | re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Reply:
+    """The lines and hints of a reply."""
+
+    lines: tuple[Line, ...] = ()
+    hints: HintsDraft = field(default_factory=HintsDraft)
+    off_track: str | None = None
+    nothing: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Times:
+    """The times of the messages, from which the time of a line is computed."""
+
+    by_number: Mapping[int, datetime]
+    base: datetime
+    zone: tzinfo
+    first: date
+    last: date
+
+    @classmethod
+    def of(cls, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> "_Times":
+        moments = {message.number: in_zone(message.at, zone) for message in shown}
+        start = in_zone(base, zone)
+        days = [start.date(), *(moment.date() for moment in moments.values())]
+        return cls(by_number=moments, base=start, zone=zone, first=min(days), last=max(days))
+
+    def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
+        """Return when a line was said: from the messages it cites, else the message nearest to its time, else its parent."""
+        cited = sorted(self.by_number[number] for number in line.refs)
+        if cited:
+            return self._among(cited, line, notes)
+        day = self._day(line.on, notes)
+        if line.at is None and parent is not None and day in {None, parent.said_at.date()}:
+            return parent.said_at
+        day = day or (parent.said_at if parent else self.base).date()
+        if line.at is not None:
+            return self._nearest(self._moment(day, line.at))
+        if day == self.base.date():
+            return self.base
+        first = min((moment for moment in self.by_number.values() if moment.date() == day), default=None)
+        return first or self._moment(day, time())
+
+    def _among(self, cited: list[datetime], line: Line, notes: FaultNotes) -> datetime:
+        """Return the moment of the cited messages that is nearest to what the line says."""
+        if line.on and line.on not in {moment.date() for moment in cited}:
+            notes.note("wrong_date", f"{line.on.isoformat()}: {line.text}")
+            return cited[0]
+        if line.at is None:
+            return next((moment for moment in cited if line.on in {None, moment.date()}), cited[0])
+        said = self._moment(line.on or cited[0].date(), line.at)
+        return min(cited, key=lambda moment: abs(moment.timestamp() - said.timestamp()))
+
+    def _nearest(self, said: datetime) -> datetime:
+        """Return the moment of the message nearest to a time, on that day if there is one: models invent times."""
+        same_day = [moment for moment in self.by_number.values() if moment.date() == said.date()]
+        among = same_day or self.by_number.values()
+        return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
+
+    def _day(self, day: date | None, notes: FaultNotes) -> date | None:
+        """Return the day that a line names, if anything was said on it."""
+        if day is None or not self.by_number or self.first <= day <= self.last:
+            return day
+        notes.note("wrong_date", day.isoformat())
+        return None
+
+    def _moment(self, day: date, at: time) -> datetime:
+        return datetime.combine(day, at, tzinfo=self.zone)
+
+
+def parse_observations(
+    reply: str, shown: Sequence[Shown], *, base: datetime, zone: tzinfo, is_cut_off: bool = False
+) -> Parsed:
+    """Return what an observer's reply says about the messages that it was shown.
+
+    `base` is the time of lines without a time and without citations, such as that of the first message. `is_cut_off` is true
+    if the provider reported that the reply reached its limit.
+    """
+    notes = FaultNotes()
+    return _parsed(cleaned(reply, notes), shown, base, zone, notes, is_cut_off=is_cut_off)
+
+
+def _parsed(
+    text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
+) -> Parsed:
+    read = _read_reply(text, Known.of(message.number for message in shown), notes, is_cut_off=is_cut_off)
+    drafts = _drafts(read, _Times.of(shown, base, zone), notes)
+    if not drafts and not read.nothing and not notes.has_fatal:
+        notes.note("empty", "no observation, and no word that there is none")
+    return Parsed(observations=drafts, hints=read.hints, faults=notes.faults(), nothing=read.nothing and not drafts)
+
+
+def _drafts(read: _Reply, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]:
+    drafts: list[Draft] = []
+    for line, parent in zip(read.lines, _parents(read.lines), strict=True):
+        above = None if parent is None else drafts[parent]
+        drafts.append(
+            Draft(
+                priority=line.priority or (above.priority if above else _DEFAULT_PRIORITY),
+                text=line.text,
+                said_at=times.said_at(line, above, notes),
+                about=line.about,
+                parent=parent,
+                verbatim=line.verbatim,
+                cites=line.refs or (above.cites if above else ()),
+                category=line.facts.category,
+                files=line.facts.files,
+                metadata=dict(line.facts.other),
+            )
+        )
+    return tuple(drafts)
+
+
+def parse_batch(
+    reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime, zone: tzinfo
+) -> dict[str, Parsed]:
+    """Return what a reply says about each thread of a batch, by thread id; `aliases` names the thread of each alias.
+
+    Where the reply has no sections for threads, lines are assigned by the messages they cite. A thread without a line fails
+    alone. `base` and `zone` are used for a thread of which no message was shown.
+    """
+    notes = FaultNotes()
+    text = cleaned(reply, notes)
+    by_thread = {thread: [message for message in shown if message.thread == thread] for thread in aliases.values()}
+    told = thread_sections(text, frozenset(aliases), notes)
+    if not told and len(aliases) > 1:
+        return _by_citations(text, shown, by_thread, base, zone, notes)
+    if not told:
+        told = dict.fromkeys(aliases, text)
+    common = notes.faults()
+    results: dict[str, Parsed] = {}
+    for alias, thread in aliases.items():
+        own = FaultNotes()
+        own.take(common)
+        mine = by_thread[thread]
+        # Each conversation has the zone of its own user.
+        start, place = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
+        results[thread] = _parsed(told.get(alias, ""), mine, start, place, own)
+    return results
+
+
+def _by_citations(
+    text: str,
+    shown: Sequence[Shown],
+    by_thread: Mapping[str, list[Shown]],
+    base: datetime,
+    zone: tzinfo,
+    notes: FaultNotes,
+) -> dict[str, Parsed]:
+    whole = _parsed(text, shown, base, zone, notes)
+    owners = {message.number: message.thread for message in shown}
+    results: dict[str, Parsed] = {}
+    for thread in by_thread:
+        places = [
+            place for place, draft in enumerate(whole.observations) if draft.cites and owners[draft.cites[0]] == thread
+        ]
+        drafts = tuple(_in_thread(whole.observations[place], places, owners, thread) for place in places)
+        own = FaultNotes()
+        own.take(whole.faults)
+        own.note("untagged", "no sections for threads")
+        if not drafts and not own.has_fatal:
+            own.note("empty", "nothing that belongs to this thread")
+        results[thread] = Parsed(observations=drafts, faults=own.faults())
+    return results
+
+
+def _in_thread(draft: Draft, places: list[int], owners: Mapping[int, str], thread: str) -> Draft:
+    """Return a draft with its parent's new index and the citations of its own thread."""
+    parent = places.index(draft.parent) if draft.parent in places else None
+    return replace(draft, parent=parent, cites=tuple(number for number in draft.cites if owners[number] == thread))
+
+
+def parse_reflection(
+    reply: str, ids: Collection[str], aliases: Collection[str] = (), *, is_cut_off: bool = False
+) -> ParsedReflection:
+    """Return what a reflector's reply says about the lines with these short ids (o1, o2 …).
+
+    `aliases` are the short names of the threads (t1, t2 …) where several share the log: what the reply says of where one of
+    them stands is in a section of that thread. `is_cut_off` says that the provider reported that the reply reached its limit.
+    """
+    notes = FaultNotes()
+    if is_cut_off:
+        notes.note("cut_off", "the reply reached its limit")
+    numbers = {int(hit[1]): name for name in ids if (hit := _ID.fullmatch(name))}
+    # Some put an id before the line, as they were shown them: what counts is the list at its end.
+    text = _LEADING_ID.sub(r"\1", cleaned(reply, notes))
+    of_threads: dict[str, ParsedReflection] = {}
+    if aliases:
+        text = _LEADING_NAMES.sub(_named, text)
+        text, of_threads = _of_threads(text, frozenset(aliases), notes)
+    read = _read_reply(text, Known.of(numbers), notes)
+    drafts: list[ReflectedDraft] = []
+    for line, parent in zip(read.lines, _parents(read.lines), strict=True):
+        above = None if parent is None else drafts[parent]
+        drafts.append(
+            ReflectedDraft(
+                priority=line.priority or (above.priority if above else "medium"),
+                text=line.text,
+                merges=tuple(numbers[number] for number in line.refs),
+                on=line.on or (above.on if above else None),
+                at=line.at,
+                about=line.about,
+                parent=parent,
+                verbatim=line.verbatim,
+                category=line.facts.category,
+                files=line.facts.files,
+                metadata=dict(line.facts.other),
+            )
+        )
+    if not drafts and not notes.has_fatal:
+        notes.note("empty", "no line: a reflection never replaces lines by nothing")
+    return ParsedReflection(
+        lines=tuple(drafts),
+        hints=read.hints,
+        off_track=read.off_track,
+        threads=of_threads,
+        faults=notes.faults(),
+    )
+
+
+def _named(hit: re.Match[str]) -> str:
+    """Return the opening of a line with the name of its thread after the mark; several names are dropped."""
+    return f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: ")
+
+
+def _of_threads(text: str, aliases: frozenset[str], notes: FaultNotes) -> tuple[str, dict[str, ParsedReflection]]:
+    """Return a reply without the sections of threads, and these by alias; lines inside a section are kept."""
+    found: dict[str, ParsedReflection] = {}
+
+    def taken(hit: re.Match[str]) -> str:
+        inside = sections(hit[2], notes)
+        if hit[1] in aliases:
+            hints, off_track = _hints_of(inside.hints, notes)
+            found.setdefault(hit[1], ParsedReflection(hints=hints, off_track=off_track))
+        else:
+            notes.note("forged_tag", f"the thread {hit[1]}, which was not shown")
+        lines = inside.loose if inside.observations is None else inside.observations
+        return f"\n<observations>\n{lines}\n</observations>\n" if lines.strip() else ""
+
+    return _THREAD.sub(taken, text), found
+
+
+def failure(parsed: Parsed | ParsedReflection) -> str | None:
+    """Return why a reply must not become memory, or None if it may.
+
+    A reflection that was cut off must not. Lines of an observer's reply before the cut may; the caller handles the rest.
+    """
+    fatal = FATAL if isinstance(parsed, Parsed) else FATAL | {"cut_off", "cut_off_hint"}
+    for fault in parsed.faults:
+        if fault.kind in fatal:
+            return f"{fault.kind.replace('_', ' ')}: {fault.detail}"
+    has_lines = bool(parsed.observations or parsed.nothing) if isinstance(parsed, Parsed) else bool(parsed.lines)
+    return None if has_lines else "empty: no line in it"
+
+
+# ---------------------------------------------------------------- sections and lines
+
+_MOST_DUPLICATES: Final = 10
+
+
+def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool = False) -> _Reply:
+    """Return the lines and hints of a cleaned reply; `is_cut_off` says that its end is known to be missing."""
+    if not text:
+        notes.note("empty", "no text")
+        return _Reply()
+    if is_degenerate(text) or max(map(len, text.split("\n"))) > LONGEST_LINE:
+        notes.note("degenerate", text[-80:])
+        return _Reply()
+    if is_nonsense(without_fence(text)):
+        notes.note("nonsense", text)
+        return _Reply()
+    found = _found(text, notes)
+    body = found.loose if found.observations is None else found.observations
+    if found.observations is None:
+        notes.note("untagged", "no section of observations")
+    if found.unclosed and found.unclosed != "observations":
+        # An incomplete hint or document must not replace a complete one.
+        notes.note("cut_off_hint", f"<{found.unclosed}> never ends")
+        found.hints.pop(found.unclosed, None)
+    hints, off_track = _hints_of(found.hints, notes)
+    hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
+    if _is_nothing(body):
+        if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
+            # Outside a section, a single word may also come from a program that has no answer.
+            notes.note("empty", body)
+            return _Reply()
+        return _Reply(hints=hints, off_track=off_track, nothing=True)
+    is_torn = found.unclosed == "observations" or (is_cut_off and found.observations is None)
+    lines = _checked_lines(found, body, known, notes, is_torn=is_torn)
+    return _Reply(lines=tuple(lines), hints=hints, off_track=off_track)
+
+
+def _found(text: str, notes: FaultNotes) -> Sections:
+    """Return the sections of a reply that is tagged, in Markdown or in JSON; JSON may also stand inside a section."""
+    plain = without_fence(text)
+    whole = _json_reply(plain)
+    if whole:
+        return Sections(observations=_json_lines(whole[0], notes), hints=whole[1])
+    found = sections(plain, notes)
+    inner = _json_reply(without_fence(found.observations or ""))
+    if inner:
+        found.observations = _json_lines(inner[0], notes)
+        found.hints = {**inner[1], **found.hints}
+        found.unclosed = ""
+    return found
+
+
+def _checked_lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_torn: bool) -> list[Line]:
+    lines = read_lines(body, known, notes)
+    if found.observations is not None:
+        # Some close the section too early: what is marked like a line is one.
+        silent = FaultNotes()
+        lines += [line for line in read_lines(found.loose, known, silent) if line.is_bullet and line.priority]
+    if lines and not any(line.is_marked for line in lines):
+        if is_refusal([line.text for line in lines]):
+            notes.note("refusal", lines[0].text)
+            return []
+        said = [line for line in lines if not is_chatter(line.text)]
+        if not said:
+            notes.note("empty", f"no observation in it: {lines[0].text}")
+            return []
+        lines = said
+    if is_torn:
+        notes.note("cut_off", "its observations never end")
+        while lines and not lines[-1].is_cited:
+            # Citations stand at the end of a line, so a line without them may be incomplete.
+            lines.pop()
+    elif not lines and any(char.isalnum() for char in body):
+        notes.note("unparsable", body)
+    return _without_duplicates(_without_apologies(lines, notes), notes)
+
+
+def _without_apologies(lines: list[Line], notes: FaultNotes) -> list[Line]:
+    """Return the lines without those in which the model itself refuses."""
+    kept = [line for line in lines if not is_apology(line.text)]
+    if len(kept) < len(lines):
+        refused = next(line.text for line in lines if is_apology(line.text))
+        notes.note("apology" if kept else "refusal", refused)
+    return kept
+
+
+def _without_duplicates(lines: list[Line], notes: FaultNotes) -> list[Line]:
+    seen: set[tuple[object, ...]] = set()
+    kept: list[Line] = []
+    for line in lines:
+        key = (line.text, line.on, line.at, line.refs, line.is_result, line.verbatim)
+        if key in seen:
+            notes.note("duplicate", line.text)
+        else:
+            seen.add(key)
+            kept.append(line)
+    if len(lines) - len(kept) >= max(_MOST_DUPLICATES, len(kept)):
+        notes.note("degenerate", f"{len(lines) - len(kept)} lines are repeated")
+        return []
+    return kept
+
+
+def _parents(lines: Sequence[Line]) -> list[int | None]:
+    """Return the index of the parent of each line: the nearest line before it with less indentation."""
+    above: list[tuple[int, int]] = []
+    found: list[int | None] = []
+    for place, line in enumerate(lines):
+        # A result without indentation still belongs under what led to it.
+        indent = above[0][0] + 1 if line.is_result and above and line.indent <= above[0][0] else line.indent
+        while above and above[-1][0] >= indent:
+            above.pop()
+        found.append(above[-1][1] if above else None)
+        above.append((indent, place))
+    return found
+
+
+# ---------------------------------------------------------------- nothing, and hints
+
+_WORTH: Final = r"(?:here )?(?:is )?(?:worth|to) (?:keep|record|remember|not|observ|report|add|log)\w*.{0,40}"
+_NOTHINGS: Final = (
+    rf"(?:there (?:is|was) )?nothing(?: new| notable| of note| relevant| significant)?(?: {_WORTH})?",
+    r"(?:there (?:are|were) )?no (?:new |notable |relevant )?observations?(?: (?:to|worth|for|in this)\b.{0,40})?",
+    NOTHING,
+    r"nichts(?: neues| wichtiges| relevantes)?(?: (?:festzuhalten|zu notieren|zu merken|erwähnenswertes))?",
+    r"keine (?:neuen )?beobachtungen",
+    r"rien(?: de nouveau)?(?: à (?:retenir|noter|signaler))?|aucune (?:nouvelle )?observation",
+    r"nada(?: nuevo)?(?: que (?:guardar|anotar|registrar))?|sin (?:nuevas )?observaciones",
+    r"ничего(?: нового| важного)?",
+    r"(?:没有|无)(?:什么)?(?:新的)?(?:值得(?:保留|记录|记住))?的?(?:内容|观察|信息|事项)?",
+    r"(?:特に)?(?:なし|ありません)",
+    r"لا شيء(?: جديد| يستحق .{0,30})?",
+)
+_NOTHING: Final = re.compile(rf"\W*(?:{'|'.join(_NOTHINGS)})\W*", re.IGNORECASE)
+_ONE_WORD: Final = re.compile(rf"\W*(?:{NOTHING})\W*", re.IGNORECASE)
+_EMPTY_HINT: Final = re.compile(rf"\W*(?:{NOTHING}|unchanged|no change)?\W*", re.IGNORECASE)
+_NO_TASK: Final = re.compile(rf"\W*(?:{NOTHING}|nothing(?: left)?(?: to do)?)\W*", re.IGNORECASE)
+_ON_TRACK: Final = re.compile(rf"\W*(?:{NOTHING}|no|on[ -]track|not? off[ -]track|nein)?\W*", re.IGNORECASE)
+_LONGEST_NOTHING: Final = 120
+_MOST_HINT: Final = 2_000
+_MOST_TITLE: Final = 120
+
+
+def _is_nothing(body: str) -> bool:
+    """Return whether the reply says in words that there is nothing; an empty section does not."""
+    words = body.strip()
+    return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
+
+
+def _hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
+    """Return the hints among the sections of a reply, and the text of its off-track section."""
+    task = _hint(texts.get("current-task"), notes)
+    if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
+        # Only an explicit "none" ends the current task; a missing section does not.
+        task = ""
+    response = _hint(texts.get("suggested-response"), notes)
+    title = _hint(texts.get("thread-title"), notes)
+    title = cut(re.sub(r"\s+", " ", title or "").strip("\"'“”*#` "), _MOST_TITLE) or None
+    off_track = _hint(texts.get("off-track"), notes)
+    hints = HintsDraft(current_task=task, suggested_response=response, title=title)
+    return hints, None if off_track is None or _ON_TRACK.fullmatch(off_track) else off_track
+
+
+def _document(text: str | None) -> str | None:
+    plain = unescape(without_fence(text or "")).strip("\n")
+    return None if not plain.strip() or _EMPTY_HINT.fullmatch(plain) else f"{plain}\n"
+
+
+def _hint(text: str | None, notes: FaultNotes) -> str | None:
+    plain = unescape(without_tags(cut(text or "", _MOST_HINT), notes)).strip()
+    return None if _EMPTY_HINT.fullmatch(plain[:100]) and len(plain) < 100 else plain  # noqa: PLR2004 - far above any such word
+
+
+# ---------------------------------------------------------------- replies in JSON
+
+_JsonReply = tuple[str, dict[str, str]]
 """The lines, and the hints by their tags."""
 
 _TEXTS: Final = ("text", "observation", "content", "description", "summary", "fact", "note", "value", "message")
@@ -72,7 +518,7 @@ _LOOKS_LIKE: Final = re.compile(r"\s*(?:\{\s*(?:\"|\}|\Z)|\[\s*(?:[\{\"\]]|\Z))"
 _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
-def json_reply(text: str) -> JsonReply | None:
+def _json_reply(text: str) -> _JsonReply | None:
     """Return a reply in JSON as lines and hints; None if it is not JSON, no lines if it has none."""
     if not _LOOKS_LIKE.match(text):
         return None
@@ -188,457 +634,7 @@ def _cited(entry: dict[str, object]) -> str:
     return f" [{','.join(numbers)}]" if numbers else ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Read:
-    """The lines and hints of a reply."""
-
-    lines: tuple[Line, ...] = ()
-    hints: HintsDraft = field(default_factory=HintsDraft)
-    off_track: str | None = None
-    nothing: bool = False
-
-
-def read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool = False) -> Read:
-    """Return the lines and hints of a cleaned reply; `is_cut_off` says that its end is known to be missing."""
-    if not text:
-        notes.note("empty", "no text")
-        return Read()
-    if is_degenerate(text) or max(map(len, text.split("\n"))) > LONGEST_LINE:
-        notes.note("degenerate", text[-80:])
-        return Read()
-    if is_nonsense(without_fence(text)):
-        notes.note("nonsense", text)
-        return Read()
-    found = _found(text, notes)
-    body = found.loose if found.observations is None else found.observations
-    if found.observations is None:
-        notes.note("untagged", "no section of observations")
-    if found.unclosed and found.unclosed != "observations":
-        # An incomplete hint or document must not replace a complete one.
-        notes.note("cut_off_hint", f"<{found.unclosed}> never ends")
-        found.hints.pop(found.unclosed, None)
-    hints, off_track = hints_of(found.hints, notes)
-    hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
-    if _is_nothing(body):
-        if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
-            # Outside a section, a single word may also come from a program that has no answer.
-            notes.note("empty", body)
-            return Read()
-        return Read(hints=hints, off_track=off_track, nothing=True)
-    is_torn = found.unclosed == "observations" or (is_cut_off and found.observations is None)
-    lines = _reading_lines(found, body, known, notes, is_torn=is_torn)
-    return Read(lines=tuple(lines), hints=hints, off_track=off_track)
-
-
-def _found(text: str, notes: FaultNotes) -> Sections:
-    """Return the sections of a reply, be it tagged, in Markdown or in JSON, as a whole or inside its section."""
-    plain = without_fence(text)
-    whole = json_reply(plain)
-    if whole:
-        return Sections(observations=_json_lines(whole[0], notes), hints=whole[1])
-    found = sections(plain, notes)
-    inner = json_reply(without_fence(found.observations or ""))
-    if inner:
-        found.observations = _json_lines(inner[0], notes)
-        found.hints = {**inner[1], **found.hints}
-        found.unclosed = ""
-    return found
-
-
 def _json_lines(lines: str, notes: FaultNotes) -> str:
     if not lines:
         notes.note("unparsable", "JSON without observations")
     return lines
-
-
-# ---------------------------------------------------------------- lines
-
-
-def _reading_lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_torn: bool) -> list[Line]:
-    lines = read_lines(body, known, notes)
-    if found.observations is not None:
-        # Some close the section too early: what is marked like a line is one.
-        silent = FaultNotes()
-        lines += [line for line in read_lines(found.loose, known, silent) if line.is_bullet and line.priority]
-    if lines and not any(line.is_marked for line in lines):
-        if is_refusal([line.text for line in lines]):
-            notes.note("refusal", lines[0].text)
-            return []
-        said = [line for line in lines if not is_chatter(line.text)]
-        if not said:
-            notes.note("empty", f"no observation in it: {lines[0].text}")
-            return []
-        lines = said
-    if is_torn:
-        notes.note("cut_off", "its observations never end")
-        while lines and not lines[-1].is_cited:
-            # Citations stand at the end of a line, so a line without them may be incomplete.
-            lines.pop()
-    elif not lines and any(char.isalnum() for char in body):
-        notes.note("unparsable", body)
-    return _without_duplicates(_without_apologies(lines, notes), notes)
-
-
-def _without_apologies(lines: list[Line], notes: FaultNotes) -> list[Line]:
-    """Return the lines without those in which the model itself refuses."""
-    kept = [line for line in lines if not is_apology(line.text)]
-    if len(kept) < len(lines):
-        refused = next(line.text for line in lines if is_apology(line.text))
-        notes.note("apology" if kept else "refusal", refused)
-    return kept
-
-
-_MOST_DUPLICATES: Final = 10
-
-
-def _without_duplicates(lines: list[Line], notes: FaultNotes) -> list[Line]:
-    seen: set[tuple[object, ...]] = set()
-    kept: list[Line] = []
-    for line in lines:
-        key = (line.text, line.on, line.at, line.refs, line.is_result, line.verbatim)
-        if key in seen:
-            notes.note("duplicate", line.text)
-        else:
-            seen.add(key)
-            kept.append(line)
-    if len(lines) - len(kept) >= max(_MOST_DUPLICATES, len(kept)):
-        notes.note("degenerate", f"{len(lines) - len(kept)} lines are repeated")
-        return []
-    return kept
-
-
-def parents(lines: Sequence[Line]) -> list[int | None]:
-    """Return for each line the index of the one it stands under: the nearest before it that is indented less."""
-    above: list[tuple[int, int]] = []
-    found: list[int | None] = []
-    for place, line in enumerate(lines):
-        # A result without indentation still belongs under what led to it.
-        indent = above[0][0] + 1 if line.is_result and above and line.indent <= above[0][0] else line.indent
-        while above and above[-1][0] >= indent:
-            above.pop()
-        found.append(above[-1][1] if above else None)
-        above.append((indent, place))
-    return found
-
-
-# ---------------------------------------------------------------- nothing, and hints
-
-_WORTH: Final = r"(?:here )?(?:is )?(?:worth|to) (?:keep|record|remember|not|observ|report|add|log)\w*.{0,40}"
-_NOTHINGS: Final = (
-    rf"(?:there (?:is|was) )?nothing(?: new| notable| of note| relevant| significant)?(?: {_WORTH})?",
-    r"(?:there (?:are|were) )?no (?:new |notable |relevant )?observations?(?: (?:to|worth|for|in this)\b.{0,40})?",
-    NOTHING,
-    r"nichts(?: neues| wichtiges| relevantes)?(?: (?:festzuhalten|zu notieren|zu merken|erwähnenswertes))?",
-    r"keine (?:neuen )?beobachtungen",
-    r"rien(?: de nouveau)?(?: à (?:retenir|noter|signaler))?|aucune (?:nouvelle )?observation",
-    r"nada(?: nuevo)?(?: que (?:guardar|anotar|registrar))?|sin (?:nuevas )?observaciones",
-    r"ничего(?: нового| важного)?",
-    r"(?:没有|无)(?:什么)?(?:新的)?(?:值得(?:保留|记录|记住))?的?(?:内容|观察|信息|事项)?",
-    r"(?:特に)?(?:なし|ありません)",
-    r"لا شيء(?: جديد| يستحق .{0,30})?",
-)
-_NOTHING: Final = re.compile(rf"\W*(?:{'|'.join(_NOTHINGS)})\W*", re.IGNORECASE)
-_ONE_WORD: Final = re.compile(rf"\W*(?:{NOTHING})\W*", re.IGNORECASE)
-_EMPTY_HINT: Final = re.compile(rf"\W*(?:{NOTHING}|unchanged|no change)?\W*", re.IGNORECASE)
-_NO_TASK: Final = re.compile(rf"\W*(?:{NOTHING}|nothing(?: left)?(?: to do)?)\W*", re.IGNORECASE)
-_ON_TRACK: Final = re.compile(rf"\W*(?:{NOTHING}|no|on[ -]track|not? off[ -]track|nein)?\W*", re.IGNORECASE)
-_LONGEST_NOTHING: Final = 120
-_MOST_HINT: Final = 2_000
-_MOST_TITLE: Final = 120
-
-
-def _is_nothing(body: str) -> bool:
-    """Return whether the reply says in words that there is nothing; an empty section says nothing at all."""
-    words = body.strip()
-    return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
-
-
-def hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
-    """Return the hints among the sections of a reply, by tag, and what it says of work that is off track."""
-    task = _hint(texts.get("current-task"), notes)
-    if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
-        # Only an explicit "none" ends the current task; a missing section does not.
-        task = ""
-    response = _hint(texts.get("suggested-response"), notes)
-    title = _hint(texts.get("thread-title"), notes)
-    title = cut(re.sub(r"\s+", " ", title or "").strip("\"'“”*#` "), _MOST_TITLE) or None
-    off_track = _hint(texts.get("off-track"), notes)
-    hints = HintsDraft(current_task=task, suggested_response=response, title=title)
-    return hints, None if off_track is None or _ON_TRACK.fullmatch(off_track) else off_track
-
-
-def _document(text: str | None) -> str | None:
-    plain = unescape(without_fence(text or "")).strip("\n")
-    return None if not plain.strip() or _EMPTY_HINT.fullmatch(plain) else f"{plain}\n"
-
-
-def _hint(text: str | None, notes: FaultNotes) -> str | None:
-    plain = unescape(without_tags(cut(text or "", _MOST_HINT), notes)).strip()
-    return None if _EMPTY_HINT.fullmatch(plain[:100]) and len(plain) < 100 else plain  # noqa: PLR2004 - far above any such word
-
-
-_DEFAULT: Final = "medium"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Times:
-    """The times of the messages, from which the time of a line is computed."""
-
-    by_number: Mapping[int, datetime]
-    base: datetime
-    zone: tzinfo
-    first: date
-    last: date
-
-    @classmethod
-    def of(cls, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> "_Times":
-        moments = {message.number: in_zone(message.at, zone) for message in shown}
-        start = in_zone(base, zone)
-        days = [start.date(), *(moment.date() for moment in moments.values())]
-        return cls(by_number=moments, base=start, zone=zone, first=min(days), last=max(days))
-
-    def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
-        """Return when a line was said: from the messages it cites, else the message nearest to its time, else its parent."""
-        cited = sorted(self.by_number[number] for number in line.refs)
-        if cited:
-            return self._among(cited, line, notes)
-        day = self._day(line.on, notes)
-        if line.at is None and parent is not None and day in {None, parent.said_at.date()}:
-            return parent.said_at
-        day = day or (parent.said_at if parent else self.base).date()
-        if line.at is not None:
-            return self._nearest(self._moment(day, line.at))
-        if day == self.base.date():
-            return self.base
-        first = min((moment for moment in self.by_number.values() if moment.date() == day), default=None)
-        return first or self._moment(day, time())
-
-    def _among(self, cited: list[datetime], line: Line, notes: FaultNotes) -> datetime:
-        """Return the moment of the cited messages that is nearest to what the line says."""
-        if line.on and line.on not in {moment.date() for moment in cited}:
-            notes.note("wrong_date", f"{line.on.isoformat()}: {line.text}")
-            return cited[0]
-        if line.at is None:
-            return next((moment for moment in cited if line.on in {None, moment.date()}), cited[0])
-        said = self._moment(line.on or cited[0].date(), line.at)
-        return min(cited, key=lambda moment: abs(moment.timestamp() - said.timestamp()))
-
-    def _nearest(self, said: datetime) -> datetime:
-        """Return the moment of the message nearest to a time, on that day if there is one: models invent times."""
-        same_day = [moment for moment in self.by_number.values() if moment.date() == said.date()]
-        among = same_day or self.by_number.values()
-        return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
-
-    def _day(self, day: date | None, notes: FaultNotes) -> date | None:
-        """Return the day that a line names, if anything was said on it."""
-        if day is None or not self.by_number or self.first <= day <= self.last:
-            return day
-        notes.note("wrong_date", day.isoformat())
-        return None
-
-    def _moment(self, day: date, at: time) -> datetime:
-        return datetime.combine(day, at, tzinfo=self.zone)
-
-
-def parse_observations(
-    reply: str, shown: Sequence[Shown], *, base: datetime, zone: tzinfo, is_cut_off: bool = False
-) -> Parsed:
-    """Return what an observer's reply says about the messages that it was shown.
-
-    `base` is the time of lines without a time and without citations, such as that of the first message. `is_cut_off` is true
-    if the provider reported that the reply reached its limit.
-    """
-    notes = FaultNotes()
-    return _parsed(cleaned(reply, notes), shown, base, zone, notes, is_cut_off=is_cut_off)
-
-
-def _parsed(
-    text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
-) -> Parsed:
-    read = read_reply(text, Known.of(message.number for message in shown), notes, is_cut_off=is_cut_off)
-    drafts = _drafts(read, _Times.of(shown, base, zone), notes)
-    if not drafts and not read.nothing and not notes.has_fatal:
-        notes.note("empty", "no observation, and no word that there is none")
-    return Parsed(observations=drafts, hints=read.hints, faults=notes.faults(), nothing=read.nothing and not drafts)
-
-
-def _drafts(read: Read, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]:
-    drafts: list[Draft] = []
-    for line, parent in zip(read.lines, parents(read.lines), strict=True):
-        above = None if parent is None else drafts[parent]
-        drafts.append(
-            Draft(
-                priority=line.priority or (above.priority if above else _DEFAULT),
-                text=line.text,
-                said_at=times.said_at(line, above, notes),
-                about=line.about,
-                parent=parent,
-                verbatim=line.verbatim,
-                cites=line.refs or (above.cites if above else ()),
-                category=line.facts.category,
-                files=line.facts.files,
-                metadata=dict(line.facts.other),
-            )
-        )
-    return tuple(drafts)
-
-
-# ---------------------------------------------------------------- several threads
-
-
-def parse_batch(
-    reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime, zone: tzinfo
-) -> dict[str, Parsed]:
-    """Return what a reply says about each thread of a batch, by thread id; `aliases` names the thread of each alias.
-
-    Where the reply has no sections for threads, lines are assigned by the messages they cite. A thread without a line fails
-    alone. `base` and `zone` are used for a thread of which no message was shown.
-    """
-    notes = FaultNotes()
-    text = cleaned(reply, notes)
-    by_thread = {thread: [message for message in shown if message.thread == thread] for thread in aliases.values()}
-    told = thread_sections(text, frozenset(aliases), notes)
-    if not told and len(aliases) > 1:
-        return _by_citations(text, shown, by_thread, base, zone, notes)
-    if not told:
-        told = dict.fromkeys(aliases, text)
-    common = notes.faults()
-    results: dict[str, Parsed] = {}
-    for alias, thread in aliases.items():
-        own = FaultNotes()
-        own.take(common)
-        mine = by_thread[thread]
-        # Each conversation has the zone of its own user.
-        start, place = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
-        results[thread] = _parsed(told.get(alias, ""), mine, start, place, own)
-    return results
-
-
-def _by_citations(
-    text: str,
-    shown: Sequence[Shown],
-    by_thread: Mapping[str, list[Shown]],
-    base: datetime,
-    zone: tzinfo,
-    notes: FaultNotes,
-) -> dict[str, Parsed]:
-    whole = _parsed(text, shown, base, zone, notes)
-    owners = {message.number: message.thread for message in shown}
-    results: dict[str, Parsed] = {}
-    for thread in by_thread:
-        places = [
-            place for place, draft in enumerate(whole.observations) if draft.cites and owners[draft.cites[0]] == thread
-        ]
-        drafts = tuple(_moved(whole.observations[place], places, owners, thread) for place in places)
-        own = FaultNotes()
-        own.take(whole.faults)
-        own.note("untagged", "no sections for threads")
-        if not drafts and not own.has_fatal:
-            own.note("empty", "nothing that belongs to this thread")
-        results[thread] = Parsed(observations=drafts, faults=own.faults())
-    return results
-
-
-def _moved(draft: Draft, places: list[int], owners: Mapping[int, str], thread: str) -> Draft:
-    """Return a draft as one of fewer: its parent's new index, and only the citations of its own thread."""
-    parent = places.index(draft.parent) if draft.parent in places else None
-    return replace(draft, parent=parent, cites=tuple(number for number in draft.cites if owners[number] == thread))
-
-
-# ---------------------------------------------------------------- may it be used
-
-
-def failure(parsed: Parsed | ParsedReflection) -> str | None:
-    """Return why a reply must not become memory, or None if it may.
-
-    A reflection that was cut off must not. Lines of an observer's reply before the cut may; the caller handles the rest.
-    """
-    fatal = FATAL if isinstance(parsed, Parsed) else FATAL | {"cut_off", "cut_off_hint"}
-    for fault in parsed.faults:
-        if fault.kind in fatal:
-            return f"{fault.kind.replace('_', ' ')}: {fault.detail}"
-    has_lines = bool(parsed.observations or parsed.nothing) if isinstance(parsed, Parsed) else bool(parsed.lines)
-    return None if has_lines else "empty: no line in it"
-
-
-_ID: Final = re.compile(r"o(\d{1,9})")
-_LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
-
-
-# Lines are shown with the names of their threads before the mark; in an answer the name opens the text.
-_LEADING_NAMES: Final = re.compile(
-    r"^([ \t]*(?:[*•-][ \t]+)?)(t\d{1,9}(?:,[ ]?t\d{1,9})*)[:.)]?[ \t]+"
-    rf"((?:{'|'.join(MARKS.values())})[ \t]*(?:\(\d\d?:\d\d\)[ \t]*)?)",
-    re.MULTILINE,
-)
-_THREAD: Final = re.compile(rf"{THREAD_OPENING}(.*?)(?:</thread>|\Z)", re.DOTALL | re.IGNORECASE)
-
-
-def parse_reflection(
-    reply: str, ids: Collection[str], aliases: Collection[str] = (), *, is_cut_off: bool = False
-) -> ParsedReflection:
-    """Return what a reflector's reply says about the lines with these short ids (o1, o2 …).
-
-    `aliases` are the short names of the threads (t1, t2 …) where several share the log: what the reply says of where one of
-    them stands is in a section of that thread. `is_cut_off` says that the provider reported that the reply reached its limit.
-    """
-    notes = FaultNotes()
-    if is_cut_off:
-        notes.note("cut_off", "the reply reached its limit")
-    numbers = {int(hit[1]): name for name in ids if (hit := _ID.fullmatch(name))}
-    # Some put an id before the line, as they were shown them: what counts is the list at its end.
-    text = _LEADING_ID.sub(r"\1", cleaned(reply, notes))
-    of_threads: dict[str, ParsedReflection] = {}
-    if aliases:
-        text = _LEADING_NAMES.sub(_named, text)
-        text, of_threads = _of_threads(text, frozenset(aliases), notes)
-    read = read_reply(text, Known.of(numbers), notes)
-    drafts: list[ReflectedDraft] = []
-    for line, parent in zip(read.lines, parents(read.lines), strict=True):
-        above = None if parent is None else drafts[parent]
-        drafts.append(
-            ReflectedDraft(
-                priority=line.priority or (above.priority if above else "medium"),
-                text=line.text,
-                merges=tuple(numbers[number] for number in line.refs),
-                on=line.on or (above.on if above else None),
-                at=line.at,
-                about=line.about,
-                parent=parent,
-                verbatim=line.verbatim,
-                category=line.facts.category,
-                files=line.facts.files,
-                metadata=dict(line.facts.other),
-            )
-        )
-    if not drafts and not notes.has_fatal:
-        notes.note("empty", "no line: a reflection never replaces lines by nothing")
-    return ParsedReflection(
-        lines=tuple(drafts),
-        hints=read.hints,
-        off_track=read.off_track,
-        threads=of_threads,
-        faults=notes.faults(),
-    )
-
-
-def _named(hit: re.Match[str]) -> str:
-    """Return the opening of a line with the name of its thread after the mark; several names are no name."""
-    return f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: ")
-
-
-def _of_threads(text: str, aliases: frozenset[str], notes: FaultNotes) -> tuple[str, dict[str, ParsedReflection]]:
-    """Return a reply without the sections of threads, and what they say; lines that stand in one are kept."""
-    found: dict[str, ParsedReflection] = {}
-
-    def taken(hit: re.Match[str]) -> str:
-        inside = sections(hit[2], notes)
-        if hit[1] in aliases:
-            hints, off_track = hints_of(inside.hints, notes)
-            found.setdefault(hit[1], ParsedReflection(hints=hints, off_track=off_track))
-        else:
-            notes.note("forged_tag", f"the thread {hit[1]}, which was not shown")
-        lines = inside.loose if inside.observations is None else inside.observations
-        return f"\n<observations>\n{lines}\n</observations>\n" if lines.strip() else ""
-
-    return _THREAD.sub(taken, text), found

@@ -16,93 +16,9 @@ from memolog.text.dates import TIME, date_heading, find_date, read_time
 from memolog.text.escape import unescape
 from memolog.text.word_lists import MEANING
 
-_NAMES: Final = {
-    **{name: name for name in ("category", "root_cause", "coverage", "breaks", "confidence", "status", "symptom")},
-    **dict.fromkeys(("type", "kind"), "category"),
-    **dict.fromkeys(("file", "files", "path", "paths"), "files"),
-    **dict.fromkeys(("line", "lines"), "lines"),
-    **dict.fromkeys(("query", "queries", "queries_tried"), "queries"),
-    **dict.fromkeys(("source", "sources"), "sources"),
-    **dict.fromkeys(("test", "tests"), "tests"),
-    **dict.fromkeys(("variable", "variables"), "variables"),
-    **dict.fromkeys(("dependant", "dependants", "dependent", "dependents"), "dependants"),
-    **dict.fromkeys(("cause", "rootcause"), "root_cause"),
-    **dict.fromkeys(("error_type", "errortype", "exception"), "error_type"),
-    **dict.fromkeys(("stack_trace", "stacktrace", "stack", "traceback"), "stack_trace"),
-    **dict.fromkeys(("not_found", "notfound"), "not_found"),
-    **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
-}
-_RESERVED: Final = CODE_METADATA | {"mode"}
-"""Names that only code may set; the mode is set before lines are judged."""
-_BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
-_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
-_NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
-_EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
-_PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*+[=:]\s*(.+)", re.DOTALL)
-_FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
-_LONGEST: Final = 1_600
-_MOST_VALUE: Final = 500
-_MOST_WORD: Final = 40
-_MOST_FILES: Final = 50
-_MOST_FIELDS: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """What a line says about itself."""
-
-    category: str | None = None
-    files: tuple[str, ...] = ()
-    other: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By normalised name; `lines` names places as path:number. Free fields have the name that they were given."""
-
-
-def take_facts(text: str) -> tuple[str, Facts]:
-    """Return the text without the facts in braces at its end, and the facts."""
-    hit = _BRACES.search(text, max(len(text) - _LONGEST, 0)) if text.rstrip(" .").endswith("}") else None
-    if not hit:
-        return text, Facts()
-    pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
-    found = {_normal(pair[1]): pair[2].rstrip() or pair[2] for pair in pairs if pair}
-    is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
-    if len(found) < len(pairs) or not is_ours:
-        return text, Facts()
-    return text[: hit.start()].rstrip(), _as_facts(found)
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
-
-
-def _as_facts(given: Mapping[str, str]) -> Facts:
-    """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
-    normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
-    known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}
-    free = {name: value for name, value in normal.items() if name not in _NAMES and name not in _RESERVED}
-    named = {**dict(list(free.items())[:_MOST_FIELDS]), **known}
-    category = _normal(named.pop("category", ""))[:_MOST_WORD] or None
-    places = [place.strip() for place in named.pop("files", "").split(",")][:_MOST_FILES]
-    hits = [(place, _FILE.fullmatch(place)) for place in places if place]
-    numbered = [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]
-    if numbered:
-        named["lines"] = ", ".join(numbered)
-    files = tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))
-    return Facts(category=category, files=files, other=named)
-
-
-_WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
-_ITEM: Final = r"[#mo]?\d{1,9}"
-_BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
-# Items must be separated, so that a run of digits can be read in one way only.
-_LIST: Final = rf"[ ]*(?:{_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_WORD})?{_ITEM}){{0,5000}}[ ]*"
-_AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
-_IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)
-_ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
-_INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
-_RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
-# The longest bracket that is looked at, so that a line of brackets is read in bounded time.
-_REFERENCES_LONGEST: Final = 20_000
-_MOST_GROUPS: Final = 50
+_MOST_LINES: Final = 2_000
+_MOST_ROWS: Final = 100
+_MOST_VERBATIM: Final = 20_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,11 +40,338 @@ class Known:
         return self.numbers[bisect_left(self.numbers, first) : bisect_right(self.numbers, last)]
 
 
-def take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """The facts in braces at the end of a line."""
+
+    category: str | None = None
+    files: tuple[str, ...] = ()
+    other: Mapping[str, str] = field(default_factory=dict[str, str])
+    """By normalised name; `lines` names places as path:number. Free fields have the name that they were given."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """One parsed line of a reply."""
+
+    text: str
+    indent: int = 0
+    is_result: bool = False
+    """It begins with an arrow: it belongs under the line before it."""
+    is_bullet: bool = False
+    is_whole: bool = False
+    """It has a mark, a time or a reference, which prose does not have."""
+    is_cited: bool = False
+    priority: Priority | None = None
+    on: date | None = None
+    at: time | None = None
+    about: date | None = None
+    refs: tuple[int, ...] = ()
+    facts: Facts = field(default_factory=Facts)
+    verbatim: str | None = None
+
+    @property
+    def is_marked(self) -> bool:
+        """Whether it looks like a line of the log, and not like prose."""
+        return self.is_bullet or self.is_whole
+
+
+# ---------------------------------------------------------------- all lines
+
+_AROUND: Final = " \t.;,[]()【】（）"
+_VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
+_RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
+_HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
+PRIORITY_WORDS: Final[dict[str, Priority]] = {
+    **dict.fromkeys(("high", "critical", "important", "red"), "high"),
+    **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
+    **dict.fromkeys(("low", "minor", "green", "info"), "low"),
+    **dict.fromkeys(("done", "completed", "complete", "finished", "x"), "done"),
+}
+
+
+def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
+    """Return the lines of a section that are observations, each with the date that stands above it."""
+    lines = list(islice(_all_lines(text, known, notes), _MOST_LINES + 1))
+    if len(lines) > _MOST_LINES:
+        notes.note("too_many", f"more than {_MOST_LINES:,} lines")
+        del lines[_MOST_LINES:]
+    if not any(line.is_marked for line in lines):
+        return lines
+    for line in lines:
+        if not line.is_marked:
+            notes.note("prose", line.text)
+    return [line for line in lines if line.is_marked]
+
+
+def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
+    gathered = _Gathered(known, notes)
+    for kind, raw in _with_kinds(text):
+        if kind == "verbatim":
+            gathered.verbatim.append(raw)
+        elif kind == "gap":
+            gathered.has_gap = True
+        elif heading := date_heading(raw):
+            yield from gathered.finished()
+            gathered.day = heading.day
+            if heading.day is None:
+                notes.note("wrong_date", raw)
+        else:
+            if gathered.first and _is_reference(raw, known):
+                gathered.rows.append(f"[{raw.strip(_AROUND)}]")
+                continue
+            line = _line(raw, known, FaultNotes())
+            if gathered.goes_on(line):
+                gathered.rows.append(raw.strip())
+                continue
+            yield from gathered.finished()
+            gathered.begin(raw, line)
+    yield from gathered.finished()
+
+
+class _Gathered:
+    """The rows of one line, until the next line begins."""
+
+    def __init__(self, known: Known, notes: FaultNotes) -> None:
+        self.known, self.notes = known, notes
+        self.day: date | None = None
+        self.first: Line | None = None
+        self.rows: list[str] = []
+        self.verbatim: list[str] = []
+        self.has_gap = False
+
+    def begin(self, raw: str, line: Line) -> None:
+        """Begin a line."""
+        self.first, self.rows, self.verbatim, self.has_gap = line, [raw], [], False
+
+    def goes_on(self, line: Line) -> bool:
+        """Return whether a row continues the line before it."""
+        if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
+            return False
+        is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
+        return is_bare and (line.indent > self.first.indent or (line.is_cited and not self.has_gap))
+
+    def finished(self) -> Iterator[Line]:
+        """Yield the line, if there is one."""
+        if self.first:
+            line = _line(" ".join(self.rows), self.known, self.notes)
+            if line.text:
+                yield replace(line, on=line.on or self.day, verbatim=_verbatim(self.verbatim, self.notes))
+        self.first = None
+
+
+def _verbatim(rows: list[str], notes: FaultNotes) -> str | None:
+    text = "\n".join(rows).strip("\n")
+    if len(text) > _MOST_VERBATIM:
+        notes.note("over_long", f"{len(text):,} characters word for word")
+    return unescape(without_tags(cut(text, _MOST_VERBATIM), notes)) if text.strip() else None
+
+
+def _with_kinds(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each line with its kind: text that is kept word for word, or an ordinary line."""
+    fenced: list[str] | None = None
+    seen = False
+    for raw in text.split("\n"):
+        if FENCE.match(raw):
+            if fenced is None and seen:
+                fenced = []
+            elif fenced is not None:
+                yield from _block(fenced)
+                fenced = None
+        elif fenced is not None:
+            fenced.append(raw)
+        elif (hit := _VERBATIM.match(raw)) and seen:
+            yield "verbatim", hit[1] if hit[1] is not None else hit[2]
+        elif _RULE.match(raw) or (_HEADING.match(raw) and not date_heading(raw)):
+            yield "gap", ""
+        else:
+            seen = seen or not date_heading(raw)
+            yield "line", raw
+    yield from _block(fenced or [])
+
+
+def _block(rows: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield a fenced block: as lines if it holds some of ours, else word for word."""
+    ours = any((bullet := _BULLET.match(row)) and _MARK.match(row, bullet.end()) for row in rows)
+    yield from (("line" if ours else "verbatim", row) for row in rows)
+
+
+# ---------------------------------------------------------------- one line
+
+_MEANING: Final = re.compile(rf"[ ]?{MEANING}[ ]*([^()（）\n]{{4,60}})[)）]", re.IGNORECASE)
+_TAB: Final = "    "
+_DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
+
+
+def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
+    """Parse one line of the reply."""
+    raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
+    indent = len(raw) - len(raw.lstrip(" "))
+    bullet = _BULLET.match(raw)
+    head = _Head(raw[bullet.end() :] if bullet else raw.strip())
+    if head.wrong_date:
+        notes.note("wrong_date", head.wrong_date)
+    text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
+    # Only code sets this mark; a model that copies a line copies it too.
+    text = _DOUBT.sub("", text)
+    text, refs = _take_references(text, known, notes)
+    if not refs and head.priority is not None and head.at is None:
+        # Small models put the number where the time belongs.
+        text, refs = _take_leading_references(text, known)
+    is_cited = bool(refs)
+    text, facts = take_facts(text)
+    if len(text) > MOST_LINE:
+        notes.note("over_long", f"{len(text):,} characters")
+        text = cut(text, MOST_LINE)
+    text, about = _about(text, notes)
+    return Line(
+        text=_tidy(text),
+        indent=indent,
+        is_result=head.is_result,
+        is_bullet=bullet is not None,
+        is_whole=head.is_whole or is_cited,
+        is_cited=is_cited,
+        priority=head.priority,
+        on=head.on,
+        at=head.at,
+        about=about,
+        refs=refs,
+        facts=facts,
+    )
+
+
+def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
+    """Return the text and the day that it is about; a "(meaning …)" with an impossible day is removed."""
+    first: date | None = None
+
+    def check(hit: re.Match[str]) -> str:
+        nonlocal first
+        found = find_date(hit[1])
+        if found and found.day is None:
+            notes.note("wrong_date", hit[0])
+            return ""
+        first = first or (found.day if found else None)
+        return hit[0]
+
+    return _MEANING.sub(check, text), first
+
+
+def _tidy(text: str) -> str:
+    text = text.strip()
+    if text.count("**") % 2:
+        text = text.replace("**", "", 1) if text.startswith("**") or "**" in text[:40] else text
+    return text.strip() if any(char.isalnum() for char in text) else ""
+
+
+# ---------------------------------------------------------------- the head of a line
+
+_OTHER_MARKS: Final[dict[str, Priority]] = {
+    **dict.fromkeys("🟥❗‼🔺🚨⭐❤", "high"),
+    **dict.fromkeys("🟨🟠🟧🔶💛", "medium"),
+    **dict.fromkeys("🟩🔵⚪⚫💚", "low"),
+    **dict.fromkeys("☑✔✓🏁🎉", "done"),
+}
+_BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, mark in MARKS.items()}}
+_BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
+_MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
+_ANY_WORD: Final = "|".join(PRIORITY_WORDS)
+_PRIORITY_WORD: Final = re.compile(
+    rf"(?:\[({_ANY_WORD})\]|\(({_ANY_WORD})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
+    re.IGNORECASE,
+)
+_TODO: Final = re.compile(r"\[ \][ \t]*")
+_WHEN: Final = re.compile(
+    rf"(?:[(（\[]\s?(?:(?P<day>[^()\[\]\n]{{4,30}}?)[ T,]{{1,2}})?(?P<time>{TIME})(?:\s?[-–—]\s?{TIME})?\s?(?:UTC|GMT|Z)?"
+    r"(?:[+-]\d\d:?\d\d)?\s?[)）\]]"
+    rf"|(?P<bare>(?:\d{{4}}-\d\d-\d\d[ T])?\d{{1,2}}:\d\d(?::\d\d)?Z?)(?=[ \t]))[ \t]*(?:[-–—:|](?=\s))?[ \t]*"
+)
+_WEEKDAY: Final = re.compile(r"[^\W\d]{2,12}\.?,?")
+_ARROW: Final = re.compile(r"(?:->|=>|→|⇒|➜|↳)[ \t]*")
+_EMPHASIS: Final = re.compile(r"(?:\*\*|__)[ \t]*")
+_MOST_HEADS: Final = 8
+
+
+class _Head:
+    """Parses the mark, time and arrow before the text of a line, in any order."""
+
+    def __init__(self, text: str) -> None:
+        self.priority: Priority | None = None
+        self.on: date | None = None
+        self.at: time | None = None
+        self.is_result = False
+        self.wrong_date = ""
+        self.rest = text
+        for _ in range(_MOST_HEADS):
+            if not (self._mark() or self._when() or self._arrow()):
+                break
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it has a mark or a time."""
+        return self.priority is not None or self.at is not None
+
+    def _mark(self) -> bool:
+        if hit := _MARK.match(self.rest):
+            self.priority = self.priority or _BY_MARK[hit[1]]
+        elif self.priority is None and (hit := _PRIORITY_WORD.match(self.rest)):
+            self.priority = PRIORITY_WORDS[(hit[1] or hit[2] or hit[3]).lower()]
+        elif not (hit := _TODO.match(self.rest)):
+            return False
+        self.rest = self.rest[hit.end() :]
+        return True
+
+    def _when(self) -> bool:
+        hit = _WHEN.match(self.rest) if self.at is None else None
+        if not hit:
+            return False
+        day = hit["day"] or hit["bare"] or ""
+        found = find_date(day)
+        if hit["day"] and not found and not _WEEKDAY.fullmatch(hit["day"]):
+            return False
+        self.on = found.day if found else None
+        self.wrong_date = day if found and found.day is None else ""
+        # A date before the time would be read as one: the time is what follows the last blank.
+        self.at = read_time(hit["time"] or re.split(r"[ T]", hit["bare"])[-1])
+        self.rest = self.rest[hit.end() :]
+        return True
+
+    def _arrow(self) -> bool:
+        hit = _ARROW.match(self.rest)
+        if hit:
+            self.is_result = True
+        elif not (self.rest[:2] in {"**", "__"} and (hit := _EMPHASIS.match(self.rest)) and self._emphasis(hit)):
+            return False
+        self.rest = self.rest[hit.end() :] if hit else self.rest
+        return True
+
+    def _emphasis(self, hit: re.Match[str]) -> bool:
+        """Return whether the bold marks belong to the head of the line and can be dropped."""
+        after = self.rest[hit.end() :]
+        return bool(_MARK.match(after) or _PRIORITY_WORD.match(after) or _WHEN.match(after) or not after.strip())
+
+
+# ---------------------------------------------------------------- references
+
+_REFERENCE_WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
+_ITEM: Final = r"[#mo]?\d{1,9}"
+_BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
+# Items must be separated, so that a run of digits can be read in one way only.
+_LIST: Final = rf"[ ]*(?:{_REFERENCE_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_REFERENCE_WORD})?{_ITEM}){{0,5000}}[ ]*"
+_AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_REFERENCE_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
+_IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)
+_ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
+_INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
+_RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
+# The longest bracket that is looked at, so that a line of brackets is read in bounded time.
+_LONGEST_REFERENCES: Final = 20_000
+_MOST_GROUPS: Final = 50
+
+
+def _take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
     """Return the text without its references, and the numbers of it that were shown, in order."""
     found: set[int] = set()
     for _ in range(_MOST_GROUPS):
-        window = text[-_REFERENCES_LONGEST:]
+        window = text[-_LONGEST_REFERENCES:]
         opened = max(window.rfind("["), window.rfind("【"), window.rfind("("), window.rfind("（"))
         if opened < 0 or not (hit := _AT_END.match(window, opened)):
             break
@@ -138,16 +381,16 @@ def take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tu
     return text, tuple(sorted(found))
 
 
-def take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
-    """Return the text without numbers in brackets at its beginning, and these; they stay unless all of them were shown."""
-    hit = _IN_FRONT.match(text[:_REFERENCES_LONGEST])
+def _take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
+    """Return the text without leading numbers in brackets, and the numbers; unless all were shown, they stay in the text."""
+    hit = _IN_FRONT.match(text[:_LONGEST_REFERENCES])
     numbers = _shown(hit[1], known) if hit else ()
     return (text[hit.end() :], numbers) if hit and numbers else (text, ())
 
 
-def is_reference(row: str, known: Known) -> bool:
+def _is_reference(row: str, known: Known) -> bool:
     """Return whether a row holds numbers in brackets that were shown, and nothing else."""
-    hit = _ALONE.fullmatch(row) if len(row) <= _REFERENCES_LONGEST else None
+    hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST_REFERENCES else None
     return bool(hit and _shown(hit[1], known))
 
 
@@ -189,311 +432,67 @@ def _numbers(group: str, known: Known, notes: FaultNotes) -> list[int]:
     return numbers
 
 
-MOST_LINES: Final = 2_000
-_MOST_ROWS: Final = 100
-MOST_VERBATIM: Final = 20_000
+# ---------------------------------------------------------------- facts in braces
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Line:
-    """One parsed line of a reply."""
-
-    text: str
-    indent: int = 0
-    is_result: bool = False
-    """It begins with an arrow: it belongs under the line before it."""
-    is_bullet: bool = False
-    is_whole: bool = False
-    """It has a mark, a time or a reference, which prose does not have."""
-    is_cited: bool = False
-    priority: Priority | None = None
-    on: date | None = None
-    at: time | None = None
-    about: date | None = None
-    refs: tuple[int, ...] = ()
-    facts: Facts = field(default_factory=Facts)
-    verbatim: str | None = None
-
-    @property
-    def is_marked(self) -> bool:
-        """Whether it looks like a line of the log, and not like prose."""
-        return self.is_bullet or self.is_whole
-
-
-# ---------------------------------------------------------------- the head of a line
-
-_OTHER_MARKS: Final[dict[str, Priority]] = {
-    **dict.fromkeys("🟥❗‼🔺🚨⭐❤", "high"),
-    **dict.fromkeys("🟨🟠🟧🔶💛", "medium"),
-    **dict.fromkeys("🟩🔵⚪⚫💚", "low"),
-    **dict.fromkeys("☑✔✓🏁🎉", "done"),
+_NAMES: Final = {
+    **{name: name for name in ("category", "root_cause", "coverage", "breaks", "confidence", "status", "symptom")},
+    **dict.fromkeys(("type", "kind"), "category"),
+    **dict.fromkeys(("file", "files", "path", "paths"), "files"),
+    **dict.fromkeys(("line", "lines"), "lines"),
+    **dict.fromkeys(("query", "queries", "queries_tried"), "queries"),
+    **dict.fromkeys(("source", "sources"), "sources"),
+    **dict.fromkeys(("test", "tests"), "tests"),
+    **dict.fromkeys(("variable", "variables"), "variables"),
+    **dict.fromkeys(("dependant", "dependants", "dependent", "dependents"), "dependants"),
+    **dict.fromkeys(("cause", "rootcause"), "root_cause"),
+    **dict.fromkeys(("error_type", "errortype", "exception"), "error_type"),
+    **dict.fromkeys(("stack_trace", "stacktrace", "stack", "traceback"), "stack_trace"),
+    **dict.fromkeys(("not_found", "notfound"), "not_found"),
+    **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_BY_MARK: Final[dict[str, Priority]] = {**_OTHER_MARKS, **{mark: name for name, mark in MARKS.items()}}
-PRIORITY_WORDS: Final[dict[str, Priority]] = {
-    **dict.fromkeys(("high", "critical", "important", "red"), "high"),
-    **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
-    **dict.fromkeys(("low", "minor", "green", "info"), "low"),
-    **dict.fromkeys(("done", "completed", "complete", "finished", "x"), "done"),
-}
-_BULLET: Final = re.compile(r"[ \t]*(?:[*•‣◦▪·+–—-](?=[\s🔴🟡🟢✅])|\d{1,3}[.)](?=\s))[ \t]*")
-_MARK: Final = re.compile(rf"([{''.join(_BY_MARK)}])[\ufe0e\ufe0f]?[ \t]*")
-_ANY_WORD: Final = "|".join(PRIORITY_WORDS)
-_LINES_WORD: Final = re.compile(
-    rf"(?:\[({_ANY_WORD})\]|\(({_ANY_WORD})\)|(high|medium|low|done|critical|important)(?=:))[: \t]*",
-    re.IGNORECASE,
-)
-_TODO: Final = re.compile(r"\[ \][ \t]*")
-_WHEN: Final = re.compile(
-    rf"(?:[(（\[]\s?(?:(?P<day>[^()\[\]\n]{{4,30}}?)[ T,]{{1,2}})?(?P<time>{TIME})(?:\s?[-–—]\s?{TIME})?\s?(?:UTC|GMT|Z)?"
-    r"(?:[+-]\d\d:?\d\d)?\s?[)）\]]"
-    rf"|(?P<bare>(?:\d{{4}}-\d\d-\d\d[ T])?\d{{1,2}}:\d\d(?::\d\d)?Z?)(?=[ \t]))[ \t]*(?:[-–—:|](?=\s))?[ \t]*"
-)
-_WEEKDAY: Final = re.compile(r"[^\W\d]{2,12}\.?,?")
-_ARROW: Final = re.compile(r"(?:->|=>|→|⇒|➜|↳)[ \t]*")
-_EMPHASIS: Final = re.compile(r"(?:\*\*|__)[ \t]*")
-_MOST_HEADS: Final = 8
+_RESERVED: Final = CODE_METADATA | {"mode"}
+"""Names that only code may set; the mode is set before lines are judged."""
+_BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
+_EQUALS: Final = re.compile(r"\s*[A-Za-z][A-Za-z_ -]{1,20}?\s*=")
+_PAIR: Final = re.compile(r"\s*([A-Za-z][A-Za-z_ -]{1,20}?)\s*+[=:]\s*(.+)", re.DOTALL)
+_FILE: Final = re.compile(r"(.+?)[:#]L?(\d{1,7}(?:-L?\d{1,7})?)")
+_LONGEST_FACTS: Final = 1_600
+_MOST_VALUE: Final = 500
+_MOST_WORD: Final = 40
+_MOST_FILES: Final = 50
+_MOST_FIELDS: Final = 20
 
 
-class _Head:
-    """Parses the mark, time and arrow before the text of a line, in any order."""
-
-    def __init__(self, text: str) -> None:
-        self.priority: Priority | None = None
-        self.on: date | None = None
-        self.at: time | None = None
-        self.is_result = False
-        self.wrong_date = ""
-        self.rest = text
-        for _ in range(_MOST_HEADS):
-            if not (self._mark() or self._when() or self._arrow()):
-                break
-
-    @property
-    def is_whole(self) -> bool:
-        """Return whether it has a mark or a time."""
-        return self.priority is not None or self.at is not None
-
-    def _mark(self) -> bool:
-        if hit := _MARK.match(self.rest):
-            self.priority = self.priority or _BY_MARK[hit[1]]
-        elif self.priority is None and (hit := _LINES_WORD.match(self.rest)):
-            self.priority = PRIORITY_WORDS[(hit[1] or hit[2] or hit[3]).lower()]
-        elif not (hit := _TODO.match(self.rest)):
-            return False
-        self.rest = self.rest[hit.end() :]
-        return True
-
-    def _when(self) -> bool:
-        hit = _WHEN.match(self.rest) if self.at is None else None
-        if not hit:
-            return False
-        day = hit["day"] or hit["bare"] or ""
-        found = find_date(day)
-        if hit["day"] and not found and not _WEEKDAY.fullmatch(hit["day"]):
-            return False
-        self.on = found.day if found else None
-        self.wrong_date = day if found and found.day is None else ""
-        # A date before the time would be read as one: the time is what follows the last blank.
-        self.at = read_time(hit["time"] or re.split(r"[ T]", hit["bare"])[-1])
-        self.rest = self.rest[hit.end() :]
-        return True
-
-    def _arrow(self) -> bool:
-        hit = _ARROW.match(self.rest)
-        if hit:
-            self.is_result = True
-        elif not (self.rest[:2] in {"**", "__"} and (hit := _EMPHASIS.match(self.rest)) and self._emphasis(hit)):
-            return False
-        self.rest = self.rest[hit.end() :] if hit else self.rest
-        return True
-
-    def _emphasis(self, hit: re.Match[str]) -> bool:
-        """Return whether only the head is in bold, whose marks then mean nothing."""
-        after = self.rest[hit.end() :]
-        return bool(_MARK.match(after) or _LINES_WORD.match(after) or _WHEN.match(after) or not after.strip())
+def take_facts(text: str) -> tuple[str, Facts]:
+    """Return the text without the facts in braces at its end, and the facts."""
+    hit = _BRACES.search(text, max(len(text) - _LONGEST_FACTS, 0)) if text.rstrip(" .").endswith("}") else None
+    if not hit:
+        return text, Facts()
+    pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
+    found = {_normal(pair[1]): pair[2].rstrip() or pair[2] for pair in pairs if pair}
+    is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
+    if len(found) < len(pairs) or not is_ours:
+        return text, Facts()
+    return text[: hit.start()].rstrip(), _as_facts(found)
 
 
-# ---------------------------------------------------------------- one line
-
-_MEANING: Final = re.compile(rf"[ ]?{MEANING}[ ]*([^()（）\n]{{4,60}})[)）]", re.IGNORECASE)
-_TAB: Final = "    "
-_DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
+def _normal(name: str) -> str:
+    return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
 
 
-def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
-    """Take one line of the reply apart."""
-    raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
-    indent = len(raw) - len(raw.lstrip(" "))
-    bullet = _BULLET.match(raw)
-    head = _Head(raw[bullet.end() :] if bullet else raw.strip())
-    if head.wrong_date:
-        notes.note("wrong_date", head.wrong_date)
-    text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
-    # Only code sets this mark; a model that copies a line copies it too.
-    text = _DOUBT.sub("", text)
-    text, refs = take_references(text, known, notes)
-    if not refs and head.priority is not None and head.at is None:
-        # Small models put the number where the time belongs.
-        text, refs = take_leading_references(text, known)
-    is_cited = bool(refs)
-    text, facts = take_facts(text)
-    if len(text) > MOST_LINE:
-        notes.note("over_long", f"{len(text):,} characters")
-        text = cut(text, MOST_LINE)
-    text, about = _about(text, notes)
-    return Line(
-        text=_tidy(text),
-        indent=indent,
-        is_result=head.is_result,
-        is_bullet=bullet is not None,
-        is_whole=head.is_whole or is_cited,
-        is_cited=is_cited,
-        priority=head.priority,
-        on=head.on,
-        at=head.at,
-        about=about,
-        refs=refs,
-        facts=facts,
-    )
-
-
-def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
-    """Return the day that a line speaks of; a day that does not exist is taken out of the text."""
-    first: date | None = None
-
-    def check(hit: re.Match[str]) -> str:
-        nonlocal first
-        found = find_date(hit[1])
-        if found and found.day is None:
-            notes.note("wrong_date", hit[0])
-            return ""
-        first = first or (found.day if found else None)
-        return hit[0]
-
-    return _MEANING.sub(check, text), first
-
-
-def _tidy(text: str) -> str:
-    text = text.strip()
-    if text.count("**") % 2:
-        text = text.replace("**", "", 1) if text.startswith("**") or "**" in text[:40] else text
-    return text.strip() if any(char.isalnum() for char in text) else ""
-
-
-# ---------------------------------------------------------------- all lines
-
-_AROUND: Final = " \t.;,[]()【】（）"
-_VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
-_RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
-_HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
-
-
-def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
-    """Return the lines of a section that are observations, each with the date that stands above it."""
-    lines = list(islice(_all_lines(text, known, notes), MOST_LINES + 1))
-    if len(lines) > MOST_LINES:
-        notes.note("too_many", f"more than {MOST_LINES:,} lines")
-        del lines[MOST_LINES:]
-    if not any(line.is_marked for line in lines):
-        return lines
-    for line in lines:
-        if not line.is_marked:
-            notes.note("prose", line.text)
-    return [line for line in lines if line.is_marked]
-
-
-def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
-    gathered = _Gathered(known, notes)
-    for kind, raw in _sorted(text):
-        if kind == "verbatim":
-            gathered.verbatim.append(raw)
-        elif kind == "gap":
-            gathered.has_gap = True
-        elif heading := date_heading(raw):
-            yield from gathered.finished()
-            gathered.day = heading.day
-            if heading.day is None:
-                notes.note("wrong_date", raw)
-        else:
-            if gathered.first and is_reference(raw, known):
-                gathered.rows.append(_in_brackets(raw))
-                continue
-            line = _line(raw, known, FaultNotes())
-            if gathered.goes_on(line):
-                gathered.rows.append(raw.strip())
-                continue
-            yield from gathered.finished()
-            gathered.begin(raw, line)
-    yield from gathered.finished()
-
-
-def _in_brackets(row: str) -> str:
-    """Return a row of references as they stand at the end of a line."""
-    return f"[{row.strip(_AROUND)}]"
-
-
-class _Gathered:
-    """The rows of one line, until the next line begins."""
-
-    def __init__(self, known: Known, notes: FaultNotes) -> None:
-        self.known, self.notes = known, notes
-        self.day: date | None = None
-        self.first: Line | None = None
-        self.rows: list[str] = []
-        self.verbatim: list[str] = []
-        self.has_gap = False
-
-    def begin(self, raw: str, line: Line) -> None:
-        """Begin a line."""
-        self.first, self.rows, self.verbatim, self.has_gap = line, [raw], [], False
-
-    def goes_on(self, line: Line) -> bool:
-        """Return whether a row is the rest of the line before it, which was wrapped."""
-        if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
-            return False
-        is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
-        return is_bare and (line.indent > self.first.indent or (line.is_cited and not self.has_gap))
-
-    def finished(self) -> Iterator[Line]:
-        """Yield the line, if there is one."""
-        if self.first:
-            line = _line(" ".join(self.rows), self.known, self.notes)
-            if line.text:
-                yield replace(line, on=line.on or self.day, verbatim=_verbatim(self.verbatim, self.notes))
-        self.first = None
-
-
-def _verbatim(rows: list[str], notes: FaultNotes) -> str | None:
-    text = "\n".join(rows).strip("\n")
-    if len(text) > MOST_VERBATIM:
-        notes.note("over_long", f"{len(text):,} characters word for word")
-    return unescape(without_tags(cut(text, MOST_VERBATIM), notes)) if text.strip() else None
-
-
-def _sorted(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each line with its kind: text that is kept word for word, or an ordinary line."""
-    fenced: list[str] | None = None
-    seen = False
-    for raw in text.split("\n"):
-        if FENCE.match(raw):
-            if fenced is None and seen:
-                fenced = []
-            elif fenced is not None:
-                yield from _block(fenced)
-                fenced = None
-        elif fenced is not None:
-            fenced.append(raw)
-        elif (hit := _VERBATIM.match(raw)) and seen:
-            yield "verbatim", hit[1] if hit[1] is not None else hit[2]
-        elif _RULE.match(raw) or (_HEADING.match(raw) and not date_heading(raw)):
-            yield "gap", ""
-        else:
-            seen = seen or not date_heading(raw)
-            yield "line", raw
-    yield from _block(fenced or [])
-
-
-def _block(rows: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield a fenced block: as lines if it holds some of ours, else word for word."""
-    ours = any((bullet := _BULLET.match(row)) and _MARK.match(row, bullet.end()) for row in rows)
-    yield from (("line" if ours else "verbatim", row) for row in rows)
+def _as_facts(given: Mapping[str, str]) -> Facts:
+    """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
+    normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
+    known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}
+    free = {name: value for name, value in normal.items() if name not in _NAMES and name not in _RESERVED}
+    named = {**dict(list(free.items())[:_MOST_FIELDS]), **known}
+    category = _normal(named.pop("category", ""))[:_MOST_WORD] or None
+    places = [place.strip() for place in named.pop("files", "").split(",")][:_MOST_FILES]
+    hits = [(place, _FILE.fullmatch(place)) for place in places if place]
+    numbered = [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]
+    if numbered:
+        named["lines"] = ", ".join(numbered)
+    files = tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))
+    return Facts(category=category, files=files, other=named)

@@ -15,7 +15,7 @@ from memolog.core.config import Config
 from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
-from memolog.core.observation import Observation, Span
+from memolog.core.observation import KEPT, Observation, Span
 from memolog.core.pairs import PartPlace, part_at, results_of_calls
 from memolog.core.thread import Hints
 from memolog.errors import LeaseLost, ThreadNotFound
@@ -23,7 +23,7 @@ from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
 from memolog.observer.bisect import TRIES, observe_in_parts
-from memolog.observer.budget import Asking
+from memolog.observer.budget import ModelCalls
 from memolog.observer.drafts import Parsed, ParsedReflection
 from memolog.observer.extractors import Extractors, latest
 from memolog.observer.judge import Judged, judge, judge_reflection
@@ -32,14 +32,14 @@ from memolog.observer.llm import (
     Observed,
     Observer,
     Reflected,
+    embedded_answer,
     embedded_statements,
     readings_of,
-    stood_in,
 )
 from memolog.observer.model import BudgetSpent
 from memolog.observer.observations import draft_hints, observations_from, reflected_hints, reflections_from
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
-from memolog.observer.reflection import Guarded, archived, as_they_are, guarded
+from memolog.observer.reflection import Guarded, archived, guarded, unchanged
 from memolog.observer.reply import failure
 from memolog.observer.working_memory import document_for, proposal_of
 from memolog.text.redaction import Redactor, cleaned, redactor_for
@@ -56,7 +56,6 @@ _ANSWERED: Final = 6
 """How many messages before a span are shown: its first messages may answer them."""
 # A second answer may exceed the target by a tenth of the log: it adds what the first one lost.
 _LOST_SHARE: Final = 10
-_KEPT: Final = frozenset({"high", "done"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,14 +99,16 @@ class RunExecutor:
         if not found:
             # The thread was deleted while the run was waiting: nothing is left to observe.
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
-        ask = Asking(self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config)
+        ask = ModelCalls(
+            self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config
+        )
         try:
             return await self._with_fallback(resource, found, config, ask)
         except RunFault as fault:
             raise fault.billed(ask.usage) from fault
 
     async def _with_fallback(
-        self, resource: str, found: Sequence[tuple[RunClaim, StoredRun]], config: Config, ask: Asking
+        self, resource: str, found: Sequence[tuple[RunClaim, StoredRun]], config: Config, ask: ModelCalls
     ) -> tuple[RunOutcome, ...]:
         observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
         problems: tuple[Problem, ...] = ()
@@ -144,7 +145,7 @@ class RunExecutor:
         found: Sequence[tuple[RunClaim, StoredRun]],
         config: Config,
         observer: Observer,
-        ask: Asking,
+        ask: ModelCalls,
     ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
             return [await self._reflect(resource, *found[0], config, observer, ask)]
@@ -181,7 +182,7 @@ class RunExecutor:
         groups = await self._store.logs.groups_at(
             resource, work.log_pk, int(inputs.get("generation", 0)), entries=int(inputs.get("entries", 0))
         )
-        shown = _log_end(groups, config.observation.previous_tokens)
+        shown = _last_groups(groups, config.observation.previous_tokens)
         lines = (
             await self._store.logs.observations(resource, work.log_pk, [group.id for group in shown]) if shown else ()
         )
@@ -224,7 +225,7 @@ class RunExecutor:
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
         """Return the calls of an earlier span that results of this one answer."""
-        missing = await offload(_unasked, messages, when=has_many_parts(messages))
+        missing = await offload(_results_without_calls, messages, when=has_many_parts(messages))
         if not missing or span.first == 1:
             return ()
         before = Span(first=max(1, span.first - _LOOKED_BACK), last=span.first - 1)
@@ -236,7 +237,7 @@ class RunExecutor:
         return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
 
     async def _observe(
-        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: Asking
+        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: ModelCalls
     ) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
             return [await self._observe_divided(tasks[0], config, observer, ask)]
@@ -254,7 +255,7 @@ class RunExecutor:
         outcome = await self._checked(task, answer, config, observer, foreign)
         if answer.parsed.observations and outcome.result and not outcome.result.observations:
             messages = _messages_of(task, answer)
-            embedded = await stood_in(task.given, messages, self._counter)
+            embedded = await embedded_answer(task.given, messages, self._counter)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
             again = await self._checked(task, answer, config, observer, foreign)
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
@@ -266,7 +267,9 @@ class RunExecutor:
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
         return await offload(self._outcome, task, answer, config, observer, foreign, when=is_long)
 
-    async def _observe_divided(self, task: _ClaimedRun, config: Config, observer: Observer, ask: Asking) -> RunOutcome:
+    async def _observe_divided(
+        self, task: _ClaimedRun, config: Config, observer: Observer, ask: ModelCalls
+    ) -> RunOutcome:
         """Observe part by part what failed as a whole, so that it does not hold up the log forever."""
         divided = await observe_in_parts(
             observer,
@@ -298,12 +301,12 @@ class RunExecutor:
         if outcome.result is None or not self._extractors:
             return outcome
         messages = _messages_of(task, answer)
-        drawn = await self._extractors.drawn(messages, answer.said, task.known, redactor_for(config))
+        found = await self._extractors.extract(messages, answer.said, task.known, redactor_for(config))
         return replace(
             outcome,
-            result=replace(outcome.result, extracts=tuple(drawn.values)),
-            problems=(*outcome.problems, *drawn.problems),
-            faults=(*outcome.faults, *("extract" for _ in drawn.problems)),
+            result=replace(outcome.result, extracts=tuple(found.values)),
+            problems=(*outcome.problems, *found.problems),
+            faults=(*outcome.faults, *("extract" for _ in found.problems)),
         )
 
     def _outcome(
@@ -379,8 +382,9 @@ class RunExecutor:
     ) -> Judged:
         """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
-        lowered = dict.fromkeys(place for line in judged.observations if _is_lowered(line) for place in _cited(line))
-        told = {place for line in judged.observations if line.priority in _KEPT for place in _cited(line)}
+        doubtful = (line for line in judged.observations if line.is_unverified)
+        lowered = {place for line in doubtful if line.metadata.get("lowered_from") in KEPT for place in _cited(line)}
+        told = {place for line in judged.observations if line.priority in KEPT for place in _cited(line)}
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
         if not messages or observer is self._embedded:
             return judged
@@ -390,13 +394,13 @@ class RunExecutor:
             drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
         )
         after = len(judged.observations)
-        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in _KEPT)
+        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in KEPT)
         return replace(judged, observations=(*judged.observations, *added))
 
     # ------------------------------------------------------------ reflecting
 
     async def _reflect(
-        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, ask: Asking
+        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, ask: ModelCalls
     ) -> RunOutcome:
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(resource, work.log_pk, names)
@@ -405,7 +409,7 @@ class RunExecutor:
             raise RunFault("nothing is left to condense", is_final=True)
         size = sum(line.tokens for line in lines)
         # The target applies to what may be dropped.
-        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in _KEPT))
+        target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in KEPT))
         threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
         aliases = await self._aliases(resource, work.log_pk, threads)
         hints = await self._hints_before(resource, work)
@@ -434,7 +438,7 @@ class RunExecutor:
             raise RunFault(
                 "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
             )
-        new_hints, wrong = _standings(given, answer.parsed, hints, redactor_for(config))
+        new_hints, wrong = _changed_hints(given, answer.parsed, hints, redactor_for(config))
         return RunOutcome(
             claim=claim,
             result=RunResult(
@@ -457,7 +461,7 @@ class RunExecutor:
         parsed, lines = answer.parsed, given.observations
         group, new_id = self._store.new_id(), self._store.new_id
         if not parsed.lines:
-            kept = archived(as_they_are(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
+            kept = archived(unchanged(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
             return group, kept, ()
         drafted = reflections_from(
             parsed, lines, answer.prompt, group, new_id, self._counter, redactor_for(config), given.aliases
@@ -485,7 +489,7 @@ class RunExecutor:
         return found
 
 
-def _unasked(messages: Sequence[Message]) -> set[PartPlace]:
+def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:
     """Return the places of results whose call is in none of these messages."""
     answered = set(results_of_calls(messages).values())
     return {
@@ -500,10 +504,6 @@ def _messages_of(task: _ClaimedRun, answer: Observed) -> tuple[Message, ...]:
     """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
     last = answer.last_seq
     return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
-
-
-def _is_lowered(line: Observation) -> bool:
-    return line.metadata.get("lowered_from") in _KEPT and line.is_unverified
 
 
 def _cited(line: Observation) -> list[tuple[str, int]]:
@@ -529,7 +529,7 @@ def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
 
 
-def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
+def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
     """Return the newest groups with so many tokens in total; the prompt cuts the first of them."""
     shown: list[GroupRow] = []
     for group in reversed(groups):
@@ -540,7 +540,7 @@ def _log_end(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
     return shown[::-1]
 
 
-def _standings(
+def _changed_hints(
     given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
 ) -> tuple[dict[str, Hints], tuple[str, ...]]:
     """Return the changed hints of a reflection by thread, and the faults."""

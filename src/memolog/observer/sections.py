@@ -62,7 +62,7 @@ FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 
 
 def cleaned(reply: str, notes: FaultNotes) -> str:
-    """Return what there is to read of a reply: bounded, in plain lines, without thoughts."""
+    """Return the readable text of a reply: bounded, with plain line ends, without thoughts."""
     if len(reply) > MOST_REPLY:
         notes.note("too_large", f"{len(reply):,} characters")
         reply = reply[:MOST_REPLY]
@@ -114,7 +114,7 @@ def without_fence(text: str) -> str:
 
 
 def without_tags(text: str, notes: FaultNotes) -> str:
-    """Return a line without tags that are ours or a template's; those of the code it speaks of stay."""
+    """Return a line without our tags and tags of chat templates; other tags stay."""
     if "<" not in text and "[" not in text:
         return text
     plain = _FORGED.sub("", text)
@@ -151,7 +151,7 @@ class _SectionReader:
             self.current, at = "", end.end()
 
     def _tags(self, line: str, at: int) -> int:
-        """Turn at each section's tag from here on; return where the text begins."""
+        """Read the section tags from here on; return where the text begins."""
         while tag := _SECTION_TAG.match(line, at):
             name = _name(tag[2])
             if name is None:

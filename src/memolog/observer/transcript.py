@@ -30,335 +30,6 @@ from memolog.text.media_tokens import image_size
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter, share
 
-# The most characters of a token in any text, and on average in ordinary text.
-_MOST_CHARACTERS: Final = 128
-_USUAL_CHARACTERS: Final = 16
-_MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
-_MARK_TOKENS: Final = 16
-_OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
-_ENTITY: Final = 5
-# A key that a cut would tear is shorter than this.
-_WORD: Final = 2_000
-_LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")
-_FIRST_WORD: Final = re.compile(rf"[!-~]{{1,{_WORD}}}")
-
-
-def _mark(characters: int) -> str:
-    return f"[… {characters:,} characters left out …]"
-
-
-def _characters(middle: str) -> int:
-    """Return how long a middle is, with what was left out of it before."""
-    before = sum(int(hit[1].replace(",", "")) - len(hit[0]) - 2 for hit in _MARK.finditer(middle))
-    return max(len(middle) + before, 0)
-
-
-def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
-    """Return whether a text has at most so many tokens, without counting one that is far too long."""
-    return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
-
-
-def ends_of(text: str, tokens: int) -> str:
-    """Return the two ends of a huge text, generously; cut between words, so that no secret is torn in two."""
-    room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
-    if len(text) <= 2 * room + _WORD:
-        return text
-    head, tail = cut(text, room), cut_end(text, room)
-    torn = _LAST_WORD.search(head, len(head) - _WORD)
-    head = head[: torn.start()] if torn and len(torn[0]) < _WORD else head
-    torn = _FIRST_WORD.match(tail)
-    tail = tail[torn.end() :] if torn and len(torn[0]) < _WORD else tail
-    return f"{head}\n{_mark(len(text) - len(head) - len(tail))}\n{tail}"
-
-
-def shorten(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
-    if _fits(text, tokens, counter):
-        return text
-    room = tokens - _MARK_TOKENS
-    while room > 0:
-        head = cut_tokens(text, (room + 1) // 2, counter)
-        head = head[: len(head) - _torn(head)]
-        tail = _end_tokens(text[len(head) :], room // 2, counter)
-        short = f"{head}\n{_mark(_characters(text[len(head) : len(text) - len(tail)]))}\n{tail}"
-        over = counter.count(short) - tokens
-        if over <= 0:
-            return short
-        # The parts of a text may count less than the whole of it.
-        room -= max(over, 1)
-    head = cut_tokens(text, tokens, counter)
-    return head[: len(head) - _torn(head)]
-
-
-def _torn(head: str) -> int:
-    """Return how long the piece of an entity is that a cut left at the end."""
-    entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
-    return len(head) - entity.start() if entity else 0
-
-
-def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return a long suffix of at most so many tokens that starts at a boundary, outside an entity."""
-    size = min(4 * max(tokens, 1), len(text))
-    while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
-        size = min(2 * size, len(text))
-    low, high = 0, size + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if counter.count(cut_end(text, middle)) <= tokens:
-            low = middle
-        else:
-            high = middle
-    tail = cut_end(text, low)
-    torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
-    return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
-
-
-def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return the last lines of a text within so many tokens; of a single huge line, its end."""
-    kept: list[str] = []
-    room = tokens
-    for line in reversed(text.rstrip().split("\n")):
-        cost = counter.count(line) + 1 if len(line) <= _MOST_CHARACTERS * max(room, 0) else room + 1
-        if cost > room:
-            break
-        kept.append(line)
-        room -= cost
-    if not kept:
-        # A few tokens of a line are useless.
-        return "" if tokens < 2 * _MARK_TOKENS else shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
-    return "\n".join(reversed(kept))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartWriter:
-    """Renders names and texts for a transcript of at most so many tokens."""
-
-    counter: TokenCounter
-    most_tokens: int = 100_000
-    redactor: Redactor = REDACTION
-
-    def body(self, text: str, tokens: int) -> str:
-        """Return foreign text escaped and redacted, within so many tokens."""
-        text = self.redactor.redact(clean(ends_of(text, tokens)))
-        text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
-        return shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
-
-    def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
-        """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
-        return escape(quoted_label(self.redactor.redact(short_line(text, most)), most, is_tool=is_tool))
-
-    def tool(self, text: str) -> str:
-        """Return the name of a tool, which cannot look like a role."""
-        return self.name(text, 80, is_tool=True)
-
-    def line(self, text: str, most: int = 200) -> str:
-        """Return foreign text escaped and redacted on one line."""
-        return escape(self.redactor.redact(short_line(text, most)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
-    """A part between its tags; only what is between them may be shortened."""
-
-    open: str = ""
-    body: str = ""
-    close: str = ""
-
-    @property
-    def text(self) -> str:
-        """Return the piece as it is shown."""
-        return f"{self.open}{self.body}{self.close}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calls:
-    """The tool calls of some messages, and which of them were answered."""
-
-    of_results: Mapping[int, ToolCallPart]
-    """The call of each result, by the identity of the result's part: ids of calls may come again."""
-    by_id: Mapping[str, ToolCallPart]
-    answered: frozenset[int]
-
-    def call_of(self, result: ToolResultPart) -> ToolCallPart | None:
-        """Return the call that a result answers, or seems to answer once more."""
-        return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
-
-
-# Encoded files and encrypted data: no run of letters in prose is that long.
-_BLOB: Final = re.compile(
-    r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
-)
-_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
-_OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
-_DEEPEST: Final = 40
-_MANY: Final = 5_000
-# How much is shown of one tool call or result, of one stretch of reasoning, and of a part of unknown type.
-_TOOL_TOKENS: Final = 10_000
-_REASONING_TOKENS: Final = 200
-_OTHER_TOKENS: Final = 500
-
-
-def calls_of(messages: Sequence[Message]) -> Calls:
-    """Return the calls in these messages."""
-    pairs = [
-        (part_at(messages, call), part_at(messages, result)) for call, result in results_of_calls(messages).items()
-    ]
-    parts = [part for message in messages for part in message.parts]
-    return Calls(
-        by_id={part.id: part for part in parts if isinstance(part, ToolCallPart)},
-        of_results={id(result): call for call, result in pairs if isinstance(call, ToolCallPart)},
-        answered=frozenset(id(call) for call, _ in pairs),
-    )
-
-
-def pieces_of(message: Message, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
-    """Return the parts of a message, those with something to show."""
-    if message.own:
-        return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (Piece(body=_OWN),)
-    return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
-
-
-def _pieces(part: Part, calls: Calls, writer: PartWriter) -> tuple[Piece, ...]:
-    match part:
-        case TextPart():
-            return (Piece(body=writer.body(part.text, writer.most_tokens)),)
-        case ReasoningPart():
-            # Signatures and encrypted reasoning are of use only to the provider.
-            body = writer.body(part.text, _REASONING_TOKENS)
-            return (Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
-        case ToolCallPart():
-            return (_call(part, calls, writer),)
-        case ToolResultPart():
-            return (_result(part, calls, writer), *(_file(file, writer) for file in part.files))
-        case FilePart():
-            return (_file(part, writer),)
-        case UnknownPart():
-            body = writer.body(_json_text(part.data, writer), _OTHER_TOKENS)
-            return (Piece(open="<other>", body=body, close="</other>"),)
-
-
-def _call(part: ToolCallPart, calls: Calls, writer: PartWriter) -> Piece:
-    state = "" if id(part) in calls.answered else ' state="no result"'
-    body = writer.body(_json_text(part.arguments, writer), _TOOL_TOKENS)
-    return Piece(open=f"<call{state}>{writer.tool(part.name)} ", body=body, close="</call>")
-
-
-def _result(part: ToolResultPart, calls: Calls, writer: PartWriter) -> Piece:
-    call = calls.call_of(part)
-    name = part.name or (call.name if call else "")
-    state = ' state="error"' if part.is_error else ""
-    body = writer.body(_json_text(part.content, writer), _TOOL_TOKENS)
-    return Piece(open=f"<result{state}>{writer.tool(name)}\n", body=body, close="</result>")
-
-
-# ---------------------------------------------------------------- files
-
-
-def _file(part: FilePart, writer: PartWriter) -> Piece:
-    """Return a placeholder with the name, type and size of a file."""
-    facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
-    if part.url and part.url[:5].lower() != "data:":
-        # What follows the path may be a signature that opens the file.
-        facts.append(writer.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
-    return Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
-
-
-def _measures(part: FilePart) -> Iterable[str]:
-    sides = (part.width, part.height) if part.width and part.height else image_size(part.data) if part.data else None
-    if sides:
-        yield f"{sides[0]}×{sides[1]}"
-    if part.pages:
-        yield f"{part.pages} pages"
-    if part.seconds:
-        yield f"{part.seconds:g} s"
-    if part.data is not None:
-        yield _size(len(part.data))
-
-
-def _size(count: int) -> str:
-    for unit in ("bytes", "kB", "MB"):
-        if count < 1_000:  # noqa: PLR2004 - the next unit
-            return f"{count} {unit}"
-        count = round(count / 1_000)
-    return f"{count} GB"
-
-
-# ---------------------------------------------------------------- our own tools
-
-_OWN: Final = "used the memory; the answer is not shown"
-
-
-def _own(part: Part, calls: Calls, writer: PartWriter) -> Piece:
-    """Return a line about a call of a memory tool; its answer is in the log already."""
-    call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
-    if not isinstance(call, ToolCallPart):
-        return Piece(body=_OWN)
-    given = parsed(call.arguments)
-    arguments = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
-    query, action = arguments.get("query"), arguments.get("action")
-    if isinstance(query, str) and query.strip():
-        return Piece(body=f"searched for “{writer.line(query)}”; the answer is not shown")
-    done = f"{writer.tool(call.name)} {writer.tool(action)}" if isinstance(action, str) else writer.tool(call.name)
-    return Piece(body=f"used {done}; the answer is not shown")
-
-
-# ---------------------------------------------------------------- JSON
-
-
-def parsed(arguments: JsonValue) -> object:
-    """Return the arguments of a call, parsed where they are the text of a JSON object or array."""
-    if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
-        try:
-            return json.loads(arguments)
-        except (ValueError, RecursionError):
-            return arguments
-    return arguments
-
-
-def _json_text(value: JsonValue, writer: PartWriter) -> str:
-    """Return a JSON value as readable text: a string as it is, a list of text parts as their texts.
-
-    Values are redacted before they are joined, since a key such as "password" shows what its value is.
-    """
-    if value is None:
-        return ""
-    if isinstance(value, str):
-        return value
-    plain = writer.redactor.value(cast("JsonValue", _plain(value, 0)))
-    texts = texts_of_parts(plain)
-    if texts is not None:
-        return "\n".join(texts)
-    try:
-        return dumps(plain)
-    except (TypeError, ValueError, RecursionError):
-        return f"[unreadable {type(value).__name__}]"
-
-
-def texts_of_parts(value: object) -> list[str] | None:
-    """Return the texts of a list of text parts; None if the value is anything else."""
-    if not isinstance(value, list) or not value:
-        return None
-    items = cast("list[object]", value)
-    parts = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
-    texts = [part.get("text") for part in parts if part.get("type") in _TEXT_TYPES]
-    found = [text for text in texts if isinstance(text, str)]
-    return found if len(found) == len(items) else None
-
-
-def _plain(value: object, depth: int) -> object:
-    """Return the value without signatures, encrypted data, bytes and deep nesting."""
-    if depth > _DEEPEST:
-        return "…"
-    if isinstance(value, Mapping):
-        entries = list(cast("Mapping[object, object]", value).items())[:_MANY]
-        return {str(key): _plain(item, depth + 1) for key, item in entries if not _OPAQUE.search(str(key))}
-    if isinstance(value, list | tuple):
-        return [_plain(item, depth + 1) for item in cast("list[object]", value)[:_MANY]]
-    if isinstance(value, bytes | bytearray):
-        return f"[data: {len(value):,} bytes left out]"
-    return value
-
-
 _LEAST_TOKENS: Final = 200
 # A message cut below this size is useless: some messages are left out instead.
 _LEAST_MESSAGE: Final = 60
@@ -386,12 +57,40 @@ class Transcript:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """A part between its tags; only what is between them may be shortened."""
+
+    open: str = ""
+    body: str = ""
+    close: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the piece as it is shown."""
+        return f"{self.open}{self.body}{self.close}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Calls:
+    """The tool calls of some messages, and which of them were answered."""
+
+    of_results: Mapping[int, ToolCallPart]
+    """The call of each result, by the identity of the result's part, because ids of calls may repeat."""
+    by_id: Mapping[str, ToolCallPart]
+    answered: frozenset[int]
+
+    def call_of(self, result: ToolResultPart) -> ToolCallPart | None:
+        """Return the call that a result answers, also for a repeated result."""
+        return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     """One message, ready to be written."""
 
     shown: Shown
     header: str
-    pieces: tuple[Piece, ...]
+    pieces: tuple[_Piece, ...]
     tokens: int = field(default=0)
 
     @property
@@ -405,20 +104,37 @@ class _Entry:
         return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
 
 
-def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
-    """Return when a line was said, in its own zone, or in `zone` if it has none."""
-    if observation.said_at is None:
-        return None
-    return in_zone(observation.said_at, zone_of(observation.zone)[0] if observation.zone else zone)
+# Encoded files and encrypted data: no run of letters in prose is that long.
+_BLOB: Final = re.compile(
+    r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
+)
 
 
-def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """Return a moment in the zone, or in UTC if it is out of range there; to the second."""
-    try:
-        local = moment.astimezone(zone)
-    except (OverflowError, ValueError):
-        local = moment.astimezone(UTC)
-    return local.replace(microsecond=0)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartWriter:
+    """Renders names and texts for a transcript of at most so many tokens."""
+
+    counter: TokenCounter
+    most_tokens: int = 100_000
+    redactor: Redactor = REDACTION
+
+    def body(self, text: str, tokens: int) -> str:
+        """Return foreign text escaped and redacted, within so many tokens."""
+        text = self.redactor.redact(clean(_ends_of(text, tokens)))
+        text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
+        return _shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
+
+    def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
+        """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
+        return escape(quoted_label(self.redactor.redact(short_line(text, most)), most, is_tool=is_tool))
+
+    def tool(self, text: str) -> str:
+        """Return the name of a tool, which cannot look like a role."""
+        return self.name(text, 80, is_tool=True)
+
+    def line(self, text: str, most: int = 200) -> str:
+        """Return foreign text escaped and redacted on one line."""
+        return escape(self.redactor.redact(short_line(text, most)))
 
 
 def transcript(
@@ -482,7 +198,7 @@ def split(
 
 
 def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[int, str]:
-    """Return what some messages add to a piece that stands at a day, and the day it stands at then."""
+    """Return the tokens that messages add to a piece whose last day is `day`, and the new last day."""
     cost = 0
     for entry in entries:
         if entry.day != day:
@@ -510,24 +226,40 @@ def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
         yield unit
 
 
+def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
+    """Return when a line was said, in its own zone, or in `zone` if it has none."""
+    if observation.said_at is None:
+        return None
+    return in_zone(observation.said_at, zone_of(observation.zone)[0] if observation.zone else zone)
+
+
+def in_zone(moment: datetime, zone: tzinfo) -> datetime:
+    """Return a moment in the zone, or in UTC if it is out of range there; to the second."""
+    try:
+        local = moment.astimezone(zone)
+    except (OverflowError, ValueError):
+        local = moment.astimezone(UTC)
+    return local.replace(microsecond=0)
+
+
 # ---------------------------------------------------------------- writing
 
 
 def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
-    calls = calls_of(live)
+    calls = _calls_of(live)
     entries = [_entry(message, calls, zone, writer, number) for number, message in enumerate(live, first)]
     return [replace(entry, tokens=writer.counter.count(entry.text) + 1) for entry in entries]
 
 
-def _entry(message: Message, calls: Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
+def _entry(message: Message, calls: _Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
     at = in_zone(message.created_at, zone)
     shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
     # The role comes first and names are quoted, so that no name looks like a role.
     speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
     again = " (continued)" if message.continuation else ""
     header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
-    return _Entry(shown=shown, header=header, pieces=pieces_of(message, calls, writer))
+    return _Entry(shown=shown, header=header, pieces=_pieces_of(message, calls, writer))
 
 
 def _written(entries: Sequence[_Entry], left_out: int) -> str:
@@ -563,14 +295,14 @@ def _fitting(entries: Sequence[_Entry], budget: int, counter: TokenCounter) -> t
 
 
 def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
-    """Return the message within so many tokens: each of its parts gives up the same, short ones nothing."""
+    """Return the message within so many tokens: its longest parts are cut to the same size."""
     if entry.tokens <= most:
         return entry
     entry = _fewer(entry, most, counter)
     bodies = [counter.count(piece.body) for piece in entry.pieces]
     cap = share(bodies, most - _frame(entry, counter))
     pieces = tuple(
-        piece if size <= cap else replace(piece, body=shorten(piece.body, cap, counter))
+        piece if size <= cap else replace(piece, body=_shorten(piece.body, cap, counter))
         for piece, size in zip(entry.pieces, bodies, strict=True)
     )
     return replace(entry, pieces=pieces, tokens=min(entry.tokens, most))
@@ -583,10 +315,284 @@ def _fewer(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
     left_out = len(entry.pieces) - many
     if left_out <= 0:
         return entry
-    mark = Piece(open=f"<left-out>{left_out:,} parts</left-out>")
+    mark = _Piece(open=f"<left-out>{left_out:,} parts</left-out>")
     return replace(entry, pieces=(*entry.pieces[: many // 2], mark, *entry.pieces[-(many - many // 2) :]))
 
 
 def _frame(entry: _Entry, counter: TokenCounter) -> int:
     bare = tuple(replace(piece, body="") for piece in entry.pieces)
     return counter.count(replace(entry, pieces=bare).text)
+
+
+# ---------------------------------------------------------------- parts
+
+_TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
+_OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
+_DEEPEST: Final = 40
+_MANY: Final = 5_000
+# How much is shown of one tool call or result, of one stretch of reasoning, and of a part of unknown type.
+_TOOL_TOKENS: Final = 10_000
+_REASONING_TOKENS: Final = 200
+_OTHER_TOKENS: Final = 500
+
+
+def _calls_of(messages: Sequence[Message]) -> _Calls:
+    """Return the calls in these messages."""
+    pairs = [
+        (part_at(messages, call), part_at(messages, result)) for call, result in results_of_calls(messages).items()
+    ]
+    parts = [part for message in messages for part in message.parts]
+    return _Calls(
+        by_id={part.id: part for part in parts if isinstance(part, ToolCallPart)},
+        of_results={id(result): call for call, result in pairs if isinstance(call, ToolCallPart)},
+        answered=frozenset(id(call) for call, _ in pairs),
+    )
+
+
+def _pieces_of(message: Message, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
+    """Return the parts of a message that have something to show."""
+    if message.own:
+        return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (_Piece(body=_OWN),)
+    return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
+
+
+def _pieces(part: Part, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
+    match part:
+        case TextPart():
+            return (_Piece(body=writer.body(part.text, writer.most_tokens)),)
+        case ReasoningPart():
+            # Signatures and encrypted reasoning are of use only to the provider.
+            body = writer.body(part.text, _REASONING_TOKENS)
+            return (_Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
+        case ToolCallPart():
+            return (_call(part, calls, writer),)
+        case ToolResultPart():
+            return (_result(part, calls, writer), *(_file(file, writer) for file in part.files))
+        case FilePart():
+            return (_file(part, writer),)
+        case UnknownPart():
+            body = writer.body(_json_text(part.data, writer), _OTHER_TOKENS)
+            return (_Piece(open="<other>", body=body, close="</other>"),)
+
+
+def _call(part: ToolCallPart, calls: _Calls, writer: PartWriter) -> _Piece:
+    state = "" if id(part) in calls.answered else ' state="no result"'
+    body = writer.body(_json_text(part.arguments, writer), _TOOL_TOKENS)
+    return _Piece(open=f"<call{state}>{writer.tool(part.name)} ", body=body, close="</call>")
+
+
+def _result(part: ToolResultPart, calls: _Calls, writer: PartWriter) -> _Piece:
+    call = calls.call_of(part)
+    name = part.name or (call.name if call else "")
+    state = ' state="error"' if part.is_error else ""
+    body = writer.body(_json_text(part.content, writer), _TOOL_TOKENS)
+    return _Piece(open=f"<result{state}>{writer.tool(name)}\n", body=body, close="</result>")
+
+
+# ---------------------------------------------------------------- files
+
+
+def _file(part: FilePart, writer: PartWriter) -> _Piece:
+    """Return a placeholder with the name, type and size of a file."""
+    facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
+    if part.url and part.url[:5].lower() != "data:":
+        # What follows the path may be a signature that opens the file.
+        facts.append(writer.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
+    return _Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
+
+
+def _measures(part: FilePart) -> Iterable[str]:
+    sides = (part.width, part.height) if part.width and part.height else image_size(part.data) if part.data else None
+    if sides:
+        yield f"{sides[0]}×{sides[1]}"
+    if part.pages:
+        yield f"{part.pages} pages"
+    if part.seconds:
+        yield f"{part.seconds:g} s"
+    if part.data is not None:
+        yield _size(len(part.data))
+
+
+def _size(count: int) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1_000:  # noqa: PLR2004 - the next unit
+            return f"{count} {unit}"
+        count = round(count / 1_000)
+    return f"{count} GB"
+
+
+# ---------------------------------------------------------------- our own tools
+
+_OWN: Final = "used the memory; the answer is not shown"
+
+
+def _own(part: Part, calls: _Calls, writer: PartWriter) -> _Piece:
+    """Return a line about a call of a memory tool; its answer is in the log already."""
+    call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
+    if not isinstance(call, ToolCallPart):
+        return _Piece(body=_OWN)
+    given = parsed(call.arguments)
+    arguments = cast("Mapping[str, object]", given if isinstance(given, Mapping) else {})
+    query, action = arguments.get("query"), arguments.get("action")
+    if isinstance(query, str) and query.strip():
+        return _Piece(body=f"searched for “{writer.line(query)}”; the answer is not shown")
+    done = f"{writer.tool(call.name)} {writer.tool(action)}" if isinstance(action, str) else writer.tool(call.name)
+    return _Piece(body=f"used {done}; the answer is not shown")
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def parsed(arguments: JsonValue) -> object:
+    """Return the arguments of a call, parsed where they are the text of a JSON object or array."""
+    if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
+        try:
+            return json.loads(arguments)
+        except (ValueError, RecursionError):
+            return arguments
+    return arguments
+
+
+def _json_text(value: JsonValue, writer: PartWriter) -> str:
+    """Return a JSON value as readable text: a string as it is, a list of text parts as their texts.
+
+    Values are redacted before they are joined, since a key such as "password" shows what its value is.
+    """
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    plain = writer.redactor.value(cast("JsonValue", _plain(value, 0)))
+    texts = texts_of_parts(plain)
+    if texts is not None:
+        return "\n".join(texts)
+    try:
+        return dumps(plain)
+    except (TypeError, ValueError, RecursionError):
+        return f"[unreadable {type(value).__name__}]"
+
+
+def texts_of_parts(value: object) -> list[str] | None:
+    """Return the texts of a list of text parts; None if the value is anything else."""
+    if not isinstance(value, list) or not value:
+        return None
+    items = cast("list[object]", value)
+    parts = [cast("dict[str, object]", item) for item in items if isinstance(item, dict)]
+    texts = [part.get("text") for part in parts if part.get("type") in _TEXT_TYPES]
+    found = [text for text in texts if isinstance(text, str)]
+    return found if len(found) == len(items) else None
+
+
+def _plain(value: object, depth: int) -> object:
+    """Return the value without signatures, encrypted data, bytes and deep nesting."""
+    if depth > _DEEPEST:
+        return "…"
+    if isinstance(value, Mapping):
+        entries = list(cast("Mapping[object, object]", value).items())[:_MANY]
+        return {str(key): _plain(item, depth + 1) for key, item in entries if not _OPAQUE.search(str(key))}
+    if isinstance(value, list | tuple):
+        return [_plain(item, depth + 1) for item in cast("list[object]", value)[:_MANY]]
+    if isinstance(value, bytes | bytearray):
+        return f"[data: {len(value):,} bytes left out]"
+    return value
+
+
+# ---------------------------------------------------------------- shortening
+
+# The most characters of a token in any text, and on average in ordinary text.
+_MOST_CHARACTERS: Final = 128
+_USUAL_CHARACTERS: Final = 16
+_MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
+_MARK_TOKENS: Final = 16
+_OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
+_ENTITY: Final = 5
+# A key that a cut would tear is shorter than this.
+_WORD: Final = 2_000
+_LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")
+_FIRST_WORD: Final = re.compile(rf"[!-~]{{1,{_WORD}}}")
+
+
+def _mark(characters: int) -> str:
+    return f"[… {characters:,} characters left out …]"
+
+
+def _characters(middle: str) -> int:
+    """Return the length of a middle, with characters that were left out of it before."""
+    before = sum(int(hit[1].replace(",", "")) - len(hit[0]) - 2 for hit in _MARK.finditer(middle))
+    return max(len(middle) + before, 0)
+
+
+def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
+    """Return whether a text has at most so many tokens, without counting one that is far too long."""
+    return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
+
+
+def _ends_of(text: str, tokens: int) -> str:
+    """Return the two ends of a huge text, cut between words so that no secret is divided."""
+    room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
+    if len(text) <= 2 * room + _WORD:
+        return text
+    head, tail = cut(text, room), cut_end(text, room)
+    torn = _LAST_WORD.search(head, len(head) - _WORD)
+    head = head[: torn.start()] if torn and len(torn[0]) < _WORD else head
+    torn = _FIRST_WORD.match(tail)
+    tail = tail[torn.end() :] if torn and len(torn[0]) < _WORD else tail
+    return f"{head}\n{_mark(len(text) - len(head) - len(tail))}\n{tail}"
+
+
+def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
+    if _fits(text, tokens, counter):
+        return text
+    room = tokens - _MARK_TOKENS
+    while room > 0:
+        head = cut_tokens(text, (room + 1) // 2, counter)
+        head = head[: len(head) - _torn(head)]
+        tail = _end_tokens(text[len(head) :], room // 2, counter)
+        short = f"{head}\n{_mark(_characters(text[len(head) : len(text) - len(tail)]))}\n{tail}"
+        over = counter.count(short) - tokens
+        if over <= 0:
+            return short
+        # The parts of a text may count less than the whole of it.
+        room -= max(over, 1)
+    head = cut_tokens(text, tokens, counter)
+    return head[: len(head) - _torn(head)]
+
+
+def _torn(head: str) -> int:
+    """Return the length of an incomplete entity at the end."""
+    entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
+    return len(head) - entity.start() if entity else 0
+
+
+def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return a long suffix of at most so many tokens that starts at a boundary, outside an entity."""
+    size = min(4 * max(tokens, 1), len(text))
+    while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
+        size = min(2 * size, len(text))
+    low, high = 0, size + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        if counter.count(cut_end(text, middle)) <= tokens:
+            low = middle
+        else:
+            high = middle
+    tail = cut_end(text, low)
+    torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
+    return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
+
+
+def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
+    """Return the last lines of a text within so many tokens; of a single huge line, its end."""
+    kept: list[str] = []
+    room = tokens
+    for line in reversed(text.rstrip().split("\n")):
+        cost = counter.count(line) + 1 if len(line) <= _MOST_CHARACTERS * max(room, 0) else room + 1
+        if cost > room:
+            break
+        kept.append(line)
+        room -= cost
+    if not kept:
+        # A few tokens of a line are useless.
+        return "" if tokens < 2 * _MARK_TOKENS else _shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
+    return "\n".join(reversed(kept))

@@ -1,4 +1,4 @@
-"""Decide whose word a line of the log is: a user's, an assistant's or a tool's.
+"""Decide from whom a line of the log comes: a user, an assistant or a tool.
 
 Since wording can be varied, the rules rely on structure: who is cited, and whether only a tool's text has these words.
 """
@@ -14,6 +14,7 @@ from memolog.core.observation import KEPT, Observation, Priority, Trust
 from memolog.core.thread import Hints
 from memolog.observer.evidence import (
     Evidence,
+    has_word,
     is_english,
     is_found,
     is_spoken_by_user,
@@ -31,14 +32,14 @@ _BY_ROLE: Final[Mapping[str, Trust]] = {"tool": "tool", "assistant": "assistant"
 
 
 def trust_of(message: Message) -> Trust:
-    """Return whose word a message is; a result of a tool inside a user's message is a tool's."""
+    """Return the trust of a message; a message with a tool result is a tool's, also a user's."""
     if any(isinstance(part, ToolResultPart) for part in message.parts):
         return "tool"
     return _BY_ROLE.get(message.role, "tool")
 
 
 def lowest(trusts: Iterable[Trust]) -> Trust:
-    """Return the lowest of some trusts; of none, the lowest there is."""
+    """Return the lowest of some trusts; "tool" if there are none."""
     found = frozenset(trusts)
     for trust in _ORDER:
         if trust in found:
@@ -112,7 +113,7 @@ def _names(plain: str, names: Collection[str], verbs: str) -> bool:
 
 
 def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
-    """Return the priority that a line may have: without a user's word nothing is a statement, and nothing is finished."""
+    """Return the priority that a line may have: only lines backed by a user's words may be statements or finished work."""
     return "medium" if priority in KEPT and not is_backed else priority
 
 
@@ -128,7 +129,7 @@ POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voices:
-    """What was said by people and models, and what tools returned."""
+    """Texts by origin: what users and models said, and what tools returned."""
 
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
@@ -148,11 +149,11 @@ class Voices:
         said, returned = 0, 0
         first = self.said if self.by_user is None else self.by_user
         for word in content_words(text)[:_MOST_WORDS]:
-            if _has_word(word, first):
+            if has_word(word, first):
                 said += 1
-            elif _has_word(word, self.returned):
+            elif has_word(word, self.returned):
                 returned += 1
-            elif _has_word(word, self.said):
+            elif has_word(word, self.said):
                 said += 1
         return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
@@ -170,10 +171,6 @@ class Voices:
         """Return whether a text names something that only a tool named."""
         named = [mention for mention in mentions(text) if mention.kind in kinds]
         return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
-
-
-def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
-    return any(text.has(f".{word}.") for text in texts)
 
 
 def voices_of(
@@ -199,17 +196,17 @@ def line_text(line: Observation) -> str:
 
 
 def is_of_user(line: Observation) -> bool:
-    """Return whether a line of the log is a user's word: it cites users alone, or was found to be theirs."""
+    """Return whether a line of the log counts as a user's statement: it cites users alone, or code found it to be one."""
     return not is_false(line) and (line.trust == "user" or line.priority in KEPT)
 
 
 def is_of_tool(line: Observation) -> bool:
-    """Return whether a line of the log is no more than a tool's word."""
+    """Return whether a line of the log counts as text of a tool."""
     return not is_of_user(line) and (line.trust == "tool" or is_false(line))
 
 
 def is_false(line: Observation) -> bool:
-    """Return whether a line was found to claim a user's word without having it."""
+    """Return whether code found that a line claims to be a user's statement and is not."""
     return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
@@ -253,7 +250,7 @@ _LEAST_CLAUSE: Final = 3
 _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
 
 
-def claimed(text: str) -> list[str]:
+def _claimed(text: str) -> list[str]:
     """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did.
 
     A line that says nothing else claims it for all of that.
@@ -279,7 +276,7 @@ def is_backed(
     that a user confirmed what the assistant did: then the assistant's words do not count against it. `asked` is what the user
     answers in these messages: a tool's word may be in it.
     """
-    claims = claimed(text)
+    claims = _claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
     words = tuple(dict.fromkeys(word for clause in clauses for word in clause))
     if not words:
@@ -320,7 +317,7 @@ def _clause_words(clause: str) -> tuple[str, ...]:
 
 
 def _is_translated(text: str, cited: Evidence) -> bool:
-    """Return whether a line is in English and what it cites is not: models fall back to English, never from it."""
+    """Return whether a line is in English and its sources are not: models translate to English, never from it."""
     line = Evidence(text)
     if line.is_latin and cited.is_latin is False:
         return True
@@ -375,7 +372,7 @@ _ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path",
 
 
 def _may_be_users(task: str, voices: Voices) -> bool:
-    """Return whether a task can come from users: it has a word of theirs, or none of the assistant's where no tool spoke."""
+    """Return whether a task can come from users: it has a word of theirs, or no tool spoke and it has none of the assistant's."""
     words = _clause_words(task)
     by_user = voices.by_user or ()
     if not words or any(is_word_of(word, by_user) for word in words):

@@ -3,9 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, TypeAlias, get_args
+from typing import ClassVar, Final, Literal, TypeAlias, get_args
 
 from memolog.core.message import Message, MessageState, Role
+from memolog.text.html import html_items
 
 Source: TypeAlias = Literal["raw", "compacted", "observation", "reflection", "task"]
 SOURCES: Final[tuple[str, ...]] = get_args(Source)
@@ -15,6 +16,7 @@ SOURCES: Final[tuple[str, ...]] = get_args(Source)
 class SearchResult:
     """One hit: what was found, where, and why."""
 
+    html_columns: ClassVar = ("rank", "source", "thread", "seq", "role", "at", "snippet")
     id: str
     """Of the message, the observation or the task."""
     source: Source
@@ -64,6 +66,9 @@ class SearchAnswer:
     a question quotes."""
     behind: int = 0
     """How many threads have messages that could not be indexed, since the memory is read-only or others go on writing."""
+
+    def _repr_html_(self) -> str:
+        return html_items(self.results, note=f"{len(self.results)} of {self.total}")
 
 
 Detail: TypeAlias = Literal["low", "full"]

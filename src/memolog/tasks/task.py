@@ -3,12 +3,13 @@
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from memolog.core.exact_json import JsonObject, nothing
 from memolog.core.message import Message
 from memolog.core.observation import Observation
 from memolog.core.run import UsageTotal
+from memolog.text.html import html_table
 
 TaskStatus: TypeAlias = Literal["open", "in_progress", "closed"]
 TaskType: TypeAlias = Literal["bug", "feature", "task", "epic", "chore"]
@@ -35,6 +36,7 @@ def handle_in(name: str) -> str:
 class Task:
     """One thing to be done."""
 
+    html_columns: ClassVar = ("handle", "title", "status", "priority", "type", "assignee", "due")
     id: str
     handle: str
     resource: str
@@ -130,6 +132,10 @@ class ReadyTasks:
     items: tuple[ReadyTask, ...]
     counts: TaskCounts
     next: str | None = None
+
+    def _repr_html_(self) -> str:
+        rows = [(one.task.handle, one.task.title, one.task.priority, one.why) for one in self.items]
+        return html_table(("handle", "title", "priority", "why"), rows)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

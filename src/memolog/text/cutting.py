@@ -30,7 +30,7 @@ _MOST_MARKS: Final = 32
 
 
 def is_boundary(text: str, index: int) -> bool:
-    """Return whether a cut before `index` tears nothing that a reader sees as one character."""
+    """Return whether a cut before `index` divides no character as a reader sees it."""
     if not 0 < index < len(text):
         return index in {0, len(text)}
     before, after = text[index - 1], text[index]
@@ -42,7 +42,7 @@ def is_boundary(text: str, index: int) -> bool:
 def cut(text: str, limit: int) -> str:
     """Return the longest prefix of at most `limit` code points that ends at a boundary.
 
-    If the first grapheme alone is longer, it is torn at the limit, yet never between the halves of
+    If the first grapheme alone is longer, it is cut at the limit, but never between the halves of
     a surrogate pair.
     """
     if limit >= len(text):
@@ -63,7 +63,7 @@ def cut_end(text: str, limit: int) -> str:
 def cut_middle(text: str, limit: int, mark: str = "…") -> str:
     """Return head and tail within `limit` code points, with the mark where the middle was.
 
-    A grapheme that fits on neither side is left out, torn only if nothing else would remain.
+    A grapheme that fits on neither side is left out; it is cut only if nothing else would remain.
     """
     if len(text) <= limit:
         return text
@@ -82,7 +82,7 @@ def cut_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
     if tokens <= 0:
         return ""
     end = _longest(text, tokens, counter, _boundary_before)
-    # A first grapheme of more tokens than allowed is torn, as `cut` does.
+    # If the first grapheme has too many tokens, it is cut, as in `cut`.
     return text[: end or _longest(text, tokens, counter, _pair_before)]
 
 

@@ -1,6 +1,6 @@
-"""Names of months and weekdays in seven languages, with the short forms that CLDR lists.
+"""Name, write and find dates: names of months and weekdays in seven languages, ages and gaps in words, dates and times in a text.
 
-Keys are in lower case; values are the number of the month (from 1) or of the weekday (Monday is 0).
+Keys of the tables of names are in lower case; values are the number of the month (from 1) or of the weekday (Monday is 0).
 """
 
 import re
@@ -39,7 +39,7 @@ _SHORT: Final = (
     "jan feb mrt apr mei jun jul aug sep okt nov dec",
 )
 # Short forms that are common words elsewhere: "3 days ago", "a set of 5", "5 lug nuts", "ich mag 3".
-_WORDS: Final = frozenset({"ago", "gen", "lug", "mag", "out", "set"})
+_ALSO_WORDS: Final = frozenset({"ago", "gen", "lug", "mag", "out", "set"})
 
 
 def _numbered(rows: tuple[str, ...]) -> dict[str, int]:
@@ -50,10 +50,12 @@ FULL_MONTHS: Final[dict[str, int]] = _numbered(_FULL)
 """Names that are written out."""
 MONTHS: Final[dict[str, int]] = {
     **FULL_MONTHS,
-    **{name: number for name, number in _numbered(_SHORT).items() if name not in _WORDS},
+    **{name: number for name, number in _numbered(_SHORT).items() if name not in _ALSO_WORDS},
 }
 """Names and short forms that mean a month beside the number of a day."""
-RISKY_MONTHS: Final[dict[str, int]] = {name: number for name, number in _numbered(_SHORT).items() if name in _WORDS}
+RISKY_MONTHS: Final[dict[str, int]] = {
+    name: number for name, number in _numbered(_SHORT).items() if name in _ALSO_WORDS
+}
 """Short forms that mean a month only beside a day and a year."""
 
 _WEEKDAYS: Final = (
@@ -72,8 +74,10 @@ WEEKDAYS: Final[dict[str, int]] = {
 """Names of weekdays, written out."""
 
 
+# ---------------------------------------------------------------- moments and durations in words
+
 _FRIDAY: Final = 4
-# From so many days on, the next larger unit reads better; the dates themselves stand beside it.
+# From so many days on, the next larger unit is used.
 _UNITS: Final = ((730, 365, "year"), (60, 30, "month"), (14, 7, "week"))
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -97,7 +101,7 @@ def clock(moment: datetime, zone: str | None) -> str:
 
 
 def age(then: datetime, now: datetime) -> str:
-    """Return how long ago that was; what lies in the future by a skewed clock is "just now"."""
+    """Return how long ago a moment was; a moment in the future, by a skewed clock, is "just now"."""
     seconds = _seconds(then, now)
     return "just now" if seconds < _MINUTE else f"{_duration(seconds)} ago"
 
@@ -135,7 +139,7 @@ def shifted(day: date, days: int) -> date:
 
 
 def relative_days(today: date) -> Iterable[tuple[str, str]]:
-    """Yield what relative words mean on a day. Weeks begin on Monday."""
+    """Yield relative words and what they mean on a day. Weeks begin on Monday."""
     monday = shifted(today, -today.weekday())
     friday = shifted(today, (_FRIDAY - today.weekday() - 1) % 7 + 1)
     yield "today", day_name(today)
@@ -152,22 +156,24 @@ def _seconds(earlier: datetime, later: datetime) -> int:
 
 def _duration(seconds: int) -> str:
     if seconds < _HOUR:
-        return _many(seconds // _MINUTE, "minute")
+        return _counted(seconds // _MINUTE, "minute")
     if seconds < _HOURS_UNTIL:
-        return _many(seconds // _HOUR, "hour")
+        return _counted(seconds // _HOUR, "hour")
     return _days(seconds // _DAY)
 
 
 def _days(days: int) -> str:
     for least, length, unit in _UNITS:
         if days >= least:
-            return _many(days // length, unit)
-    return _many(days, "day")
+            return _counted(days // length, unit)
+    return _counted(days, "day")
 
 
-def _many(number: int, unit: str) -> str:
+def _counted(number: int, unit: str) -> str:
     return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
+
+# ---------------------------------------------------------------- dates and times in a text
 
 _DATE: Final = re.compile(
     r"(?<!\d)(?:(?P<y1>\d{4})[-/.年] ?(?P<m1>\d{1,2})[-/.月] ?(?P<d1>\d{1,2})日?"
@@ -185,7 +191,7 @@ _NOON: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDate:
-    """Where a text names a date; None if the calendar has no such day."""
+    """A date in a text and its place; `day` is None if the calendar has no such day."""
 
     day: date | None
     start: int
@@ -232,12 +238,12 @@ def read_time(text: str) -> time | None:
 
 _BEFORE: Final = re.compile(r"[\s#*_=\-–—•]*(?:[^\W\d]{2,15}[ ]?[,:：][\s*_]*)?(?:[^\W\d]{2,15},\s*)?")
 _AFTER: Final = re.compile(r"[ ,(（]{0,3}(?:UTC\S{0,7}|[^\W\d]{2,15})?[)）]?[\s:：*_=#\-–—]*")
-_LONGEST: Final = 80
+_LONGEST_HEADING: Final = 80
 
 
 def date_heading(line: str) -> FoundDate | None:
     """Return the date of a line that is nothing but one, with a label or a weekday at most."""
-    if len(line) > _LONGEST:
+    if len(line) > _LONGEST_HEADING:
         return None
     found = find_date(line)
     if not found:

@@ -1,4 +1,4 @@
-"""Escape text between our tags, so that it can neither open nor close one."""
+"""Escape, clean and fold text for prompts and contexts, so that it can neither open nor close one of our tags."""
 
 import re
 from typing import Final
@@ -9,9 +9,9 @@ from memolog.text.lookalikes import visible, with_plain_tags
 
 
 def escape(text: str) -> str:
-    """Return the text with every `<` and `&` escaped, and what looks like a tag of ours; lone surrogates are replaced.
+    """Return the text with `<`, `&` and look-alikes of our tags escaped.
 
-    No provider accepts those.
+    Lone surrogates are replaced, because providers refuse them.
     """
     return with_plain_tags(well_formed(text)).replace("&", "&amp;").replace("<", "&lt;")
 
@@ -22,17 +22,17 @@ def fold(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """Return the text escaped and as one line, so that it cannot pass for a further line of ours."""
+    """Return the text escaped and on one line, so that it cannot imitate another line of ours."""
     return escape(fold(text))
 
 
 def attribute(text: str) -> str:
-    """Return the text as the value of an attribute: one line, what would end it escaped too."""
+    """Return the text as the value of an attribute: on one line, with quotation marks and `>` escaped too."""
     return one_line(text).replace('"', "&quot;").replace(">", "&gt;")
 
 
 def element(tag: str, body: str, **attributes: str | None) -> str:
-    """Return a body, escaped already, between our tags; an attribute that is None or empty is left out."""
+    """Return an escaped body between tags of ours; an attribute that is None or empty is left out."""
     given = "".join(f' {name}="{attribute(value)}"' for name, value in attributes.items() if value)
     return f"<{tag}{given}>\n{body}\n</{tag}>"
 

@@ -1,4 +1,4 @@
-"""Find what can be checked in a text: identifiers, numbers, dates, times, quoted strings and names.
+"""Find what can be checked in a text (identifiers, numbers, dates, times, quoted strings, names), and fold texts for comparison.
 
 Linear in the length of the text: every pattern is bounded.
 """
@@ -16,88 +16,82 @@ Kind: TypeAlias = Literal[
     "path", "symbol", "command", "flag", "url", "hash", "version", "number", "date", "time", "quote", "name"
 ]
 
-_FLAG: Final = re.compile(r"--?[A-Za-z][\w-]*+")
-_HASH: Final = re.compile(
-    r"(?:0x)?(?=[0-9a-f]{0,64}\d)(?=[0-9]{0,64}[a-f])[0-9a-f]{7,64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
-    re.IGNORECASE,
-)
-_VERSION: Final = re.compile(
-    r"[vV]\d++(?:\.\d++)*+(?:[-+.][\w.+-]*+)?|\d++(?:\.\d++){2,}+(?:[-+.]?[A-Za-z][\w.+-]*+)?|\d++\.\d++(?:[-+]?[A-Za-z][\w.+-]*+)"
-)
-_DOTTED: Final = re.compile(r"[@$]?[\w-]++(?:(?:\.|::)[\w-]++)++")
-_INNER: Final = re.compile(
-    r"(?<=[^\W_])_+(?=[^\W_])|\A_+[^\W\d_]|\A\$[A-Za-z_]|\A@\w|\A#[A-Za-z_]\w|\w@\w|\A\.[A-Za-z][\w-]+"
-)
-_HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2}[a-z]{2}")
-_ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE)
-SEGMENTS: Final = re.compile(r"[/\\]+")
-_PAIR: Final = 2
-# Pairs of words joined by a slash in prose, which are no paths.
-_PAIR_WORDS: Final = """
-    and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
-    start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""
-_PAIRS: Final = frozenset(_PAIR_WORDS.split())
-_COMMON_WORDS: Final = """
-    a ai am an and api apis app are as at be but by ci cli cpu css csv date db dns eof faq for from gpu he her his html
-    http https i id ids if in ip is it its json kb llm me mr mrs ms my new no not now of ok okay on or os our pdf pm pr prs
-    qa ram rest sdk she so sql ssh that the their they this to todo tls ui uri url urls us utc ux was we were will with xml
-    yaml yes you your
-    assistant agent developer human message messages model none null observer system team tool tools user users
-    mon tue wed thu fri sat sun
-    dr prof herr frau madame monsieur señor señora
-    nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
-_COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
-"""Words that are written with a capital and name nothing that could be looked up."""
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mention:
+    """Something in a text that can be looked up in another text."""
+
+    kind: Kind
+    text: str
+    """As it was written, without quotation marks."""
+    phrase: str = ""
+    """A number with the word beside it, which says what it counts; else the same as the text."""
 
 
-def kind_of(word: str) -> Kind | None:
-    """Return what a word is that could be looked up elsewhere, or None for a plain word."""
-    if _FLAG.fullmatch(word):
-        return "flag"
-    if "/" in word or "\\" in word:
-        return "path" if _is_path(word) else None
-    if _HASH.fullmatch(word):
-        return "hash"
-    if _VERSION.fullmatch(word):
-        return "version"
-    if _ORDINAL.fullmatch(word):
-        return None
-    return "symbol" if _is_symbol(word) else None
+# ---------------------------------------------------------------- folding
+
+_ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
+_ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
+_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
+# A superscript or subscript digit is not part of the number before it: 10² is not 102.
+_RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u2080-\u2089])")
+_ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
+_APART: Final = re.compile(rf"[{UNSPACED}]")
+_SEPARATORS: Final = re.compile(r"[\W_]+")
+_SHORTEST: Final = 3
+# Words that do not show where a sentence comes from: those of grammar, except a few that change what it says, and those with
+# which a line reports that something was said.
+_TELLING_WORDS: Final = "above again below between down during few further nor"
+_EMPTY_WORDS: Final = """
+    agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
+    now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
+    wants yes yet
+    """
+_EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.split())
 
 
-def is_capitalised(word: str) -> bool:
-    """Return whether a plain word is written like a name, and is none of the words that always are."""
-    plain = word.casefold()
-    return len(word) > 1 and word[0].isupper() and _COMMON.isdisjoint({plain, plain.removesuffix("s")})
+def _unescaped(text: str) -> str:
+    """Return the text with HTML entities decoded, also repeatedly escaped ones."""
+    if "&" not in text:
+        return text
+    return _ENTITY.sub(lambda hit: _ENTITIES.get((hit[1] or "").lower(), "&"), text)
 
 
-def _is_path(word: str) -> bool:
-    parts = [part for part in SEGMENTS.split(word) if part]
-    if not any(char.isalpha() for char in word) or not parts:
-        return False
-    if word[0] in "/\\~." or word[-1] in "/\\" or len(parts) > _PAIR:
-        return True
-    if any(not part.isalpha() for part in parts):
-        return True
-    return min(map(len, parts)) > 1 and word.casefold() not in _PAIRS
+def folded(text: str) -> str:
+    """Return the text folded for comparison: case, width, entities, invisible characters."""
+    text = _unescaped(text)
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", _RAISED.sub(" ", _INVISIBLE.sub("", text)))
+    return text.casefold()
 
 
-def _is_symbol(word: str) -> bool:
-    has_letter = any(char.isalpha() for char in word)
-    if not has_letter:
-        return False
-    if _INNER.search(word):
-        return True
-    if "." in word or "::" in word:
-        parts = re.split(r"\.|::", word.strip("."))
-        # `e.g` and `U.S` are words with points, not names with parts.
-        return bool(_DOTTED.fullmatch(word)) and max(map(len, parts)) > 1
-    if _HUMP.search(word):
-        return not (word[-1:] == "s" and word[:-1].isupper())
-    if any(char.isdecimal() for char in word):
-        return True
-    parts = word.split("-")
-    return len(parts) > 1 and all(part[:1].isupper() for part in parts)
+def squeezed(plain: str) -> str:
+    """Return a folded text as words between points: `.src.auth.ts.`.
+
+    A path, a dotted name, a name in snake case and separate words become alike. A search for a text that begins and ends
+    with a point finds whole words only.
+    """
+    if not plain.isascii():
+        plain = _APART.sub(r".\g<0>.", plain)
+    return f".{_SEPARATORS.sub('.', plain).strip('.')}."
+
+
+def with_escapes_undone(text: str) -> str:
+    """Return the text, followed by a copy without JSON escapes, whose letters would join the words."""
+    return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
+
+
+def content_words(text: str) -> tuple[str, ...]:
+    """Return the content words, each once, in order; in scripts without spaces, pairs of neighbouring characters."""
+    words = squeezed(folded(text)).strip(".").split(".")
+    found: dict[str, None] = {}
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        if _APART.match(word):
+            if _APART.match(following):
+                found[f"{word}.{following}"] = None
+        elif len(word) >= _SHORTEST and word not in _EMPTY:
+            found[word] = None
+    return tuple(found)
 
 
 # ---------------------------------------------------------------- numbers
@@ -114,7 +108,7 @@ _UNIT: Final = (
     r"(?:[%‰€$£¥]|°[CFcf]?|[kKMGTP]i?[bB](?:/s)?|[kKMG]?Hz|(?:µ|u|n|m)?s|sec|min|hrs?|h|d|w|x|px|em|rem|pt|bytes?|kg|mg|g|km|cm"
     r"|mm|m|kW|W|V|fps|rpm|dpi)"
 )
-NUMBER: Final = (
+_NUMBER: Final = (
     rf"(?<![\w.])[#±≈~+$€£¥-]{{0,2}}(?>{_GROUPED})(?:\s?{_UNIT}|\s?{_MULTIPLE})?(?![\w]|[.:/\\@_-]\w|[.,]\d)"
 )
 """A number with its sign and unit, not one inside a name."""
@@ -184,7 +178,7 @@ def _plain(whole: str, part: str) -> str:
 
 
 def _moved(value: str, places: int) -> str:
-    """Return the value times a power of ten, without the rounding that arithmetic would bring."""
+    """Return the value times a power of ten, without rounding errors."""
     whole, _, part = value.partition(".")
     if places >= 0:
         part = part.ljust(places, "0")
@@ -206,11 +200,11 @@ def _rounded(value: str) -> list[str]:
 # ---------------------------------------------------------------- dates
 
 _MONTH: Final = "|".join(sorted(MONTHS, key=len, reverse=True))
-_FIGURES_ORDINAL: Final = r"(?:st|nd|rd|th|\.|er|e|\.?[ºª]|°)?"
-DATE: Final = (
+_DAY_ENDING: Final = r"(?:st|nd|rd|th|\.|er|e|\.?[ºª]|°)?"
+_DATE: Final = (
     r"(?<!\w)(?:\d{4}[-/.]\d{1,2}[-/.]\d{1,2}(?:T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?)?"
     r"|\d{1,2}(?P<mark>[./-])\d{1,2}(?P=mark)\d{4}"
-    rf"|\d{{1,2}}{_FIGURES_ORDINAL}\s(?:(?:of|de|del|di)\s)?(?i:{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?\d{{4}})?"
+    rf"|\d{{1,2}}{_DAY_ENDING}\s(?:(?:of|de|del|di)\s)?(?i:{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?\d{{4}})?"
     rf"|(?i:{_MONTH})\.?\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?)(?!\w)|\d{{4}}年\d{{1,2}}月\d{{1,2}}日?"
 )
 """A date as digits or with the name of its month."""
@@ -220,14 +214,14 @@ _DATES: Final = (
     re.compile(r"(?<!\d)(?P<d>\d{1,2})(?P<mark>[./-])(?P<m>\d{1,2})(?P=mark)(?P<y>\d{4}|\d\d)(?!\d)"),
     re.compile(r"(?<!\d)(?P<m>\d{1,2})(?P<mark>[./-])(?P<d>\d{1,2})(?P=mark)(?P<y>\d{4}|\d\d)(?!\d)"),
     re.compile(
-        rf"(?<!\d)(?P<d>\d{{1,2}}){_FIGURES_ORDINAL}\s(?:(?:of|de|del|di)\s)?(?P<n>{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?(?P<y>\d{{4}}))?",
+        rf"(?<!\d)(?P<d>\d{{1,2}}){_DAY_ENDING}\s(?:(?:of|de|del|di)\s)?(?P<n>{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?(?P<y>\d{{4}}))?",
         re.IGNORECASE,
     ),
     re.compile(rf"\b(?P<n>{_MONTH})\.?\s(?P<d>\d{{1,2}})(?:st|nd|rd|th)?(?!\d)(?:,?\s(?P<y>\d{{4}}))?", re.IGNORECASE),
     re.compile(r"(?<!\d)(?P<m>\d{1,2})月(?P<d>\d{1,2})日?"),
 )
-_LONGEST_MONTH: Final = 12
-_LONGEST_DAY: Final = 31
+_LAST_MONTH: Final = 12
+_LAST_DAY: Final = 31
 _CENTURY: Final = 2_000
 
 
@@ -252,14 +246,14 @@ def _day(hit: re.Match[str]) -> Day | None:
     name = found.get("n")
     month = MONTHS[name.lower()] if name else int(found["m"])
     day, year = int(found["d"]), int(found.get("y") or 0)
-    if not (1 <= month <= _LONGEST_MONTH and 1 <= day <= _LONGEST_DAY):
+    if not (1 <= month <= _LAST_MONTH and 1 <= day <= _LAST_DAY):
         return None
     return Day(year=year + _CENTURY if 0 < year < 100 else year, month=month, day=day)  # noqa: PLR2004 - two digits
 
 
 # ---------------------------------------------------------------- times
 
-TIME: Final = r"(?<![\w:.])(?:[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b)?|[01]?\d\s?[ap]\.?m\b)(?![:\d])"
+_TIME: Final = r"(?<![\w:.])(?:[0-2]?\d:[0-5]\d(?::[0-5]\d)?(?:\s?[ap]\.?m\b)?|[01]?\d\s?[ap]\.?m\b)(?![:\d])"
 """A time of day."""
 
 _TIMES: Final = re.compile(
@@ -286,82 +280,95 @@ def minutes_in(text: str) -> frozenset[int]:
     return frozenset(minute for minute in found if minute < _DAY_MINUTES)
 
 
-_ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
-_ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
-_INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
-# A superscript or subscript digit is not part of the number before it: 10² is not 102.
-_RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u2080-\u2089])")
-_ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
-_APART: Final = re.compile(rf"[{UNSPACED}]")
-_SEPARATORS: Final = re.compile(r"[\W_]+")
-_SHORTEST: Final = 3
-# Words that do not show where a sentence comes from: those of grammar, except a few that change what it says, and those with
-# which a line reports that something was said.
-_TELLING_WORDS: Final = "above again below between down during few further nor"
-_EMPTY_WORDS: Final = """
-    agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
-    now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
-    wants yes yet
-    """
-_EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.split())
+# ---------------------------------------------------------------- words
+
+_FLAG: Final = re.compile(r"--?[A-Za-z][\w-]*+")
+_HASH: Final = re.compile(
+    r"(?:0x)?(?=[0-9a-f]{0,64}\d)(?=[0-9]{0,64}[a-f])[0-9a-f]{7,64}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    re.IGNORECASE,
+)
+_VERSION: Final = re.compile(
+    r"[vV]\d++(?:\.\d++)*+(?:[-+.][\w.+-]*+)?|\d++(?:\.\d++){2,}+(?:[-+.]?[A-Za-z][\w.+-]*+)?|\d++\.\d++(?:[-+]?[A-Za-z][\w.+-]*+)"
+)
+_DOTTED: Final = re.compile(r"[@$]?[\w-]++(?:(?:\.|::)[\w-]++)++")
+_INNER: Final = re.compile(
+    r"(?<=[^\W_])_+(?=[^\W_])|\A_+[^\W\d_]|\A\$[A-Za-z_]|\A@\w|\A#[A-Za-z_]\w|\w@\w|\A\.[A-Za-z][\w-]+"
+)
+_HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2}[a-z]{2}")
+_ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE)
+SEGMENTS: Final = re.compile(r"[/\\]+")
+_PAIR: Final = 2
+# Pairs of words joined by a slash in prose, which are no paths.
+_PAIR_WORDS: Final = """
+    and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
+    start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""
+_PAIRS: Final = frozenset(_PAIR_WORDS.split())
+_COMMON_WORDS: Final = """
+    a ai am an and api apis app are as at be but by ci cli cpu css csv date db dns eof faq for from gpu he her his html
+    http https i id ids if in ip is it its json kb llm me mr mrs ms my new no not now of ok okay on or os our pdf pm pr prs
+    qa ram rest sdk she so sql ssh that the their they this to todo tls ui uri url urls us utc ux was we were will with xml
+    yaml yes you your
+    assistant agent developer human message messages model none null observer system team tool tools user users
+    mon tue wed thu fri sat sun
+    dr prof herr frau madame monsieur señor señora
+    nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
+_COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
+"""Words that are often capitalised and name nothing that could be looked up."""
 
 
-def unescaped(text: str) -> str:
-    """Return the text with HTML entities decoded, also repeatedly escaped ones."""
-    if "&" not in text:
-        return text
-    return _ENTITY.sub(lambda hit: _ENTITIES.get((hit[1] or "").lower(), "&"), text)
+def _kind_of(word: str) -> Kind | None:
+    """Return the kind of a word that could be looked up elsewhere, or None for a plain word."""
+    if _FLAG.fullmatch(word):
+        return "flag"
+    if "/" in word or "\\" in word:
+        return "path" if _is_path(word) else None
+    if _HASH.fullmatch(word):
+        return "hash"
+    if _VERSION.fullmatch(word):
+        return "version"
+    if _ORDINAL.fullmatch(word):
+        return None
+    return "symbol" if _is_symbol(word) else None
 
 
-def folded(text: str) -> str:
-    """Return the text folded for comparison: case, width, entities, invisible characters."""
-    text = unescaped(text)
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", _RAISED.sub(" ", _INVISIBLE.sub("", text)))
-    return text.casefold()
+def _is_capitalised(word: str) -> bool:
+    """Return whether a plain word is capitalised like a name and is not always capitalised, as "Monday" is."""
+    plain = word.casefold()
+    return len(word) > 1 and word[0].isupper() and _COMMON.isdisjoint({plain, plain.removesuffix("s")})
 
 
-def squeezed(plain: str) -> str:
-    """Return a folded text as words between points: `.src.auth.ts.`, whatever stood between them.
-
-    So a path, a dotted name, a name in snake case and the same words apart are alike, and a search for one that begins and
-    ends with a point finds whole words only.
-    """
-    if not plain.isascii():
-        plain = _APART.sub(r".\g<0>.", plain)
-    return f".{_SEPARATORS.sub('.', plain).strip('.')}."
-
-
-def with_escapes_undone(text: str) -> str:
-    """Return the text, followed by a copy without JSON escapes, whose letters would join the words."""
-    return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
+def _is_path(word: str) -> bool:
+    parts = [part for part in SEGMENTS.split(word) if part]
+    if not any(char.isalpha() for char in word) or not parts:
+        return False
+    if word[0] in "/\\~." or word[-1] in "/\\" or len(parts) > _PAIR:
+        return True
+    if any(not part.isalpha() for part in parts):
+        return True
+    return min(map(len, parts)) > 1 and word.casefold() not in _PAIRS
 
 
-def content_words(text: str) -> tuple[str, ...]:
-    """Return the words that say something, each once, in order; of unspaced scripts the pairs of neighbours."""
-    words = squeezed(folded(text)).strip(".").split(".")
-    found: dict[str, None] = {}
-    for word, following in zip(words, [*words[1:], ""], strict=True):
-        if _APART.match(word):
-            if _APART.match(following):
-                found[f"{word}.{following}"] = None
-        elif len(word) >= _SHORTEST and word not in _EMPTY:
-            found[word] = None
-    return tuple(found)
+def _is_symbol(word: str) -> bool:
+    has_letter = any(char.isalpha() for char in word)
+    if not has_letter:
+        return False
+    if _INNER.search(word):
+        return True
+    if "." in word or "::" in word:
+        parts = re.split(r"\.|::", word.strip("."))
+        # `e.g` and `U.S` are words with points, not names with parts.
+        return bool(_DOTTED.fullmatch(word)) and max(map(len, parts)) > 1
+    if _HUMP.search(word):
+        return not (word[-1:] == "s" and word[:-1].isupper())
+    if any(char.isdecimal() for char in word):
+        return True
+    parts = word.split("-")
+    return len(parts) > 1 and all(part[:1].isupper() for part in parts)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mention:
-    """Something in a text that could be looked up in another."""
+# ---------------------------------------------------------------- mentions
 
-    kind: Kind
-    text: str
-    """As it was written, without quotation marks."""
-    phrase: str = ""
-    """A number with the word beside it, which says what it counts; else the same as the text."""
-
-
-_HEADS: Final = (
+_COMMANDS: Final = (
     "git|gh|npm|npx|pnpm|yarn|bun|deno|node|pip3?|uv|poetry|conda|cargo|go|docker|podman|kubectl|helm|terraform|make|cmake"
     "|gradle|mvn|dotnet|apt|apt-get|brew|systemctl|python3?|pytest|ruff|alembic|rails|bundle|composer|php|flutter|bazel"
 )
@@ -391,18 +398,18 @@ _SCAN: Final = re.compile(
             r"(?P<skip>\[(?:redacted|data):[^\[\]\n]{1,80}\])",
             rf"(?P<url>(?<![\w])(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.)[^{_SPLITS}]{{2,2000}}+(?:[=,;][^{_SPLITS}]{{1,500}}+){{0,30}})",
             rf"(?P<quote>{'|'.join(_QUOTES)})",
-            rf"(?P<date>{DATE})",
-            rf"(?P<time>{TIME})",
-            rf"(?P<number>{NUMBER})",
+            rf"(?P<date>{_DATE})",
+            rf"(?P<time>{_TIME})",
+            rf"(?P<number>{_NUMBER})",
             rf"(?P<word>[^{_SPLITS}{UNSPACED}]++)",
         )
     )
 )
-_COMMAND: Final = re.compile(rf"(?<![\w/.-])(?:{_HEADS})[ ](?:{_SUBCOMMANDS})(?![\w-])")
+_COMMAND: Final = re.compile(rf"(?<![\w/.-])(?:{_COMMANDS})[ ](?:{_SUBCOMMANDS})(?![\w-])")
 _LEADING: Final = "*:!?•–—›"
 _TRAILING: Final = ".:!?*–—-~"
 _LINE: Final = re.compile(r"(.+?\.\w{1,8}):(\d{1,7})(?::\d{1,7})?")
-_IDENTIFIERS_DIGITS: Final = re.compile(r"\d{1,40}(?:[.,]\d{1,40})?")
+_NUMBER_IN_WORD: Final = re.compile(r"\d{1,40}(?:[.,]\d{1,40})?")
 _NEXT_WORD: Final = re.compile(
     r"\s(?!(?:and|are|but|for|from|has|into|not|the|was|were|when|with)\b)[^\W\d_]{3,20}(?!\w)"
 )
@@ -416,12 +423,12 @@ _LEAST_QUOTE: Final = 3
 
 
 def mentions(text: str) -> tuple[Mention, ...]:
-    """Return what can be checked in a text, each once, in order."""
-    text = unescaped(text)
-    return tuple(dict.fromkeys(_found(text)))
+    """Return the mentions of a text, each once, in order."""
+    text = _unescaped(text)
+    return tuple(dict.fromkeys(_mentions(text)))
 
 
-def _found(text: str) -> Iterator[Mention]:
+def _mentions(text: str) -> Iterator[Mention]:
     takes_single_names = not _capitalises_nouns(text)
     run: list[tuple[int, int]] = []
     for hit in _SCAN.finditer(text):
@@ -443,52 +450,52 @@ def _mention(text: str, kind: str, start: int, end: int) -> Iterator[Mention]:
     raw = text[start:end]
     match kind:
         case "url":
-            yield _made("url", raw.rstrip(".,;:!?"))
+            yield _mention_of("url", raw.rstrip(".,;:!?"))
         case "quote":
             yield from _quoted(raw)
         case "number":
             kind = "version" if _is_version(raw) else "number"
-            yield _made(kind, raw.strip(), _phrase(text, start, end))
+            yield _mention_of(kind, raw.strip(), _phrase(text, start, end))
         case "date" | "time":
-            yield _made(kind, raw)
+            yield _mention_of(kind, raw)
         case "plain":
-            yield from (_made("command", command) for command in _COMMAND.findall(text, start, end))
+            yield from (_mention_of("command", command) for command in _COMMAND.findall(text, start, end))
         case "word":
             yield from _word(raw, followed_by=text[end : end + 3])
         case _:
             pass
 
 
-def _made(kind: Kind, text: str, phrase: str = "") -> Mention:
+def _mention_of(kind: Kind, text: str, phrase: str = "") -> Mention:
     return Mention(kind=kind, text=text, phrase=phrase or text)
 
 
 def _quoted(raw: str) -> Iterator[Mention]:
     inner = raw[1:-1].strip()
-    kind = kind_of(inner) if " " not in inner else None
+    kind = _kind_of(inner) if " " not in inner else None
     if kind:
-        yield _made(kind, inner)
+        yield _mention_of(kind, inner)
     elif raw[0] == "`" and " " not in inner and inner.replace("(", "").replace(")", "").isidentifier():
-        yield _made("symbol", inner)
+        yield _mention_of("symbol", inner)
     elif inner:
         if len(inner) >= _LEAST_QUOTE:
-            yield _made("quote", inner)
+            yield _mention_of("quote", inner)
         # Another text may name only a part of the quotation.
-        yield from (found for found in _found(inner) if found.kind not in {"quote", "name"})
+        yield from (found for found in _mentions(inner) if found.kind not in {"quote", "name"})
 
 
 def _word(raw: str, *, followed_by: str) -> Iterator[Mention]:
     word = raw.lstrip(_LEADING).rstrip(_TRAILING)
     if place := _LINE.fullmatch(word):
         word = place[1]
-        yield _made("number", place[2], f"{word}:{place[2]}")
-    kind = kind_of(word)
+        yield _mention_of("number", place[2], f"{word}:{place[2]}")
+    kind = _kind_of(word)
     if kind is None and followed_by[:1] == "(" and followed_by != "(s)" and word.isidentifier() and word.islower():
         kind = "symbol"
     if kind:
-        yield _made(kind, word)
+        yield _mention_of(kind, word)
     elif not any(char.isalpha() for char in word):
-        yield from (_made("number", number) for number in _IDENTIFIERS_DIGITS.findall(word))
+        yield from (_mention_of("number", number) for number in _NUMBER_IN_WORD.findall(word))
 
 
 def _is_version(number: str) -> bool:
@@ -514,13 +521,13 @@ def _name(start: int, raw: str) -> tuple[int, int] | None:
     word = raw.lstrip(_LEADING)
     start += len(raw) - len(word)
     word = word.rstrip(_TRAILING)
-    is_plain = word.isalpha() and kind_of(word) is None
-    return (start, start + len(word)) if is_plain and is_capitalised(word) else None
+    is_plain = word.isalpha() and _kind_of(word) is None
+    return (start, start + len(word)) if is_plain and _is_capitalised(word) else None
 
 
 def _names(text: str, run: list[tuple[int, int]], takes_single: bool) -> Iterator[Mention]:
     if len(run) > 1 or (run and takes_single):
-        yield _made("name", text[run[0][0] : run[-1][1]])
+        yield _mention_of("name", text[run[0][0] : run[-1][1]])
 
 
 def _opens_sentence(text: str, start: int) -> bool:

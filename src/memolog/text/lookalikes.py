@@ -46,7 +46,7 @@ def visible(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a short text in the letters that it seems to be written in."""
+    """Return a short text in lower case, with Latin letters in place of look-alikes."""
     return in_latin_letters(unicodedata.normalize("NFKC", _JOINERS.sub("", visible(text))).casefold())
 
 
@@ -83,15 +83,15 @@ _HEAD: Final = 60
 _QUOTE: Final = "› "
 
 
-def imitates(line: str) -> bool:
-    """Return whether a line begins like one of the log, a date of it or a header of a transcript, in whatever letters."""
+def _imitates(line: str) -> bool:
+    """Return whether a line begins like a line or date of the log or a header of a transcript, in any letters."""
     head = line[:_HEAD]
     return bool(_IMITATION.match(head.casefold() if head.isascii() else _plain(head)))
 
 
 def quoted(text: str) -> str:
     """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
-    return "\n".join(f"{_QUOTE}{line}" if imitates(line) else line for line in text.split("\n"))
+    return "\n".join(f"{_QUOTE}{line}" if _imitates(line) else line for line in text.split("\n"))
 
 
 # ---------------------------------------------------------------- names

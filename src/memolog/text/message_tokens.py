@@ -40,12 +40,12 @@ _PROVIDERS: Final = {"google": "gemini", "vertex": "gemini", "claude": "anthropi
 
 
 def count_message(message: Message | NewMessage, counter: TokenCounter, provider: str = "openai") -> int:
-    """Return what the message costs in a request, its speaker's name included; never raises."""
+    """Return the tokens of a message in a request, with its speaker's name; never raises."""
 
     def measure() -> int:
         parts = message.parts
         if len(parts) == 1 and isinstance(parts[0], TextPart) and not message.speaker and message.role in ROLES:
-            # What most messages are: counted at every save, so without the care that odd ones need.
+            # Most messages are plain text and are counted at every save, so this path is short.
             return _PER_MESSAGE + _PER_ROLE + count_text(parts[0].text, counter)
         speaker = message.speaker
         name = _PER_NAME + count_text(speaker, counter) if speaker else 0
@@ -55,7 +55,7 @@ def count_message(message: Message | NewMessage, counter: TokenCounter, provider
 
 
 def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter, provider: str = "openai") -> int:
-    """Return what one message of these parts costs in a request; never raises."""
+    """Return the tokens of one message of these parts in a request; never raises."""
 
     def measure() -> int:
         rule = str(provider).lower()
@@ -74,7 +74,7 @@ def count_text(text: object, counter: TokenCounter) -> int:
 
 
 def count_tool_schemas(schemas: Iterable[JsonObject], counter: TokenCounter) -> int:
-    """Return what the tools' descriptions cost in every request that offers them; never raises."""
+    """Return the tokens of tool descriptions in a request that offers them; never raises."""
 
     def measure() -> int:
         each = [_PER_SCHEMA + _json(schema, counter) for schema in schemas]
@@ -119,6 +119,6 @@ def _blob(blob: str | None) -> int:
 
 
 def _unknown(part: object) -> int:
-    """Over-estimate by the JSON text: the walk of `over_estimate` ends early in large values."""
+    """Over-estimate by the JSON text, because `over_estimate` stops early in large values."""
     data: JsonValue = part.data if isinstance(part, UnknownPart) else part
     return guarded(lambda: over_estimate(dumps(data)), data)

@@ -1,4 +1,4 @@
-"""Find secrets by format or context and replace them by `[redacted: kind]`, in linear time.
+"""Find secrets by format or context and replace them by `[redacted: kind]`, in linear time: in texts, JSON, messages and logs.
 
 Texts inside texts (JSON in strings, percent-encoding, HTML entities, terminal colours) are decoded for the search.
 """
@@ -39,6 +39,17 @@ from memolog.text.secret_context import (
 )
 from memolog.text.secret_formats import KEY_WORDS, Found, keys_by_words, keys_in, lower_words
 
+_WORDS: Final = KEY_WORDS | CONTEXT_WORDS
+_LAYERS: Final = 6
+_DEEPEST: Final = 100
+_SHORTEST: Final = 5
+_LONGEST_COMMAND: Final = 20_000
+_NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
+_TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
+_LONG_TOKENS: Final = 2_000
+# No kind of secret has a longer name; without a limit the pattern would not be linear.
+_MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecretPattern:
@@ -69,14 +80,6 @@ def _compiled(kind: str, expression: str) -> SecretPattern:
             then="Give it a kind, and make it match at least one character.",
         )
     return SecretPattern(kind=kind.strip(), pattern=pattern)
-
-
-_WORDS: Final = KEY_WORDS | CONTEXT_WORDS
-_LAYERS: Final = 6
-_DEEPEST: Final = 100
-_SHORTEST: Final = 5
-_LONGEST_COMMAND: Final = 20_000
-_NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,14 +113,14 @@ class Redactor:
         return text, found
 
     def value(self, value: JsonValue) -> JsonValue:
-        """Return a JSON value with each of its texts redacted, and also what a name gives away: `{"password": "…"}`.
+        """Return a JSON value with its texts redacted, and values whose names mark them as secrets: `{"password": "…"}`.
 
-        Returns the very same value if there is no secret in it.
+        Returns the same object if there is no secret in it.
         """
-        return _Walk(self).value(value) if self.enabled else value
+        return _JsonRedactor(self).value(value) if self.enabled else value
 
     def in_line(self, text: str) -> list[Found]:
-        """Return the secrets of a command, which is a text without further texts inside it."""
+        """Return the secrets of a command, without decoding texts inside it."""
         return _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
 
     def _found(self, text: str, layers: int) -> list[Found]:
@@ -129,13 +132,175 @@ class Redactor:
         found += keys_by_words(text, lower, words)
         found += secrets_in_context(text, lower, words)
         if text[:1] in {"{", "["} and any(name in lower for name in _NAMES):
-            found += _in_json(text, layers)
+            found += _secrets_in_json(text, layers)
         for inner in _layers(text, data) if layers else ():
             found += [inner.outside(one) for one in self._found(inner.text, layers - 1)]
         return found
 
 
-class _Walk:
+REDACTION: Final = Redactor()
+"""Redacts with the built-in patterns."""
+
+NO_REDACTION: Final = Redactor(enabled=False)
+"""Redacts nothing."""
+
+
+def redactor_for(config: Config) -> Redactor:
+    """Return the redactor of a configuration."""
+    if not config.redact:
+        return NO_REDACTION
+    return REDACTION if config.redact_patterns is None else _redactor_with(config.redact_patterns)
+
+
+@lru_cache(maxsize=32)
+def _redactor_with(text: str) -> Redactor:
+    return Redactor(extra=secret_patterns(patterns_in(text)))
+
+
+def for_the_index(config: Config) -> Callable[[str], str]:
+    """Return a function that removes secrets and their placeholders from a text before it is indexed."""
+    redact = redactor_for(config).redact
+    return lambda text: _unmarked(redact(text))
+
+
+def _unmarked(text: str) -> str:
+    return _MARK.sub(" ", text) if "[redacted: " in text else text
+
+
+# ---------------------------------------------------------------- messages
+
+
+def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewMessage:
+    """Return the message with every secret replaced by `[redacted: kind]`; the same object if it has none."""
+    parts = parts_without_secrets(message.parts, redactor)
+    metadata = redactor.value(message.metadata)
+    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
+    if parts == message.parts and metadata == message.metadata and speaker == message.speaker:
+        return message
+    return replace(message, parts=parts, metadata=metadata if isinstance(metadata, dict) else {}, speaker=speaker)
+
+
+def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return stored messages without their secrets; messages without secrets are the same objects."""
+    return (
+        tuple(_stored_without_secrets(message, redactor) for message in messages)
+        if redactor.enabled
+        else tuple(messages)
+    )
+
+
+def _stored_without_secrets(message: Message, redactor: Redactor) -> Message:
+    parts = parts_without_secrets(message.parts, redactor)
+    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
+    if speaker == message.speaker and _same(parts, message.parts):
+        return message
+    return replace(message, parts=parts, speaker=speaker)
+
+
+async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return messages without their secrets; a long input is redacted in a worker thread."""
+    is_long = sum(message.tokens for message in messages) > _LONG_TOKENS
+    return await offload(messages_without_secrets, messages, redactor, when=is_long)
+
+
+def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
+    """Return the parts of a message without their secrets."""
+    return tuple(map(_PartRedactor(redactor).part, parts))
+
+
+class _PartRedactor:
+    """Redacts the values of a message."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redact, self.value = redactor.redact, redactor.value
+
+    def part(self, part: Part) -> Part:
+        """Return a part without its secrets; the same object if it has none."""
+        match part:
+            case TextPart():
+                text = self._redact(part.text)
+                return part if text == part.text else replace(part, text=text)
+            case ReasoningPart():
+                text = self._redact(part.text)
+                # Providers refuse a signature that does not match the text.
+                return part if text == part.text else replace(part, text=text, signature=None)
+            case ToolCallPart():
+                name, arguments = self._redact(part.name), self.value(part.arguments)
+                if name == part.name and _is_same(arguments, part.arguments):
+                    return part
+                return replace(part, name=name, arguments=arguments)
+            case ToolResultPart():
+                content, files = self.value(part.content), tuple(map(self.file, part.files))
+                name = part.name and self._redact(part.name)
+                if _is_same(content, part.content) and files == part.files and name == part.name:
+                    return part
+                return replace(part, name=name, content=content, files=files)
+            case FilePart():
+                return self.file(part)
+            case _:
+                data = self.value(part.data)
+                return part if _is_same(data, part.data) else replace(part, data=data)
+
+    def file(self, part: FilePart) -> FilePart:
+        """Return a file without secrets in its text and its name."""
+        data = self.content(part)
+        url = part.url and self._redact(part.url)
+        name = part.name and self._redact(part.name)
+        return (
+            part
+            if (data, url, name) == (part.data, part.url, part.name)
+            else replace(part, data=data, url=url, name=name)
+        )
+
+    def content(self, part: FilePart) -> bytes | None:
+        """Return the bytes of a text file without its secrets; other files are unchanged."""
+        if part.data is None or not part.media_type.lower().startswith(_TEXT_TYPES):
+            return part.data
+        try:
+            text = part.data.decode()
+        except UnicodeDecodeError:
+            return part.data
+        clean = self._redact(text)
+        return part.data if clean == text else clean.encode()
+
+
+def _is_same(new: JsonValue, old: JsonValue) -> bool:
+    return new is old or (isinstance(new, str) and new == old)
+
+
+# ---------------------------------------------------------------- log records
+
+
+class _LogFilter(logging.Filter):
+    """Redacts secrets in log records, tracebacks included."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        text = record.getMessage()
+        clean = REDACTION.redact(text)
+        if clean != text:
+            record.msg, record.args = clean, ()
+        if record.exc_info and record.exc_info[1] is not None:
+            text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
+            clean = REDACTION.redact(text)
+            if clean != text:
+                record.exc_info, record.exc_text = None, clean
+        return True
+
+
+logging.getLogger("memolog").addFilter(_LogFilter())
+
+
+# ---------------------------------------------------------------- JSON values
+
+_TITLES: Final = frozenset({"name", "key", "k", "field", "variable", "header"})
+_VALUES: Final = frozenset({"value", "val", "v"})
+# What is private of a JSON Web Key.
+_PRIVATE_KEY_PARTS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
+_HEAD: Final = re.compile(r"[A-Za-z][\w .-]{0,40}\Z")
+_JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
+
+
+class _JsonRedactor:
     """Walks a JSON value and redacts values whose keys or column names mark them as secrets.
 
     Without a redactor, the texts themselves are not searched.
@@ -144,7 +309,7 @@ class _Walk:
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor
         self.found: dict[str, str] = {}
-        """The texts that were secrets by their names alone, and their kinds."""
+        """The kinds of the texts that are secrets by their names alone."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
         """Return a value without secrets; the owner is the kind of secret that a table around it is named after."""
@@ -179,7 +344,7 @@ class _Walk:
         title = next((item for name, item in table.items() if isinstance(name, str) and name.lower() in _TITLES), "")  # pyright: ignore[reportUnnecessaryIsInstance]
         entries = {name: self._entry(name, title, item, depth, owner) for name, item in table.items()}
         if "kty" in table:
-            entries |= {name: self._part_of_key(item) for name, item in entries.items() if name in _PARTS_OF_KEYS}
+            entries |= {name: self._part_of_key(item) for name, item in entries.items() if name in _PRIVATE_KEY_PARTS}
         names = {name: self.value(name) if isinstance(name, str) else name for name in table}  # pyright: ignore[reportUnnecessaryIsInstance]
         if _same(list(entries.values()), list(table.values())) and all(names[name] == name for name in names):
             return table
@@ -230,7 +395,7 @@ class _Walk:
         return clean
 
     def _deep(self, value: JsonValue) -> JsonValue:
-        """Return what is nested too deeply to go into, as one text if there is a secret in it."""
+        """Return a value that is nested too deeply to walk, as one redacted text if it has a secret."""
         if not self._redactor:
             return value
         try:
@@ -241,14 +406,8 @@ class _Walk:
         return value if clean == text else clean
 
 
-_TITLES: Final = frozenset({"name", "key", "k", "field", "variable", "header"})
-_VALUES: Final = frozenset({"value", "val", "v"})
-# What is private of a JSON Web Key.
-_PARTS_OF_KEYS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
-
-
 def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
-    """Return the kinds of secrets that the first of some rows names; nothing if they are no rows or none is secret."""
+    """Return the kind of secret of each column that the first row names; empty if there are no rows or no secret column."""
     if len(rows) < 2 or not isinstance(rows[0], list | tuple):  # noqa: PLR2004 - the names, and at least one row
         return []
     heads = cast("Sequence[JsonValue]", rows[0])
@@ -258,15 +417,11 @@ def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
     return kinds if any(kinds) and all(isinstance(head, str) and _HEAD.match(head) for head in heads) else []
 
 
-_HEAD: Final = re.compile(r"[A-Za-z][\w .-]{0,40}\Z")
-_JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
-
-
-def _in_json(text: str, layers: int) -> Iterator[Found]:
+def _secrets_in_json(text: str, layers: int) -> Iterator[Found]:
     """Yield the secrets that names mark in a JSON text, and in JSON inside its strings."""
     if text[:1] not in {"{", "["} or text.rstrip()[-1:] not in {"}", "]"}:
         return
-    walk = _Walk()
+    walk = _JsonRedactor()
     try:
         walk.value(json.loads(text))
     except (ValueError, RecursionError):
@@ -277,7 +432,7 @@ def _in_json(text: str, layers: int) -> Iterator[Found]:
             yield Found(*hit.span(1), kind)
         inner = _decoded(hit[1]) if layers and hit[1][:1] in {"{", "["} else None
         if inner is not None:
-            for one in map(inner.outside, _in_json(inner.text, layers - 1)):
+            for one in map(inner.outside, _secrets_in_json(inner.text, layers - 1)):
                 yield Found(hit.start(1) + one.start, hit.start(1) + one.end, one.kind)
 
 
@@ -286,6 +441,13 @@ def _unescaped(text: str) -> str:
         return json.loads(text)
     except ValueError:
         return ""
+
+
+def _same(new: Sequence[object], old: Sequence[object]) -> bool:
+    return all(one is other for one, other in zip(new, old, strict=True))
+
+
+# ---------------------------------------------------------------- places in a text
 
 
 def _by_pattern(text: str, given: SecretPattern) -> Iterator[Found]:
@@ -303,12 +465,8 @@ def _lowered(text: str) -> str:
     return lower if len(lower) == len(text) else "".join(low if len(low := one.lower()) == 1 else one for one in text)
 
 
-def _same(new: Sequence[JsonValue], old: Sequence[JsonValue]) -> bool:
-    return all(one is other for one, other in zip(new, old, strict=True))
-
-
 def _joined(found: list[Found]) -> list[Found]:
-    """Return the secrets in their order, those that overlap as one, which is of the kind that was found first."""
+    """Return the secrets in their order; overlapping ones are joined under the kind that was found first."""
     if len(found) < 2:  # noqa: PLR2004 - nothing to join
         return found
     ranked = sorted(enumerate(found), key=lambda item: (item[1].start, item[0]))
@@ -430,7 +588,7 @@ def _meaning(escape: str) -> str:
             return " "  # a colour, or the plus sign that stands for a space in a form
 
 
-# ---------------------------------------------------------------- blocks
+# ---------------------------------------------------------------- private keys
 
 _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -465,153 +623,3 @@ def _start_of_base64(text: str, low: int, end: int) -> int:
     while start > low and (text[start - 1].isalnum() or text[start - 1] in "+/=\n\r\\"):
         start -= 1
     return start
-
-
-REDACTION: Final = Redactor()
-"""The patterns that ship."""
-
-NO_REDACTION: Final = Redactor(enabled=False)
-"""Leaves every text as it is."""
-
-
-_TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
-
-
-def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewMessage:
-    """Return the message with every secret replaced by `[redacted: kind]`; the same one if it has none."""
-    parts = parts_without_secrets(message.parts, redactor)
-    metadata = redactor.value(message.metadata)
-    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
-    if parts == message.parts and metadata == message.metadata and speaker == message.speaker:
-        return message
-    return replace(message, parts=parts, metadata=metadata if isinstance(metadata, dict) else {}, speaker=speaker)
-
-
-def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return stored messages without their secrets, those without any as they are."""
-    return tuple(_message(message, redactor) for message in messages) if redactor.enabled else tuple(messages)
-
-
-def _message(message: Message, redactor: Redactor) -> Message:
-    parts = parts_without_secrets(message.parts, redactor)
-    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
-    if speaker == message.speaker and all(one is other for one, other in zip(parts, message.parts, strict=True)):
-        return message
-    return replace(message, parts=parts, speaker=speaker)
-
-
-def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
-    """Return the parts of a message without their secrets."""
-    return tuple(map(_Cleaning(redactor).part, parts))
-
-
-class _Cleaning:
-    """Redacts the values of a message."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redact, self.value = redactor.redact, redactor.value
-
-    def part(self, part: Part) -> Part:
-        """Return a part without its secrets, the very same if it has none."""
-        match part:
-            case TextPart():
-                text = self._redact(part.text)
-                return part if text == part.text else replace(part, text=text)
-            case ReasoningPart():
-                text = self._redact(part.text)
-                # Providers refuse a signature that does not match the text.
-                return part if text == part.text else replace(part, text=text, signature=None)
-            case ToolCallPart():
-                name, arguments = self._redact(part.name), self.value(part.arguments)
-                if name == part.name and _is_same(arguments, part.arguments):
-                    return part
-                return replace(part, name=name, arguments=arguments)
-            case ToolResultPart():
-                content, files = self.value(part.content), tuple(map(self.file, part.files))
-                name = part.name and self._redact(part.name)
-                if _is_same(content, part.content) and files == part.files and name == part.name:
-                    return part
-                return replace(part, name=name, content=content, files=files)
-            case FilePart():
-                return self.file(part)
-            case _:
-                data = self.value(part.data)
-                return part if _is_same(data, part.data) else replace(part, data=data)
-
-    def file(self, part: FilePart) -> FilePart:
-        """Return a file without secrets in its text and its name."""
-        data = self.content(part)
-        url = part.url and self._redact(part.url)
-        name = part.name and self._redact(part.name)
-        return (
-            part
-            if (data, url, name) == (part.data, part.url, part.name)
-            else replace(part, data=data, url=url, name=name)
-        )
-
-    def content(self, part: FilePart) -> bytes | None:
-        """Return the bytes of a text without its secrets; what is no text stays."""
-        if part.data is None or not part.media_type.lower().startswith(_TEXTS):
-            return part.data
-        try:
-            text = part.data.decode()
-        except UnicodeDecodeError:
-            return part.data
-        clean = self._redact(text)
-        return part.data if clean == text else clean.encode()
-
-
-def _is_same(new: JsonValue, old: JsonValue) -> bool:
-    return new is old or (isinstance(new, str) and new == old)
-
-
-_LONG_TOKENS: Final = 2_000
-# No kind of secret has a longer name; without a limit the pattern would not be linear.
-_MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
-
-
-class _Clean(logging.Filter):
-    """Redacts secrets in log records, tracebacks included."""
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        clean = REDACTION.redact(text)
-        if clean != text:
-            record.msg, record.args = clean, ()
-        if record.exc_info and record.exc_info[1] is not None:
-            text = "".join(traceback.format_exception(record.exc_info[1])).rstrip()
-            clean = REDACTION.redact(text)
-            if clean != text:
-                record.exc_info, record.exc_text = None, clean
-        return True
-
-
-logging.getLogger("memolog").addFilter(_Clean())
-
-
-def redactor_for(config: Config) -> Redactor:
-    """Return the redactor of a configuration."""
-    if not config.redact:
-        return NO_REDACTION
-    return REDACTION if config.redact_patterns is None else _with(config.redact_patterns)
-
-
-async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return messages without their secrets."""
-    is_long = sum(message.tokens for message in messages) > _LONG_TOKENS
-    return await offload(messages_without_secrets, messages, redactor, when=is_long)
-
-
-def for_the_index(config: Config) -> Callable[[str], str]:
-    """Return a function that removes secrets and their placeholders from a text before it is indexed."""
-    redact = redactor_for(config).redact
-    return lambda text: _unmarked(redact(text))
-
-
-def _unmarked(text: str) -> str:
-    return _MARK.sub(" ", text) if "[redacted: " in text else text
-
-
-@lru_cache(maxsize=32)
-def _with(text: str) -> Redactor:
-    return Redactor(extra=secret_patterns(patterns_in(text)))

@@ -42,31 +42,100 @@ _PLACEHOLDER: Final = re.compile(
     r"|unknown|default|value|input|self|bearer|basic|missing|invalid|incorrect|wrong|here|env|config|settings)(?![A-Za-z0-9_!@#$%^&*])",
     re.IGNORECASE,
 )
-_CODE: Final = re.compile(
-    r"(?:os|sys|self|cls|this|settings|config|conf|cfg|env|process|props|args|opts|options|request|req|res|response|data|params|ctx"
-    r"|context|state|secrets|var|vars|local|module|app|user|client|session|st|process\.env|import\.meta)\.[A-Za-z_]"
-    r"|[A-Za-z_]{1,60}+\d{0,2}(?:\.[A-Za-z_]{1,60}+\d{0,2}){1,9}\Z|[a-z_]{2,60}+\.[a-z_]{2,60}+\.[A-Za-z_]|/[\w.-]{1,60}/|\./|~/|https?:"
-    r"|\d{1,30}(?:\.\d{1,30}){0,9}\Z|v?\d{1,9}\.\d{1,9}\.\d"
-    r"|\d{4}-\d\d-\d\d|#[0-9a-fA-F]{3,8}\Z|(?:sha|md|aes|rsa|hs|rs|es|utf|base|cl|gpt|oauth|http|ipv|python|py|node|argon|pbkdf|ed|p)-?\d"
-)
-_PROSE: Final = re.compile(
-    r"\s(?:is|must|the|your|not|a|an|and|or|to|for|of|in|at|be|was|with|should|cannot|can|has|are)\s", re.IGNORECASE
-)
-_ENV_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
-_KEY_OWNERS: Final = (
-    "api", "access", "account", "auth", "signing", "encryption", "private", "shared", "master", "secret", "license", "licence",
-    "service", "storage", "admin", "app", "application", "client", "consumer", "deploy", "session", "jwt", "hmac", "aes",
-    "fernet", "webhook", "write", "ingest", "ingestion", "instrumentation",
-    "subscription", "function", "functions", "host", "project",
-    "integration", "rest", "role", "anon", "bot", "merchant", "publishable", "server", "cookie", "django", "flask", "rails",
-    "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
-    "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
-)  # fmt: skip
-_PUBLIC_KEYS: Final = (
-    "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
-)  # fmt: skip
 
-_MIXED: Final = re.compile(r"(?=[^0-9]{0,300}[0-9])(?=[^A-Za-z]{0,300}[A-Za-z]).{5}", re.DOTALL)
+
+def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
+    """Yield the secrets that follow names, URL schemes, headers and commands."""
+    passwords = [name for name in _PASSWORDS_INSIDE if name in lower]
+    passwords += [word.decode() for word in sorted(words & _PASSWORD_WORDS)]
+    if not text.isascii():
+        passwords += [name for sign, name in _PASSWORD_SIGNS if sign in lower and name in lower]
+    places: list[int] = []
+    for name in passwords:
+        for at in _places(lower, name):
+            places.append(at)
+            yield from _after_password(text, at, name)
+    names = [name for name in _NAMES_INSIDE if name in lower]
+    names += [word.decode() for word in sorted(words & _NAME_WORDS)]
+    for name in names:
+        for at in _places(lower, name):
+            places.append(at)
+            yield from _after_name(text, at, name)
+    yield from _in_columns(text, places)
+    if "://" in lower:
+        yield from _by_rules(text, lower, "://")
+    for word in sorted(words & _RULE_WORDS, key=_RULE_ORDER.__getitem__):
+        yield from _by_rules(text, lower, word.decode())
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    at = text.find(word)
+    while at >= 0:
+        yield at
+        at = text.find(word, at + len(word))
+
+
+def is_reference(value: str) -> bool:
+    """Return whether a value is a placeholder or a reference to a secret, and not a secret itself."""
+    return _PLACEHOLDER.match(value) is not None
+
+
+# ---------------------------------------------------------------- entries of tables
+
+_PASSWORD_ENTRY: Final = re.compile(
+    r"(?i:password|passwd|passphrase|passcode|passwort|kennwort|contrase|mot_?de_?passe|senha|пароль|密码|密碼|パスワード)"
+    r"|(?:^|[_.-]|(?<=[a-z])(?=P))(?:[Pp]ass|PASS|[Pp]wd|PWD|[Pp]w|PW)(?:$|[_.-])|[a-z]Pass$"
+    r"|(?i:^(?:db|user|root|admin|ssh)(?:pass|pwd|pw))$"
+)
+_SECRET_ENTRY: Final = re.compile(
+    r"(?i:secret|token|credential|authorization|cookie|dsn|(?:api|access|account|auth|signing|encryption|private|shared|master"
+    r"|service|storage|license|licence|webhook|jwt|session)[ _.-]?key)|_KEY$|(?i:^auth$|^creds$|^x-api)"
+)
+_NOT_THE_SECRET: Final = re.compile(
+    r"(?i:user|username|login|e?mail|host|hostname|domain|server|port|realm|region|date|time|created\w{0,10}|updated\w{0,10}"
+    r"|default|minlength|maxlength|min|max|hash|salt|address|contract|symbol|digest|checksum|fingerprint|etag|commit|uuid|serial|public\w{0,10}|\$\w{1,20})\Z"
+)
+_SCHEME: Final = re.compile(r"(?i:basic|bearer|token|apikey|digest|negotiate)[ \t]{1,4}")
+
+
+def kind_of_name(name: str) -> str | None:
+    """Return the kind of secret that a name stands for, regardless of its value; None if it stands for none."""
+    for kind, pattern in (("password", _PASSWORD_ENTRY), ("secret", _SECRET_ENTRY)):
+        hit = pattern.search(name)
+        if hit and not _NO_SECRET_NAME.search(name[hit.end() :]):
+            return kind
+    return None
+
+
+def kind_of_entry(name: str, value: str) -> str | None:
+    """Return the kind of secret that an entry of a table holds by its name; None if it holds none."""
+    value = _without_scheme(value)
+    if len(value) < _LEAST or is_reference(value):
+        return None
+    hit = _PASSWORD_ENTRY.search(name)
+    if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_password(value, "=", quoted=True):
+        return "password"
+    hit = _SECRET_ENTRY.search(name)
+    if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_secret(value, quoted=True):
+        return "secret"
+    return None
+
+
+def stands_for_secret(kind: str, name: str, value: str) -> bool:
+    """Return whether an entry without a name of its own holds the secret that the table around it is named after."""
+    value = _without_scheme(value)
+    if is_reference(value) or _NOT_THE_SECRET.match(name) or _NO_SECRET_NAME.match(name):
+        return False
+    return _is_strong(value) or (kind == "password" and " " not in value and _is_in_table(value))
+
+
+def _without_scheme(value: str) -> str:
+    scheme = _SCHEME.match(value)
+    return value[scheme.end() :] if scheme else value
+
+
+# ---------------------------------------------------------------- values after names
+
 _BARE: Final = r"[^\s\"'`,;(){}\[\]<>&\\|\x00-\x1f\u3000-\u9fff\uac00-\ud7af\uff00-\uffef]"
 _QUOTED: Final = (
     r"\"(?P<double>(?:[^\"\\\n]|\\.){1,300}+)\"|'(?P<single>(?:[^'\\\n]|\\.){1,300}+)'|`(?P<tick>[^`\n]{1,300}+)`"
@@ -126,46 +195,14 @@ _MOST_TOLD: Final = 10
 _SET_BEFORE: Final = re.compile(
     r"(?:\b(?:ENV|ARG|set|setx|setenv|export|set -x|set -gx|set -Ux)[ \t]{1,9}|(?<![^\s\"'`(])--?)[\w.-]{0,40}\Z"
 )
-_LOGIN_BEFORE: Final = re.compile(r"(?i:machine|login|user|username|identified|with|user\s+\S{1,40})[^\n]{0,80}\s\Z")
-_BETWEEN: Final = re.compile(r"(?:(?:the|my|our|your|a|an|his|her|their) )?(?:[\w-]{1,20} ){0,3}\Z")
-_LONGEST_BETWEEN: Final = 70
 _LOOKED_BACK: Final = 130
-
-
-def secrets_in_context(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
-    """Yield the secrets that follow names, URL schemes, headers and commands."""
-    passwords = [name for name in _PASSWORDS_INSIDE if name in lower]
-    passwords += [word.decode() for word in sorted(words & _PASSWORD_WORDS)]
-    if not text.isascii():
-        passwords += [name for sign, name in _PASSWORD_SIGNS if sign in lower and name in lower]
-    places: list[int] = []
-    for name in passwords:
-        for at in _places(lower, name):
-            places.append(at)
-            yield from _after_password(text, at, name)
-    names = [name for name in _NAMES_INSIDE if name in lower]
-    names += [word.decode() for word in sorted(words & _NAME_WORDS)]
-    for name in names:
-        for at in _places(lower, name):
-            places.append(at)
-            yield from _after_name(text, at, name)
-    yield from _in_columns(text, places)
-    if "://" in lower:
-        yield from _by_rules(text, lower, "://")
-    for word in sorted(words & _RULE_WORDS, key=_RULE_ORDER.__getitem__):
-        yield from _by_rules(text, lower, word.decode())
-
-
-def _places(text: str, word: str) -> Iterator[int]:
-    at = text.find(word)
-    while at >= 0:
-        yield at
-        at = text.find(word, at + len(word))
-
-
-def is_reference(value: str) -> bool:
-    """Return whether a value refers to a secret, or stands for one, instead of being one."""
-    return _PLACEHOLDER.match(value) is not None
+_SIGNS_INSIDE: Final = frozenset("&<>{)]}")
+_CODE_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,500}")
+_IN_BRACKETS: Final = re.compile(r"[^\s()\[\],=\"']{1,100}+(?=\s|\Z)")
+_LONGEST_NAME: Final = 40
+_NAME_SIGNS: Final = f"{string.ascii_letters}{string.digits}_-."
+_QUOTES: Final = frozenset("\"'`”“»」")
+_BRACKETS: Final = frozenset("()[]{}=\"',;|")
 
 
 def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], bool]) -> Iterator[Found]:
@@ -189,9 +226,6 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
         return
 
 
-_SIGNS_INSIDE: Final = frozenset("&<>{)]}")
-
-
 def _end_of_word(text: str, at: int, end: int) -> int:
     """Return where a value ends that has signs in it; the end given if nothing of it follows."""
     hit = _TAIL.match(text, at)
@@ -207,18 +241,54 @@ def _is_call(hit: re.Match[str], value: str) -> bool:
     return not is_word
 
 
-_CODE_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,500}")
-_IN_BRACKETS: Final = re.compile(r"[^\s()\[\],=\"']{1,100}+(?=\s|\Z)")
-
-
 def _before(text: str, at: int) -> str:
     """Return the part of a name that stands before a place."""
     piece = text[max(0, at - _LONGEST_NAME) : at]
     return piece[len(piece.rstrip(_NAME_SIGNS)) :]
 
 
-_LONGEST_NAME: Final = 40
-_NAME_SIGNS: Final = f"{string.ascii_letters}{string.digits}_-."
+def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
+    """Yield the secret that a sentence states, and those that follow it: "… and …"."""
+    found = next(told, None)
+    for _ in range(_MOST_TOLD):
+        if found is None:
+            return
+        yield found
+        at = found.end + (text[found.end : found.end + 1] in _QUOTES)
+        hit = _AND.match(text, at)
+        found = next(_secret_in(hit, found.kind, lambda value, _: is_secret(value)), None) if hit else None
+
+
+def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
+    """Yield a value that stands alone on the line below a name, unless it looks like code or prose."""
+    hit = _BELOW.match(text, end)
+    if not hit or is_reference(hit["bare"]) or not is_secret(hit["bare"]):
+        return
+    value = hit["bare"]
+    is_alone = bool(hit["fence"] or hit["folded"]) or (
+        _BRACKETS.isdisjoint(value)
+        and sum(map(str.isdigit, value)) > 1
+        and (_is_varied(value) if hit["colon"] else _is_strong(value))
+    )
+    if is_alone and not value.endswith((":", ",", ";")):
+        yield Found(*hit.span("bare"), kind)
+
+
+def _is_in_cell(hit: re.Match[str]) -> bool:
+    """Return whether a value stands in the cell of a table beside its name, which is less than an assignment."""
+    return _CELL.match(hit["sep"]) is not None
+
+
+def _ends_cell(text: str, hit: re.Match[str]) -> bool:
+    return text[hit.end() : hit.end() + 12].lstrip(" \t`*").startswith(("|", "</"))
+
+
+def _ends_line(text: str, at: int) -> bool:
+    return not text[at : at + 40].split("\n", 1)[0].strip(" \t\r,;\"'`</>") or text[at : at + 2] == "</"
+
+
+# ---------------------------------------------------------------- passwords
+
 _PASS_AS_NAME: Final = re.compile(
     r"(?i:pass[ -]?(?:word|phrase|code)|passwd|passwrd|passphrase|passcode|passwort|passord|pass|pwd|pw|psk)"
 )
@@ -227,23 +297,17 @@ _PASS_OWNER: Final = re.compile(
     r"(?i:(?:^|.{0,40}[^A-Za-z])(?:db|user|usr|my|root|admin|ssh|sudo|smtp|imap|mail|ftp|sql|mysql|pg|http|proxy|store|key|login|wifi"
     r"|redis|mongo)?)\Z"
 )
-# Most of what begins like a password is one of these: passed, passes, passing, passage, passive, passion, passenger, passport.
+# Most words that begin with "pass" are no passwords: passed, passes, passing, passage, passive, passion, passenger, passport.
 _NOT_PASSWORDS: Final = ("ed", "es", "ing", "age", "ive", "ion", "eng", "por", "ly")
 _ENV_REST: Final = re.compile(r"[A-Z0-9_]{0,60}\Z")
-
-
-def _end_of_name(text: str, at: int, anchor: str, name: str) -> int | None:
-    """Return where the name of a password ends that begins with an anchor; nothing if it is another word."""
-    if anchor not in _SHORT_NAMES:
-        return at + len(anchor)
-    hit = _PASS_AS_NAME.match(text, at)
-    end = hit.end() if hit else at + len(anchor)
-    short = text[at:end].lower()
-    if short not in _SHORT_NAMES:
-        return end
-    begins_anew = text[at].isupper() and name[-1:].islower()
-    goes_on = text[end : end + 1].islower() and text[end - 1].islower()
-    return None if goes_on or short != anchor or not (begins_anew or _PASS_OWNER.match(name)) else end
+_ENV_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
+_LOGIN_BEFORE: Final = re.compile(r"(?i:machine|login|user|username|identified|with|user\s+\S{1,40})[^\n]{0,80}\s\Z")
+_BETWEEN: Final = re.compile(r"(?:(?:the|my|our|your|a|an|his|her|their) )?(?:[\w-]{1,20} ){0,3}\Z")
+_LONGEST_BETWEEN: Final = 70
+# Words after which no password follows: `the password manager is 1Password`.
+_NOT_TOLD: Final = (
+    "manager", "policy", "provider", "service", "generator", "library", "algorithm", "hashing", "storage",
+)  # fmt: skip
 
 
 def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
@@ -260,7 +324,7 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
         if not _NO_SECRET_NAME.search(hit["rest"]) and not (text[at:end] == "PASS" and not name and ":" in hit["sep"]):
             yield from _assigned_password(text, hit, name + text[at:end])
         return
-    # To pass is a verb as well.
+    # "Pass" is also a verb.
     is_verb = text[at:end].lower() == "pass" and not name
     found = tuple(_spaced_password(text, at, end, is_verb=is_verb))
     if found or is_verb:
@@ -277,23 +341,18 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
     yield from _told_before(text, at)
 
 
-def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield the secret that a sentence states, and those that follow it: "… and …"."""
-    found = next(told, None)
-    for _ in range(_MOST_TOLD):
-        if found is None:
-            return
-        yield found
-        at = found.end + (text[found.end : found.end + 1] in _QUOTES)
-        hit = _AND.match(text, at)
-        found = next(_secret_in(hit, found.kind, lambda value, _: is_secret(value)), None) if hit else None
-
-
-_QUOTES: Final = frozenset("\"'`”“»」")
-# Words after which no password follows: `the password manager is 1Password`.
-_NOT_TOLD: Final = (
-    "manager", "policy", "provider", "service", "generator", "library", "algorithm", "hashing", "storage",
-)  # fmt: skip
+def _end_of_name(text: str, at: int, anchor: str, name: str) -> int | None:
+    """Return the end of the name of a password that begins with an anchor; None if it is another word."""
+    if anchor not in _SHORT_NAMES:
+        return at + len(anchor)
+    hit = _PASS_AS_NAME.match(text, at)
+    end = hit.end() if hit else at + len(anchor)
+    short = text[at:end].lower()
+    if short not in _SHORT_NAMES:
+        return end
+    begins_anew = text[at].isupper() and name[-1:].islower()
+    goes_on = text[end : end + 1].islower() and text[end - 1].islower()
+    return None if goes_on or short != anchor or not (begins_anew or _PASS_OWNER.match(name)) else end
 
 
 def _told_before(text: str, at: int) -> Iterator[Found]:
@@ -311,41 +370,6 @@ def _told_before(text: str, at: int) -> Iterator[Found]:
     end = place - 1 if is_quoted else place
     if len(value) >= _PLAIN and " " not in value and not is_reference(value) and _is_mixed(value):
         yield Found(end - len(value), end, "password")
-
-
-def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield what stands alone on the line below a name. Below a colon code may stand as well, and prose below other names."""
-    hit = _BELOW.match(text, end)
-    if not hit or is_reference(hit["bare"]) or not is_secret(hit["bare"]):
-        return
-    value = hit["bare"]
-    is_alone = bool(hit["fence"] or hit["folded"]) or (
-        _BRACKETS.isdisjoint(value)
-        and sum(map(str.isdigit, value)) > 1
-        and (_is_varied(value) if hit["colon"] else _is_strong(value))
-    )
-    if is_alone and not value.endswith((":", ",", ";")):
-        yield Found(*hit.span("bare"), kind)
-
-
-_BRACKETS: Final = frozenset("()[]{}=\"',;|")
-
-
-def _is_in_cell(hit: re.Match[str]) -> bool:
-    """Return whether a value stands in the cell of a table beside its name, which is less than an assignment."""
-    return _CELL.match(hit["sep"]) is not None
-
-
-def _ends_cell(text: str, hit: re.Match[str]) -> bool:
-    return text[hit.end() : hit.end() + 12].lstrip(" \t`*").startswith(("|", "</"))
-
-
-def _is_in_table(value: str) -> bool:
-    is_other = _CODE.match(value.lower()) or _SIMPLE_NAME.match(value) or _TYPE.match(value)
-    return _is_mixed(value) and not is_other
-
-
-_TYPE: Final = re.compile(r"[A-Za-z_]{2,40}\([^()]{0,40}\)")
 
 
 def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Found]:
@@ -378,38 +402,20 @@ def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator
     yield from _secret_in(hit, "password", is_secret)
 
 
-def _ends_line(text: str, at: int) -> bool:
-    return not text[at : at + 40].split("\n", 1)[0].strip(" \t\r,;\"'`</>") or text[at : at + 2] == "</"
+# ---------------------------------------------------------------- keys, tokens and other secrets
 
-
-_LEAST: Final = 4
-"""How long a password is at least where it cannot be anything else."""
-_PLAIN: Final = 6
-"""How long it is where it could be another word."""
-
-
-def _is_mixed(value: str) -> bool:
-    return _MIXED.match(value) is not None and not _CODE.match(value)
-
-
-def _has_signs(value: str) -> bool:
-    plain = value.replace("_", "").replace("-", "")
-    return len(value) >= _PLAIN and not plain.isalnum() and any(map(str.isalnum, value)) and not _CODE.match(value)
-
-
-def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, line: bool = False) -> bool:
-    """Return whether what stands after the name of a password is one."""
-    if quoted and sep.strip(" \t\"'") in {",", "(", "", "is"}:
-        return " " not in value and (_is_mixed(value) or _has_signs(value))
-    if quoted:
-        return len(value) >= _LEAST and not _PROSE.search(value) and not (value[0].isupper() and " " in value)
-    if loose:
-        return len(value) >= _LEAST and not _CODE.match(value)
-    # A settings file says `password: swordfish` on a line of its own.
-    is_word = line and len(value) >= _PLAIN and value.isalpha() and value.islower() and sep.startswith((":", ">"))
-    return is_word or _is_mixed(value)
-
-
+_KEY_OWNERS: Final = (
+    "api", "access", "account", "auth", "signing", "encryption", "private", "shared", "master", "secret", "license", "licence",
+    "service", "storage", "admin", "app", "application", "client", "consumer", "deploy", "session", "jwt", "hmac", "aes",
+    "fernet", "webhook", "write", "ingest", "ingestion", "instrumentation",
+    "subscription", "function", "functions", "host", "project",
+    "integration", "rest", "role", "anon", "bot", "merchant", "publishable", "server", "cookie", "django", "flask", "rails",
+    "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
+    "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
+)  # fmt: skip
+_PUBLIC_KEYS: Final = (
+    "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
+)  # fmt: skip
 # What may stand between a name and its value: most names are followed by something else.
 _GOES_ON: Final = re.compile(
     r"[\w.-]{0,30}+[\"'`\])*]{0,3}"
@@ -465,7 +471,7 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
 
 
 def _is_owned(text: str, at: int, name: str) -> bool:
-    """Return whether what stands before `key` says that it is a secret one."""
+    """Return whether the words before `key` show that the key is secret."""
     owner = text[max(0, at - 20) : at].rstrip(" _.-").lower()
     is_env = name.endswith("_") and name.isupper()
     return (is_env or owner.endswith(_KEY_OWNERS)) and not owner.endswith(_PUBLIC_KEYS)
@@ -479,91 +485,6 @@ def _assigned_secret(hit: re.Match[str], name: str) -> Iterator[Found]:
         "secret",
         lambda value, quoted: _is_strong(value) if is_listed else _is_secret(value, quoted=quoted, env=is_env),
     )
-
-
-_SIMPLE_NAME: Final = re.compile(r"[A-Za-z_]{1,60}+\d{0,2}(?:[-_./][A-Za-z_]{1,60}+\d{0,2}){0,9}\Z")
-
-
-def _is_secret(value: str, *, quoted: bool, env: bool = False) -> bool:
-    """Return whether what stands after the name of a key or a token is one."""
-    if " " in value or "//" in value:
-        return False
-    if env:
-        return len(value) > _PLAIN and _MIXED.match(value) is not None and not _CODE_ROOT.match(value)
-    if _CODE.match(value):
-        return False
-    return (
-        len(value) >= (_PLAIN if quoted else _PLAIN + 1)
-        and _MIXED.match(value) is not None
-        and (quoted or not _SIMPLE_NAME.match(value))
-    )
-
-
-_CODE_ROOT: Final = re.compile(r"(?:os|sys|self|cls|this|settings|config|env|process|secrets|vars?)\.|/|\./|~/|https?:")
-
-
-def _is_strong(value: str) -> bool:
-    """Return whether a value is random enough to be a secret in any context."""
-    is_path = "/" in value and len(value) < 2 * _STRONG
-    is_other = is_path or " " in value or _CODE.match(value) or _UUID.match(value)
-    return len(value) >= _STRONG and not is_other and is_random(value)
-
-
-_STRONG: Final = 12
-_LONG: Final = 20
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
-_PASSWORD_ENTRY: Final = re.compile(
-    r"(?i:password|passwd|passphrase|passcode|passwort|kennwort|contrase|mot_?de_?passe|senha|пароль|密码|密碼|パスワード)"
-    r"|(?:^|[_.-]|(?<=[a-z])(?=P))(?:[Pp]ass|PASS|[Pp]wd|PWD|[Pp]w|PW)(?:$|[_.-])|[a-z]Pass$"
-    r"|(?i:^(?:db|user|root|admin|ssh)(?:pass|pwd|pw))$"
-)
-_SECRET_ENTRY: Final = re.compile(
-    r"(?i:secret|token|credential|authorization|cookie|dsn|(?:api|access|account|auth|signing|encryption|private|shared|master"
-    r"|service|storage|license|licence|webhook|jwt|session)[ _.-]?key)|_KEY$|(?i:^auth$|^creds$|^x-api)"
-)
-
-
-def kind_of_name(name: str) -> str | None:
-    """Return what kind of secret has a name, whatever its value is."""
-    for kind, pattern in (("password", _PASSWORD_ENTRY), ("secret", _SECRET_ENTRY)):
-        hit = pattern.search(name)
-        if hit and not _NO_SECRET_NAME.search(name[hit.end() :]):
-            return kind
-    return None
-
-
-def stands_for_secret(kind: str, name: str, value: str) -> bool:
-    """Return whether an entry without a name of its own holds the secret that the table around it is named after."""
-    value = _without_scheme(value)
-    if is_reference(value) or _NOT_THE_SECRET.match(name) or _NO_SECRET_NAME.match(name):
-        return False
-    return _is_strong(value) or (kind == "password" and " " not in value and _is_in_table(value))
-
-
-_NOT_THE_SECRET: Final = re.compile(
-    r"(?i:user|username|login|e?mail|host|hostname|domain|server|port|realm|region|date|time|created\w{0,10}|updated\w{0,10}"
-    r"|default|minlength|maxlength|min|max|hash|salt|address|contract|symbol|digest|checksum|fingerprint|etag|commit|uuid|serial|public\w{0,10}|\$\w{1,20})\Z"
-)
-_SCHEME: Final = re.compile(r"(?i:basic|bearer|token|apikey|digest|negotiate)[ \t]{1,4}")
-
-
-def _without_scheme(value: str) -> str:
-    scheme = _SCHEME.match(value)
-    return value[scheme.end() :] if scheme else value
-
-
-def kind_of_entry(name: str, value: str) -> str | None:
-    """Return what kind of secret an entry of a table is by its name; nothing if it is none."""
-    value = _without_scheme(value)
-    if len(value) < _LEAST or is_reference(value):
-        return None
-    hit = _PASSWORD_ENTRY.search(name)
-    if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_password(value, "=", quoted=True):
-        return "password"
-    hit = _SECRET_ENTRY.search(name)
-    if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_secret(value, quoted=True):
-        return "secret"
-    return None
 
 
 # ---------------------------------------------------------------- columns
@@ -624,7 +545,80 @@ def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
     return cells
 
 
-# ---------------------------------------------------------------- headers, addresses and commands
+# ---------------------------------------------------------------- whether a value is a secret
+
+_LEAST: Final = 4
+"""The least length of a password where the value can be nothing else."""
+_PLAIN: Final = 6
+"""The least length where the value could be an ordinary word."""
+_STRONG: Final = 12
+_LONG: Final = 20
+_LONGEST_PIN: Final = 8
+_MIXED: Final = re.compile(r"(?=[^0-9]{0,300}[0-9])(?=[^A-Za-z]{0,300}[A-Za-z]).{5}", re.DOTALL)
+_CODE: Final = re.compile(
+    r"(?:os|sys|self|cls|this|settings|config|conf|cfg|env|process|props|args|opts|options|request|req|res|response|data|params|ctx"
+    r"|context|state|secrets|var|vars|local|module|app|user|client|session|st|process\.env|import\.meta)\.[A-Za-z_]"
+    r"|[A-Za-z_]{1,60}+\d{0,2}(?:\.[A-Za-z_]{1,60}+\d{0,2}){1,9}\Z|[a-z_]{2,60}+\.[a-z_]{2,60}+\.[A-Za-z_]|/[\w.-]{1,60}/|\./|~/|https?:"
+    r"|\d{1,30}(?:\.\d{1,30}){0,9}\Z|v?\d{1,9}\.\d{1,9}\.\d"
+    r"|\d{4}-\d\d-\d\d|#[0-9a-fA-F]{3,8}\Z|(?:sha|md|aes|rsa|hs|rs|es|utf|base|cl|gpt|oauth|http|ipv|python|py|node|argon|pbkdf|ed|p)-?\d"
+)
+_CODE_ROOT: Final = re.compile(r"(?:os|sys|self|cls|this|settings|config|env|process|secrets|vars?)\.|/|\./|~/|https?:")
+_PROSE: Final = re.compile(
+    r"\s(?:is|must|the|your|not|a|an|and|or|to|for|of|in|at|be|was|with|should|cannot|can|has|are)\s", re.IGNORECASE
+)
+_TYPE: Final = re.compile(r"[A-Za-z_]{2,40}\([^()]{0,40}\)")
+_SIMPLE_NAME: Final = re.compile(r"[A-Za-z_]{1,60}+\d{0,2}(?:[-_./][A-Za-z_]{1,60}+\d{0,2}){0,9}\Z")
+_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+_PORTS: Final = re.compile(r"\d{1,5}(?::\d{1,5})?\Z|[\d.]{1,20}:")
+
+
+def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, line: bool = False) -> bool:
+    """Return whether what stands after the name of a password is one."""
+    if quoted and sep.strip(" \t\"'") in {",", "(", "", "is"}:
+        return " " not in value and (_is_mixed(value) or _has_signs(value))
+    if quoted:
+        return len(value) >= _LEAST and not _PROSE.search(value) and not (value[0].isupper() and " " in value)
+    if loose:
+        return len(value) >= _LEAST and not _CODE.match(value)
+    # A settings file says `password: swordfish` on a line of its own.
+    is_word = line and len(value) >= _PLAIN and value.isalpha() and value.islower() and sep.startswith((":", ">"))
+    return is_word or _is_mixed(value)
+
+
+def _is_secret(value: str, *, quoted: bool, env: bool = False) -> bool:
+    """Return whether what stands after the name of a key or a token is one."""
+    if " " in value or "//" in value:
+        return False
+    if env:
+        return len(value) > _PLAIN and _MIXED.match(value) is not None and not _CODE_ROOT.match(value)
+    if _CODE.match(value):
+        return False
+    return (
+        len(value) >= (_PLAIN if quoted else _PLAIN + 1)
+        and _MIXED.match(value) is not None
+        and (quoted or not _SIMPLE_NAME.match(value))
+    )
+
+
+def _is_mixed(value: str) -> bool:
+    return _MIXED.match(value) is not None and not _CODE.match(value)
+
+
+def _has_signs(value: str) -> bool:
+    plain = value.replace("_", "").replace("-", "")
+    return len(value) >= _PLAIN and not plain.isalnum() and any(map(str.isalnum, value)) and not _CODE.match(value)
+
+
+def _is_in_table(value: str) -> bool:
+    is_other = _CODE.match(value.lower()) or _SIMPLE_NAME.match(value) or _TYPE.match(value)
+    return _is_mixed(value) and not is_other
+
+
+def _is_strong(value: str) -> bool:
+    """Return whether a value is random enough to be a secret in any context."""
+    is_path = "/" in value and len(value) < 2 * _STRONG
+    is_other = is_path or " " in value or _CODE.match(value) or _UUID.match(value)
+    return len(value) >= _STRONG and not is_other and is_random(value)
 
 
 def _any(value: str) -> bool:
@@ -636,16 +630,13 @@ def _is_credential(value: str) -> bool:
 
 
 def _is_varied(value: str) -> bool:
-    """Return whether a word has small and capital letters and digits, as hardly any word but a password does."""
+    """Return whether a value has small and capital letters and digits, as few words other than passwords do."""
     has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
     return has_all and "/" not in value and not _CODE.match(value)
 
 
 def _is_pin(value: str) -> bool:
     return (value.isdigit() and len(value) <= _LONGEST_PIN) or _is_strong(value)
-
-
-_LONGEST_PIN: Final = 8
 
 
 def _is_long_and_varied(value: str) -> bool:
@@ -663,6 +654,8 @@ def _is_no_path(value: str) -> bool:
 def _has_digit(value: str) -> bool:
     return any(map(str.isdigit, value)) and not _CODE.match(value)
 
+
+# ---------------------------------------------------------------- headers, addresses and commands
 
 _B: Final = r"[^\s\"'`<>]"
 _THEN: Final = r"\b[^\n|;]{0,200}?[ \t]"
@@ -855,7 +848,7 @@ _RULES: Final = (
         r"(?P<bare>[^\s\"'`<>]{4,60}+)",
         _is_pin,
     ),
-    # ---- what errors say
+    # ---- error messages
     _Rule(
         "key",
         "secret",
@@ -877,7 +870,6 @@ _RULES: Final = (
         r"kty\"[^{}]{0,900}?\"d\"\s{0,4}:\s{0,4}\"(?P<bare>[\w-]{20,1000}+)",
     ),
 )
-_PORTS: Final = re.compile(r"\d{1,5}(?::\d{1,5})?\Z|[\d.]{1,20}:")
 _RULE_ORDER: Final = {
     word: number for number, word in enumerate(word.encode() for rule in _RULES for word in rule.words.split())
 }

@@ -1,4 +1,4 @@
-"""Find keys and tokens by their published formats. `secret_context` finds secrets by what stands around them."""
+"""Find keys and tokens by their published formats; `secret_context` finds secrets by the words around them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -225,7 +225,7 @@ FORMATS: Final[tuple[KeyFormat, ...]] = tuple(
         ("JWT", "eyJ", _U + "{20,}+[.]" + _U + "*+[.]" + _U + "{10,}+[.]" + _U + "{10,}+[.]" + _U + "{10,}+"),
     )
 )
-"""Of several that fit at one place, the one with the longest prefix counts, and then the first."""
+"""If several match at one place, the one with the longest prefix counts, then the first."""
 
 SHAPES: Final[tuple[KeyShape, ...]] = (
     KeyShape("Telegram token", ":aa", r"\d{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
@@ -314,7 +314,7 @@ def lower_words(data: bytes) -> list[bytes]:
     return data.translate(_TO_LOWER_WORDS).split()
 
 
-# A prefix that says what it is, of whatever issuer, and then one random word.
+# A prefix of any issuer that names a secret, followed by one random word.
 _GENERIC: Final = re.compile(
     _NOT_WITHIN_A_WORD + r"(?:[A-Za-z0-9]{1,16}[_-]){0,3}"
     r"(?i:sk|pk|rk|key|apikey|api|pat|tok|token|secret|live|test|prod|production|sandbox|auth|access|refresh|admin|bot|svc|cred|priv)"
@@ -325,7 +325,7 @@ _DOTTED: Final = re.compile(_NOT_WITHIN_A_WORD + r"[A-Za-z0-9_-]{20,}+\.[A-Za-z0
 
 
 def keys_in(text: str, data: bytes) -> Iterator[Found]:
-    """Yield the keys of known formats. Only long words can be keys, and most are none by their first characters."""
+    """Yield the keys of known formats. Only long words are checked, and most are rejected by their first characters."""
     at = 0
     known = _BY_BEGINNING
     for word in [word for word in data.translate(_TO_WORDS).split() if len(word) >= _LONG]:
@@ -354,7 +354,7 @@ def _key_at(text: str, place: int, patterns: Iterable[tuple[str, re.Pattern[str]
 
 
 def _generic_at(text: str, word: str, place: int) -> Found | None:
-    """Return a key of an unknown issuer: a random word after a telling one, or several with dots between them."""
+    """Return a key of an unknown issuer: a random word after a word such as `key`, or random words joined by dots."""
     if len(word) >= _LONG_GENERIC:
         hit = _GENERIC.match(word)
         if hit and is_random(hit["tail"]):
@@ -381,7 +381,7 @@ _DIGITS: Final = re.compile(r"[0-9]+")
 
 
 def is_random(word: str) -> bool:
-    """Return whether letters and digits change as often as they do by chance, and in no name."""
+    """Return whether letters and digits alternate as often as in random text, and more often than in names."""
     word = word[:_LOOKED_AT]
     changes, groups = len(_CHANGES.findall(word)) - 1, len(_DIGITS.findall(word))
     return (groups >= 2 and changes >= len(word) * 0.25) or (groups >= 1 and changes >= len(word) * 0.42)  # noqa: PLR2004

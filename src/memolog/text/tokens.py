@@ -1,4 +1,4 @@
-"""Over-estimate the tokens of any object without raising."""
+"""Count the tokens of texts, calibrate counts by what providers report, and over-estimate values that cannot be counted."""
 
 import dataclasses
 import math
@@ -14,79 +14,11 @@ from memolog.errors import ConfigError
 if TYPE_CHECKING:
     from splintr import AnyTokenizer
 
-
-# Real texts have about four bytes a token; three leaves a third to spare.
-_BYTES_PER_TOKEN: Final = 3
-_WRAPPING: Final = 8
-# A cyclic value ends here; a value this large is far above every threshold anyway.
-_MOST_NODES: Final = 100_000
-_MOST_BYTES: Final = 60_000
-_UNREADABLE: Final = 300
-_NUMBER: Final = 24
-
-
-def guarded(measure: Callable[[], int], value: object) -> int:
-    """Return what `measure` says, or an over-estimate of `value` if anything at all goes wrong."""
-    try:
-        return max(int(measure()), 0)
-    except Exception:  # noqa: BLE001 - a count must never stop a turn
-        return over_estimate(value)
-
-
-def over_estimate(value: object) -> int:
-    """Return more tokens than `value` is likely to cost; never raises."""
-    size, todo, left = 0, [value], _MOST_NODES
-    while todo and left:
-        left -= 1
-        item = todo.pop()
-        try:
-            size += _own_size(item)
-            todo.extend(_inside(item))
-        except Exception:  # noqa: BLE001 - objects may raise anything when looked at
-            size += _UNREADABLE
-    return _WRAPPING + -(-size // _BYTES_PER_TOKEN)
-
-
-def _own_size(item: object) -> int:
-    match item:
-        case str():
-            return len(item.encode("utf-8", "surrogatepass")) + 2
-        case bytes() | bytearray() | memoryview():
-            # Raw bytes are a file, and no file is shown to a model byte by byte.
-            return min(len(cast("bytes", item)), _MOST_BYTES)
-        case int():
-            # Digits without printing them: Python refuses to print very long numbers.
-            return item.bit_length() // 3 + 2
-        case None | float():
-            return _NUMBER
-        case Mapping() | list() | tuple() | set() | frozenset():
-            return 2 + 2 * len(cast("list[object]", item))
-        case _:
-            return _WRAPPING if _is_value(item) else len(repr(item))
-
-
-def _inside(item: object) -> Iterable[object]:
-    match item:
-        case Mapping():
-            entries = cast("Mapping[object, object]", item)
-            return [*entries.keys(), *entries.values()]
-        case list() | tuple() | set() | frozenset():
-            return cast("list[object]", item)
-        case _ if _is_value(item):
-            return [getattr(item, field.name, None) for field in dataclasses.fields(cast("Any", item))]
-        case _:
-            return ()
-
-
-def _is_value(item: object) -> bool:
-    return dataclasses.is_dataclass(item) and not isinstance(item, type)
-
-
-_COUNTER_BYTES_PER_TOKEN: Final = 4
+_BYTES_PER_TOKEN: Final = 4
 
 
 class TokenCounter(Protocol):
-    """Anything that can say how many tokens a text is."""
+    """Counts the tokens of a text."""
 
     def count(self, text: str) -> int:
         """Return the number of tokens, zero for the empty text."""
@@ -95,18 +27,18 @@ class TokenCounter(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeuristicCounter:
-    """The default: a quarter of the UTF-8 bytes; by characters, Chinese would be far short."""
+    """The default: a quarter of the UTF-8 bytes. A share of the characters would be far too low for Chinese."""
 
     def count(self, text: str) -> int:
         """Return a quarter of the text's bytes, at least one for any text that is not empty."""
         # An ASCII text has as many bytes as characters.
         size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-        return -(-size // _COUNTER_BYTES_PER_TOKEN)
+        return -(-size // _BYTES_PER_TOKEN)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplintrCounter:
-    """An exact count in a vocabulary of `splintr-rs`; loaded when made, so that it fails early."""
+    """Counts exactly with a vocabulary of `splintr-rs`, which is loaded at construction so that an error shows early."""
 
     vocabulary: str = "o200k_base"
 
@@ -142,8 +74,21 @@ def _tokenizer(vocabulary: str) -> "AnyTokenizer":
         ) from error
 
 
-# A plain average at first, then a moving one in which a request weighs a tenth: a changed prompt is
-# followed in some twenty requests, and a single odd one moves little.
+def share(sizes: Sequence[int], budget: int) -> int:
+    """Return the largest share per item so that all items fit the budget; items below it keep their size."""
+    left, count = budget, len(sizes)
+    for size in sorted(sizes):
+        if size * count > left:
+            return max(left // count, 0)
+        left -= size
+        count -= 1
+    return max(sizes, default=0)
+
+
+# ---------------------------------------------------------------- calibration
+
+# A plain average at first, then a moving one in which a request weighs a tenth: the factor follows a
+# changed prompt within about twenty requests, and a single odd one changes little.
 _LEAST_WEIGHT: Final = 0.1
 # Beyond these the two numbers were not about the same request.
 _LEAST: Final = 0.25
@@ -163,7 +108,7 @@ def learn(calibration: Calibration, counted: int, reported: int) -> Calibration:
     return replace(calibration, factor=known + weight * (ratio - known), samples=samples + 1)
 
 
-def apply(factor: float, tokens: int) -> int:
+def calibrated(factor: float, tokens: int) -> int:
     """Return how many tokens the provider will report for what we count as `tokens`, rounded up."""
     # A rounding error below a millionth must not add a token.
     return math.ceil(round(max(tokens, 0) * _usable(factor), 6))
@@ -178,12 +123,70 @@ def _clamped(ratio: float) -> float:
     return min(max(ratio, _LEAST), _MOST)
 
 
-def share(sizes: Sequence[int], budget: int) -> int:
-    """Return the most that each may take so that all fit the budget: small ones keep what they have."""
-    left, count = budget, len(sizes)
-    for size in sorted(sizes):
-        if size * count > left:
-            return max(left // count, 0)
-        left -= size
-        count -= 1
-    return max(sizes, default=0)
+# ---------------------------------------------------------------- over-estimates
+
+# Real texts have about four bytes per token; three leaves a third to spare.
+_FEWEST_BYTES_PER_TOKEN: Final = 3
+_WRAPPING: Final = 8
+# A cyclic value ends here; a value this large is far above every threshold anyway.
+_MOST_NODES: Final = 100_000
+_MOST_BYTES: Final = 60_000
+_UNREADABLE: Final = 300
+_NUMBER: Final = 24
+
+
+def guarded(measure: Callable[[], int], value: object) -> int:
+    """Return the result of `measure`, or an over-estimate of `value` if it raises."""
+    try:
+        return max(int(measure()), 0)
+    except Exception:  # noqa: BLE001 - a count must never stop a turn
+        return over_estimate(value)
+
+
+def over_estimate(value: object) -> int:
+    """Return more tokens than `value` is likely to cost; never raises."""
+    size, todo, left = 0, [value], _MOST_NODES
+    while todo and left:
+        left -= 1
+        item = todo.pop()
+        try:
+            size += _own_size(item)
+            todo.extend(_inside(item))
+        except Exception:  # noqa: BLE001 - objects may raise anything when looked at
+            size += _UNREADABLE
+    return _WRAPPING + -(-size // _FEWEST_BYTES_PER_TOKEN)
+
+
+def _own_size(item: object) -> int:
+    match item:
+        case str():
+            return len(item.encode("utf-8", "surrogatepass")) + 2
+        case bytes() | bytearray() | memoryview():
+            # Raw bytes are a file, and no file is shown to a model byte by byte.
+            return min(len(cast("bytes", item)), _MOST_BYTES)
+        case int():
+            # Digits without printing them: Python refuses to print very long numbers.
+            return item.bit_length() // 3 + 2
+        case None | float():
+            return _NUMBER
+        case Mapping() | list() | tuple() | set() | frozenset():
+            return 2 + 2 * len(cast("list[object]", item))
+        case _:
+            return _WRAPPING if _is_value(item) else len(repr(item))
+
+
+def _inside(item: object) -> Iterable[object]:
+    match item:
+        case Mapping():
+            entries = cast("Mapping[object, object]", item)
+            return [*entries.keys(), *entries.values()]
+        case list() | tuple() | set() | frozenset():
+            return cast("list[object]", item)
+        case _ if _is_value(item):
+            return [getattr(item, field.name, None) for field in dataclasses.fields(cast("Any", item))]
+        case _:
+            return ()
+
+
+def _is_value(item: object) -> bool:
+    return dataclasses.is_dataclass(item) and not isinstance(item, type)

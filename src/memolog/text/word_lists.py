@@ -1,6 +1,6 @@
-"""Word lists that several parts share: English function words, number words, words for "nothing", and ranges of scripts.
+"""Word lists that several modules share: English function words, number words, words for "nothing", and ranges of scripts.
 
-`calendar_names` holds the names of months and weekdays.
+`memolog.text.dates` holds the names of months and weekdays.
 """
 
 from typing import Final

@@ -84,7 +84,7 @@ def test_a_thread_without_await(tmp_path: Path) -> None:
             else:
                 list(bot.stream(said(question(number)), HERE, stream_mode="updates"))
         memory.settled()
-        rows = memory._portal.call(stored(memory._memory, "alice", "t1"))
+        rows = memory.run(stored(memory.asynchronous, "alice", "t1"))
         usage = memory.thread("t1", resource="alice").status().usage
     assert brief(rows) == expected(range(1, 41))
     check_pairs(rows)
@@ -98,7 +98,7 @@ async def test_a_memory_without_await_serves_both(tmp_path: Path) -> None:
         bot = agent(memory, Scripted(script=talk))
         await bot.ainvoke(said(question(7)), HERE)
         await asyncio.to_thread(bot.invoke, said(question(8)), HERE)
-        rows = await asyncio.to_thread(memory._portal.call, stored(memory._memory, "alice", "t1"))
+        rows = await asyncio.to_thread(memory.run, stored(memory.asynchronous, "alice", "t1"))
     assert brief(rows) == expected(range(7, 9))
 
 

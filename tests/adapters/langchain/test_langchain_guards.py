@@ -186,7 +186,7 @@ def test_a_guard_that_raises_without_await(tmp_path: Path) -> None:
         bot.invoke(said("one"), HERE)
         with pytest.raises(PIIDetectionError):
             bot.invoke(said("the secret"), HERE)
-        rows = memory._portal.call(stored(memory._memory, "alice", "t1"))
+        rows = memory.run(stored(memory.asynchronous, "alice", "t1"))
     assert brief(rows) == ["user: one", "assistant: about one"]
 
 

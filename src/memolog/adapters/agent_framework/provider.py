@@ -29,12 +29,12 @@ from agent_framework import (
 )
 from agent_framework.exceptions import AgentInvalidResponseException
 
+from memolog import Context
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
 from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.roundtrip import value_at
-from memolog.context.context import Context
 from memolog.core.exact_json import dumps
 from memolog.core.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
 from memolog.core.own_tools import OWN_TOOLS

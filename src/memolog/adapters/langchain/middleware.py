@@ -33,15 +33,14 @@ from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
+from memolog import Context
 from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
 from memolog.adapters.provider_limits import is_refusal
-from memolog.context.context import Context
 from memolog.core.exact_json import dumps
 from memolog.core.message import MessageState, NewMessage, Part, Role, TextPart
 from memolog.core.own_tools import OWN_TOOLS
-from memolog.core.portal import Portal
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory
@@ -56,29 +55,25 @@ class Driver:
 
     def __init__(self, memory: Memory | SyncMemory) -> None:
         """Take a memory; only a `SyncMemory` serves synchronous hooks too."""
-        self.memory: Memory
-        self._portal: Portal | None = None
-        if isinstance(memory, SyncMemory):
-            self.memory, self._portal = memory._memory, memory._portal  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
-        else:
-            self.memory = memory
+        self._sync = memory if isinstance(memory, SyncMemory) else None
+        self.memory = memory.asynchronous if isinstance(memory, SyncMemory) else memory
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and wait for it."""
-        if self._portal is None:
+        if self._sync is None:
             work.close()
             raise InputError(
                 "A Memory cannot be used in a synchronous call of the agent.",
                 why="A Memory belongs to the event loop that opened it.",
                 then="Call the agent with ainvoke or astream, or pass a SyncMemory, which works for both.",
             )
-        return self._portal.call(work)
+        return self._sync.run(work)
 
     async def acall(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the event loop of the memory."""
-        if self._portal is None:
+        if self._sync is None:
             return await work
-        return await asyncio.wrap_future(self._portal.begin(work))
+        return await asyncio.wrap_future(self._sync.submit(work))
 
 
 Scope = Callable[[], tuple[str, str]]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final, cast
 
+from memolog import Context
 from memolog.adapters.exchange import Api
 from memolog.adapters.roundtrip import (
     Answer,
@@ -24,7 +25,6 @@ from memolog.adapters.roundtrip import (
     usage_of_total,
     write_result,
 )
-from memolog.context.context import Context
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import (
     FilePart,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, cast
 
+from memolog import Context
 from memolog.adapters.exchange import Api
 from memolog.adapters.openai.chat import edge_message, file_block, stand_in, usage_from, without_nothing
 from memolog.adapters.openai.chat import split as split_messages
@@ -26,7 +27,6 @@ from memolog.adapters.roundtrip import (
     with_speaker,
     write_result,
 )
-from memolog.context.context import Context
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import (
     FilePart,

@@ -179,12 +179,11 @@ class MemologSession:
             return
 
     async def _page(self, before: int) -> Sequence[Message]:
-        components = await self.memory.open()
         try:
-            page = await components.store.messages.page(self.resource, self.thread, before=before, limit=_PAGE)
+            thread = self.memory.thread(self.thread, resource=self.resource)
+            return (await thread.messages(before=before, limit=_PAGE)).items
         except NotFound:
             return ()
-        return page.items
 
 
 def _check_history(history: object) -> None:

@@ -28,10 +28,10 @@ from pydantic_ai.models import ModelRequestContext
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
+from memolog import Context
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.pydantic_ai.messages import to_model_messages
 from memolog.adapters.pydantic_ai.run import MemoryRun, Place, is_passing, leading_prompts
-from memolog.context.context import Context
 from memolog.core.message import FilePart
 from memolog.errors import InputError
 from memolog.memory import Memory, Tools

@@ -23,12 +23,12 @@ from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message, NewMessage, UnknownPart
 from memolog.errors import NotFound, ThreadExists
 from memolog.memory import Memory
-from memolog.store import Store
 
 __all__ = ["MemoryConversations"]
 
 _BESIDE: Final = "#conversations"
 _PAGE: Final = 200
+_ALL: Final = 2**31
 # Entries are not observed.
 _QUIET: Final = {"observe": False}
 _PLAIN: Final = ("head_id", "scope", "forked_from", "forked_at", "branches", "revision")
@@ -42,29 +42,24 @@ class MemoryConversations(ConversationStore):
 
     def __init__(self, memory: Memory, resource: str) -> None:
         """Name the memory, and the owner of the conversations."""
-        self._memory, self._resource = memory, f"{resource}{_BESIDE}"
-
-    async def _store(self) -> Store:
-        return (await self._memory.open()).store
+        self._resource = memory.resource(f"{resource}{_BESIDE}")
 
     # ------------------------------------------------------------ records
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation, or None."""
-        store = await self._store()
         try:
-            thread = await store.threads.get(self._resource, conversation_id)
+            thread = await self._resource.thread(conversation_id).info()
         except NotFound:
             return None
         return _record(conversation_id, thread.metadata)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
         """Return the records, the latest first."""
-        store = await self._store()
         found: list[ConversationRecord] = []
         page = None
         while page is None or page.next is not None:
-            page = await store.threads.list(self._resource, limit=_PAGE, after=page.next if page else None)
+            page = await self._resource.threads(limit=_PAGE, after=page.next if page else None)
             records = (_record(thread.id, thread.metadata) for thread in page.items)
             found += (record for record in records if record is not None and scope in {None, record.scope})
         return sorted(found, key=lambda record: record.updated_at, reverse=True)[:limit]
@@ -81,7 +76,7 @@ class MemoryConversations(ConversationStore):
         Entries of a save that lost a race stay, but no record leads to them.
         """
         name = record.conversation_id
-        store = await self._store()
+        thread = self._resource.thread(name)
         stored = await self.read_record(name)
         if (stored.revision if stored else None) != expected_revision:
             raise ConversationConflict(name)
@@ -91,23 +86,21 @@ class MemoryConversations(ConversationStore):
             except LookupError as error:
                 raise ConversationConflict(name) from error
         with contextlib.suppress(ThreadExists):
-            await store.threads.create(self._resource, name, overrides=_QUIET)
+            await thread.create(settings=_QUIET)
         if new_entries:
-            await store.messages.save(self._resource, name, [_row_of(entry) for entry in new_entries])
-        await store.threads.update(self._resource, name, metadata=_change(name, expected_revision, record))
+            await thread.save([_row_of(entry) for entry in new_entries])
+        await thread.update(metadata=_change(name, expected_revision, record))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Delete a record, and its entries unless another conversation was forked from them."""
-        store = await self._store()
+        thread = self._resource.thread(conversation_id)
         try:
-            await store.threads.update(
-                self._resource, conversation_id, metadata=_change(conversation_id, expected_revision, None)
-            )
+            await thread.update(metadata=_change(conversation_id, expected_revision, None))
         except NotFound as error:
             raise ConversationConflict(conversation_id) from error
         if not await self._is_needed(conversation_id):
             with contextlib.suppress(NotFound):
-                await store.threads.delete(self._resource, conversation_id)
+                await thread.forget()
 
     async def _is_needed(self, thread: str) -> bool:
         for record in await self.read_records():
@@ -129,9 +122,8 @@ class MemoryConversations(ConversationStore):
         return [_entry(row) for row in await self._line(head_id, limit)]
 
     async def _row(self, entry_id: str) -> Message:
-        store = await self._store()
         try:
-            return (await store.messages.get(self._resource, entry_id))[0]
+            return (await self._resource.message(entry_id))[0]
         except NotFound as error:
             raise LookupError(entry_id) from error
 
@@ -143,8 +135,8 @@ class MemoryConversations(ConversationStore):
         while at is not None and (limit is None or len(line) < limit):
             if at not in known:
                 row = await self._row(at)
-                store = await self._store()
-                known |= {one.id: one for one in await store.messages.after(self._resource, row.thread)}
+                page = await self._resource.thread(row.thread).messages(limit=_ALL)
+                known |= {one.id: one for one in page.items if one.state == "live"}
             line.append(known[at])
             at = cast("str | None", known[at].metadata.get("parent"))
         line.reverse()

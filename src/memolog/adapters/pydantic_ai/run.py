@@ -11,10 +11,10 @@ from typing import Final
 
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart
 
+from memolog import Context
 from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
-from memolog.context.context import Context
 from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import NotFound
@@ -125,16 +125,8 @@ class MemoryRun(AgentTurn):
         """Withdraw what this run saved, after it has ended."""
         place = self.place
         if not place.read_only:
-            components = await place.memory.open()
             with contextlib.suppress(NotFound):
-                await components.store.withdrawals.withdraw(
-                    place.resource,
-                    place.thread,
-                    self.turn.id,
-                    after=0,
-                    now=components.clock.now(),
-                    render=components.core.rerender,
-                )
+                await place.memory.thread(place.thread, resource=place.resource).withdraw(self.turn.id)
         for child in self.children:
             await child.withdraw()
 

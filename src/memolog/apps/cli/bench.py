@@ -76,14 +76,14 @@ def _said(number: int) -> str:
 async def _fill(memory: "Memory", messages: int) -> float:
     from memolog.core.message import AssistantMessage, UserMessage
 
-    store = (await memory.open()).store
+    thread = memory.thread(_THREAD, resource=_RESOURCE)
     said = [(UserMessage if n % 2 == 0 else AssistantMessage)(_said(n)) for n in range(messages)]
     start = perf_counter()
     for first in range(0, messages, 100):
-        await store.messages.save(_RESOURCE, _THREAD, said[first : first + 100])
+        await thread.save(said[first : first + 100])
     spent = perf_counter() - start
     # Measure with a log in front of the tail, as in a memory that has been used for a while.
-    await memory.thread(_THREAD, resource=_RESOURCE).observe()
+    await thread.observe()
     return spent
 
 

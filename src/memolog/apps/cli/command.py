@@ -24,11 +24,9 @@ from memolog.errors import Conflict, InputError, MemologError, NotFound, StoreBu
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from memolog.components import Components
     from memolog.core.config import Config
     from memolog.events import Event
-    from memolog.memory import Memory
-    from memolog.store import Store
+    from memolog.memory import Memory, Resource, Thread
 
 _BESIDE = "memolog.toml"
 _SHOWN = 12
@@ -72,11 +70,11 @@ def _path_in(address: str) -> str:
     return address.removeprefix("sqlite:///").removeprefix("sqlite://")
 
 
-async def chosen_resource(store: "Store", named: str | None) -> str:
+async def chosen_resource(memory: "Memory", named: str | None) -> str:
     """Return the given resource, or the only one in the database."""
     if named is not None:
         return named
-    known = await store.resources()
+    known = await memory.resources()
     if len(known) == 1:
         return known[0]
     if not known:
@@ -92,11 +90,11 @@ async def chosen_resource(store: "Store", named: str | None) -> str:
     )
 
 
-async def chosen_thread(store: "Store", resource: str, named: str | None) -> str:
+async def chosen_thread(memory: "Memory", resource: str, named: str | None) -> str:
     """Return the given thread, or the one with the newest activity."""
     if named is not None:
-        return (await store.threads.get(resource, named)).id
-    newest = list((await store.threads.list(resource, limit=2)).items)
+        return (await memory.thread(named, resource=resource).info()).id
+    newest = list((await memory.resource(resource).threads(limit=2)).items)
     if not newest:
         raise NotFound(f"{resource} has no thread.", then="Check --resource; `memolog threads` lists them.")
     if len(newest) > 1 and newest[0].updated_at == newest[1].updated_at:
@@ -108,15 +106,15 @@ async def chosen_thread(store: "Store", resource: str, named: str | None) -> str
     return newest[0].id
 
 
-async def refuse_unknown(store: "Store", resource: str, thread: str | None) -> None:
+async def refuse_unknown(memory: "Memory", resource: str, thread: str | None) -> None:
     """Raise NotFound for an unknown resource or thread: a misspelt name would only find nothing."""
-    if resource not in await store.resources():
+    if resource not in await memory.resources():
         raise NotFound(
             f"{resource} has no memory in this database.",
             then="Check --resource; `memolog threads` lists them.",
         )
     if thread is not None:
-        await store.threads.get(resource, thread)
+        await memory.thread(thread, resource=resource).info()
 
 
 def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:
@@ -232,7 +230,6 @@ class Call:
     config: "Config"
     as_json: bool
     opened: "Memory | None" = None
-    components: "Components | None" = None
     resource: str = ""
     thread: str = ""
     _steps: list[str] = field(default_factory=list[str])
@@ -244,10 +241,14 @@ class Call:
         return self.opened
 
     @property
-    def store(self) -> "Store":
-        """Return the open store."""
-        assert self.components is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
-        return self.components.store
+    def of_resource(self) -> "Resource":
+        """Return the chosen resource."""
+        return self.memory.resource(self.resource)
+
+    @property
+    def of_thread(self) -> "Thread":
+        """Return the chosen thread."""
+        return self.memory.thread(self.thread, resource=self.resource)
 
     @property
     def shown_address(self) -> str:
@@ -377,12 +378,12 @@ async def _answer(
     # A dry run must not create the file.
     is_tried = makes and given.get("dry_run", False) and is_missing(address)
     async with Memory(":memory:" if is_tried else address, config=config) as memory:
-        call = Call(address=address, config=config, as_json=as_json, opened=memory, components=await memory.open())
+        call = Call(address=address, config=config, as_json=as_json, opened=memory)
         if needs in {"resource", "thread"}:
-            call.resource = await chosen_resource(call.store, resource)
-            call.config = await (await memory.open()).config_for(call.resource)
+            call.resource = await chosen_resource(memory, resource)
+            call.config = await call.of_resource.config()
         if needs == "thread":
-            call.thread = await chosen_thread(call.store, call.resource, thread)
+            call.thread = await chosen_thread(memory, call.resource, thread)
         return await _result(work(call, **given))
 
 

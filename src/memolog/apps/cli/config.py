@@ -49,7 +49,7 @@ async def demo(
 @verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
 async def init(call: Call) -> Answer:
     """Create a database, or upgrade an older one and keep its content."""
-    resources, model = await call.store.resources(), _shown(call.config.model)
+    resources, model = await call.memory.resources(), _shown(call.config.model)
     data = {"database": call.shown_address, "resources": len(resources), "model": model}
 
     def show() -> "RenderableType":

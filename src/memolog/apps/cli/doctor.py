@@ -27,7 +27,7 @@ async def doctor(
     ] = False,
 ) -> Answer:
     """Check that nothing in the database is lost, duplicated or misplaced. Exit code 1: problems are left."""
-    if resource is not None and resource not in await call.store.resources():
+    if resource is not None and resource not in await call.memory.resources():
         # A misspelt name would always be healthy.
         raise NotFound(f"{resource} has no memory in this database.", then="Check --resource, or omit it to check all.")
     with call.progress("repairing" if repair else "examining"):

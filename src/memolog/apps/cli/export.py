@@ -1,6 +1,5 @@
 """Write and read files: `export`, `import`, `backup` and `restore`. An existing file is overwritten only with `--overwrite`."""
 
-import asyncio
 import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, cast
@@ -66,24 +65,13 @@ async def export(
 async def _export_markdown(
     call: Call, file: str, resource: str | None, thread: str | None, *, overwrite: bool
 ) -> Answer:
-    from memolog.admin.backup import refuse_own
-    from memolog.db.sqlite_files import new_file
-
-    whose = await chosen_resource(call.store, resource)
-    which = await chosen_thread(call.store, whose, thread)
-    text = await call.memory.thread(which, resource=whose).export_markdown()
+    whose = await chosen_resource(call.memory, resource)
+    which = await chosen_thread(call.memory, whose, thread)
+    chosen = call.memory.thread(which, resource=whose)
     if file == "-":
-        print(clean(text), end="")
+        print(clean(await chosen.export_markdown()), end="")
         return Answer(data=None, is_printed=True)
-    if "://" not in call.address:
-        refuse_own(call.address, Path(file))
-    page = text.encode("utf-8", "replace")
-
-    def write() -> int:
-        with new_file(Path(file), overwrite=overwrite) as partial:
-            return partial.write_bytes(page)
-
-    size = await asyncio.to_thread(write)
+    size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
     data = {"file": file, "resource": whose, "thread": which, "bytes": size}
     return Answer(data=data, show=lambda: styled(f"Written to {file}: the log of {which}, {size:,} bytes."))
 
@@ -155,7 +143,7 @@ def restore(
     ] = False,
 ) -> Answer:
     """Create a database from a backup. Nothing may use the database meanwhile."""
-    from memolog.admin.transfer import restore_backup
+    from memolog import restore_backup
 
     if not file.exists():
         raise InputError(f"There is no file {file}.", then="Check the path.")

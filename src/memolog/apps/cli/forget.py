@@ -53,10 +53,8 @@ async def forget(
 
     async def go(*, only_tell: bool) -> "Forgotten":
         if retention:
-            return await call.memory.resource(call.resource).apply_retention(dry_run=only_tell)
-        return await call.memory.resource(call.resource).forget(
-            thread=thread, message=message, observation=observation, dry_run=only_tell
-        )
+            return await call.of_resource.apply_retention(dry_run=only_tell)
+        return await call.of_resource.forget(thread=thread, message=message, observation=observation, dry_run=only_tell)
 
     if not dry_run and not yes:
         _ask(await go(only_tell=True))
@@ -72,7 +70,7 @@ async def _purge(call: Call) -> None:
     from memolog.apps.hooks.spool import spool_of
     from memolog.apps.hooks.sweep import purge
 
-    await purge(call.store, spool_of(call.address, os.environ), call.resource)
+    await purge(call.of_resource, spool_of(call.address, os.environ))
 
 
 def _ask(would: "Forgotten") -> None:
@@ -117,9 +115,8 @@ async def _id_of(call: Call, name: str, state: str) -> str:
     handle, _, number = name.partition(".")
     if not (handle.startswith("g") and number.isdigit()):
         return name
-    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
-    groups = [group.id for group in snapshot.groups if group.handle == handle]
-    lines = await call.store.logs.observations(snapshot.resource, snapshot.log.pk, groups)
+    groups = {group.id for group in await call.of_thread.groups() if group.handle == handle}
+    lines = [line for line in await call.of_thread.log(retracted=True) if line.group in groups]
     found = [line.id for line in lines if line.ordinal == int(number) and line.state == state]
     if not found:
         raise NotFound(
@@ -149,7 +146,7 @@ async def correct(
     if priority is not None and priority not in MARKS:
         raise InputError(f"priority must be one of {', '.join(MARKS)}, got {priority!r}.")
     name = await _id_of(call, observation, "active")
-    line = await call.memory.resource(call.resource).edit_observation(name, text, priority=wanted)
+    line = await call.of_resource.edit_observation(name, text, priority=wanted)
     return _line_answer(line, "The line is now")
 
 
@@ -157,11 +154,11 @@ async def correct(
 async def retract(call: Call, observation: _Line) -> Answer:
     """Remove a line from the log and from search; `reinstate` restores it."""
     name = await _id_of(call, observation, "active")
-    return _line_answer(await call.memory.resource(call.resource).retract(name), "Retracted")
+    return _line_answer(await call.of_resource.retract(name), "Retracted")
 
 
 @verb(app, writes=True, example="memolog reinstate g1.2 --thread notes")
 async def reinstate(call: Call, observation: _Line) -> Answer:
     """Restore a retracted line."""
     name = await _id_of(call, observation, "retracted")
-    return _line_answer(await call.memory.resource(call.resource).reinstate(name), "Reinstated")
+    return _line_answer(await call.of_resource.reinstate(name), "Reinstated")

@@ -14,13 +14,12 @@ if TYPE_CHECKING:
     from memolog.log.rows import GroupRow
 
 app = typer.Typer()
-_ALL_ENTRIES = 2**31
 
 
 @verb(app, example="memolog history")
 async def history(call: Call) -> Answer:
     """List the generations of the log: cause, time and token counts."""
-    made = await call.memory.thread(call.thread, resource=call.resource).history()
+    made = await call.of_thread.history()
     rows = [
         (
             str(g.number),
@@ -47,12 +46,11 @@ async def diff(
     new: Annotated[int | None, typer.Argument(help="Newer generation. Default: the present one.", min=0)] = None,
 ) -> Answer:
     """Compare two generations of the log like `diff -u`. Exit code 1: they are equal."""
-    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
-    present = snapshot.log.generation
+    present = (await call.of_thread.status()).generation
     new = present if new is None else new
     _refuse_unknown(max(old, new), present)
-    before = await call.store.logs.groups_at(snapshot.resource, snapshot.log.pk, old, entries=_ALL_ENTRIES)
-    after = await call.store.logs.groups_at(snapshot.resource, snapshot.log.pk, new, entries=_ALL_ENTRIES)
+    before = await call.of_thread.groups(generation=old)
+    after = await call.of_thread.groups(generation=new)
     names = f"generation {old}", f"generation {new}"
     lines = list(unified_diff(_lines(before), _lines(after), *names, lineterm=""))
     data = {
@@ -80,7 +78,7 @@ async def as_of(
 ) -> Answer:
     """Show the log as it was at a moment. Exit code 1: there was no log yet."""
     at = moment_in(moment, call.memory.clock.now())
-    groups = await call.memory.thread(call.thread, resource=call.resource).as_of(at)
+    groups = await call.of_thread.as_of(at)
     data = {
         "at": at,
         "groups": [
@@ -99,9 +97,8 @@ async def revert(
     generation: Annotated[int, typer.Argument(help="Generation to restore.", min=0)],
 ) -> Answer:
     """Restore an earlier generation of the log, plus all later observations, as a new generation."""
-    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
-    _refuse_unknown(generation, snapshot.log.generation)
-    made = await call.memory.thread(call.thread, resource=call.resource).restore(generation)
+    _refuse_unknown(generation, (await call.of_thread.status()).generation)
+    made = await call.of_thread.restore(generation)
     words = (
         f"Generation {made.number} is generation {generation} plus later observations: "
         f"{made.tokens_after:,} tokens, before {made.tokens_before:,}."

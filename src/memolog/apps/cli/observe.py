@@ -22,30 +22,30 @@ app = typer.Typer()
 async def observe(call: Call) -> Answer:
     """Observe the rest of a thread and move it into the log; wait for the result."""
     with call.progress(f"observing {call.thread}"):
-        return _status_answer(await call.memory.thread(call.thread, resource=call.resource).observe())
+        return _status_answer(await call.of_thread.observe())
 
 
 @verb(app, writes=True, example="memolog buffer --thread atlas")
 async def buffer(call: Call) -> Answer:
     """Observe new messages, and keep the result out of the log until it is activated."""
     with call.progress(f"buffering {call.thread}"):
-        await call.memory.thread(call.thread, resource=call.resource).buffer()
+        await call.of_thread.buffer()
         await call.memory.settled()
-        return _status_answer(await call.memory.thread(call.thread, resource=call.resource).status())
+        return _status_answer(await call.of_thread.status())
 
 
 @verb(app, writes=True, example="memolog activate --thread atlas")
 async def activate(call: Call) -> Answer:
     """Move every buffered group into the log; calls no model."""
-    return _status_answer(await call.memory.thread(call.thread, resource=call.resource).activate())
+    return _status_answer(await call.of_thread.activate())
 
 
 @verb(app, writes=True, example="memolog reflect --thread atlas")
 async def reflect(call: Call) -> Answer:
     """Condense the oldest part of the log; wait for the result. Exit code 1: nothing to condense."""
     with call.progress(f"reflecting on {call.thread}"):
-        before = await call.memory.thread(call.thread, resource=call.resource).status()
-        after = await call.memory.thread(call.thread, resource=call.resource).reflect()
+        before = await call.of_thread.status()
+        after = await call.of_thread.reflect()
         await call.memory.settled()
     answer = _status_answer(after)
     is_same = after.generation == before.generation
@@ -64,7 +64,7 @@ async def compact(
 ) -> Answer:
     """Replace old messages by summaries in contexts and in the index; recall still shows the raw text."""
     with call.progress(f"compacting {call.thread}"):
-        made = await call.memory.thread(call.thread, resource=call.resource).compact(keep=keep)
+        made = await call.of_thread.compact(keep=keep)
     return Answer(data=made, show=lambda: _show_compacted(made), code=0 if made.messages else 1)
 
 
@@ -79,7 +79,7 @@ def _show_compacted(made: "Compacted") -> "RenderableType":
 @verb(app, example="memolog compactions --thread notes")
 async def compactions(call: Call) -> Answer:
     """List compacted batches of messages, also undone ones. Exit code 1: there are none."""
-    made = await call.memory.thread(call.thread, resource=call.resource).compactions()
+    made = await call.of_thread.compactions()
     return Answer(data={"compactions": made}, show=lambda: _show_batches(made), code=0 if made else 1)
 
 
@@ -110,7 +110,7 @@ async def uncompact(
     """Undo a compaction: show and find its messages as before. Exit code 1: nothing to undo."""
     if (batch is None) != everything:
         raise InputError("Neither a batch nor --all was given, or both were.", then="Pass one batch, or --all.")
-    made = await call.memory.thread(call.thread, resource=call.resource).compactions()
+    made = await call.of_thread.compactions()
     chosen = [item for item in made if item.restored_at is None and (everything or batch in {item.id, _name(item)})]
     if not chosen and not everything:
         undone = any(batch in {item.id, _name(item)} for item in made)
@@ -120,9 +120,7 @@ async def uncompact(
             else f"There is no batch {batch} in {call.thread}.",
             then="`memolog compactions` lists the batches.",
         )
-    restored = [
-        await call.memory.thread(call.thread, resource=call.resource).restore_compaction(item.id) for item in chosen
-    ]
+    restored = [await call.of_thread.restore_compaction(item.id) for item in chosen]
     count = sum(item.messages for item in restored)
     words = f"{count} messages of {len(restored)} batches are restored." if restored else "Nothing to undo."
     return Answer(data={"restored": restored, "messages": count}, show=lambda: styled(words), code=0 if restored else 1)

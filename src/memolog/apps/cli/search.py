@@ -38,9 +38,9 @@ async def search(
     cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")] = None,
 ) -> Answer:
     """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
-    await refuse_unknown(call.store, call.resource, thread)
+    await refuse_unknown(call.memory, call.resource, thread)
     sources: Any = source or None
-    found = await call.memory.resource(call.resource).search(
+    found = await call.of_resource.search(
         query,
         thread=thread,
         limit=limit,
@@ -128,11 +128,11 @@ async def recall(
     """Show the exact messages behind a reference, in pages. Exit code 1: nothing to show."""
     from memolog.search.recall_store import is_number
 
-    await refuse_unknown(call.store, call.resource, None)
+    await refuse_unknown(call.memory, call.resource, None)
     # Message numbers are unique within a thread only; a number alone means the latest thread.
     is_latest = thread is None and is_number(reference)
-    where = await chosen_thread(call.store, call.resource, None) if is_latest else thread
-    page = await call.memory.resource(call.resource).recall(
+    where = await chosen_thread(call.memory, call.resource, None) if is_latest else thread
+    page = await call.of_resource.recall(
         reference, thread=where, detail="full" if full else "low", tool=tool, part=part, tokens=tokens, cursor=cursor
     )
 

@@ -97,7 +97,7 @@ async def mcp(
     refuse_missing(call.address)
     config = call.config.with_overrides({"read_only": True}) if read_only or describe else call.config
     async with Memory(call.address, config=config) as memory:
-        whose = await chosen_resource((await memory.open()).store, resource)
+        whose = await chosen_resource(memory, resource)
         served = Served(memory=memory, resource=whose, thread=thread, session=session, tokens=tokens, every=every)
         if describe:
             return await _described(served, is_read_only=read_only or call.config.read_only)

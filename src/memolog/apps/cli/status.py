@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
-    from memolog.context.context import Context
+    from memolog import Context
     from memolog.core.run import UsageTotal
     from memolog.core.thread import ThreadInfo
     from memolog.log.journal import StoredEvent
@@ -44,8 +44,7 @@ _MOST_RESOURCES = 200
 @verb(app, example="memolog status --thread atlas")
 async def status(call: Call) -> Answer:
     """Show the state of a thread: token counts, backlog, health and cost."""
-    found = await call.memory.thread(call.thread, resource=call.resource).status()
-    thread = await call.store.threads.get(call.resource, call.thread)
+    found, thread = await call.of_thread.status(), await call.of_thread.info()
     data = {
         "database": call.shown_address,
         **encode(found),
@@ -103,8 +102,8 @@ async def threads(
     limit: Annotated[int, typer.Option(help="Maximum number of threads per resource.", min=1)] = 20,
 ) -> Answer:
     """List threads, newest activity first, of one resource or of all."""
-    owners = [resource] if resource else (await call.store.resources())[:_MOST_RESOURCES]
-    found = [thread for owner in owners for thread in (await call.store.threads.list(owner, limit=limit)).items]
+    owners = [resource] if resource else (await call.memory.resources())[:_MOST_RESOURCES]
+    found = [one for owner in owners for one in (await call.memory.resource(owner).threads(limit=limit)).items]
     rows = [
         (t.resource, t.id, str(t.last_seq), when(t.updated_at), one_line(t.title or t.hints.title or "", 60))
         for t in found
@@ -130,20 +129,14 @@ async def log(
     last: Annotated[int | None, typer.Option("--last", "-n", help="Only the newest lines, this many.", min=1)] = None,
 ) -> Answer:
     """Show the log: observations by day, coloured by priority."""
-    from memolog.log.rendering import reading_order
-
-    scope, store = call.config.scope, call.store
-    snapshot = await store.logs.snapshot(call.resource, call.thread, scope, create=False)
-    found = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in snapshot.groups])
-    handles = {group.id: group.handle for group in snapshot.groups}
     wanted = _priorities(priority)
-    active = [line for line in found if line.state == "active"]
-    lines = [line for line in reading_order(active, list(handles)) if line.priority in wanted]
+    lines = [line for line in await call.of_thread.log() if line.priority in wanted]
     lines = lines[-last:] if last else lines
+    handles = {group.id: group.handle for group in await call.of_thread.groups()}
     data = {
         "resource": call.resource,
         "thread": call.thread,
-        "generation": snapshot.log.generation,
+        "generation": (await call.of_thread.status()).generation,
         "observations": [{**encode(line), "handle": handles.get(line.group)} for line in lines],
     }
     return Answer(data=data, show=lambda: _show_log(lines, handles, sources=sources), code=0 if lines else 1)
@@ -215,11 +208,7 @@ async def context(
     tail: Annotated[int, typer.Option("--tail", help="Number of tail messages to show.", min=0)] = 20,
 ) -> Answer:
     """Show the context that a model would get now: prefix, tail and edge, with token counts."""
-    made = (
-        await _context(call)
-        if number is None
-        else await call.memory.thread(call.thread, resource=call.resource).seen(number)
-    )
+    made = await (call.of_thread.context() if number is None else call.of_thread.seen(number))
     data = {
         "tokens": {
             "prefix": made.tokens.prefix,
@@ -233,20 +222,6 @@ async def context(
         "edge": made.edge,
     }
     return Answer(data=data, show=lambda: _show_context(made, tail, call.config.context_tokens))
-
-
-async def _context(call: Call) -> "Context":
-    from memolog.components import overridden
-    from memolog.context.builder import Contexts, Shown
-
-    snapshot = await call.store.logs.snapshot(call.resource, call.thread, call.config.scope, create=False)
-    config, _ = overridden(call.config, snapshot.thread.overrides)
-    contexts = Contexts(call.store, call.memory.counter)
-    return (
-        await contexts.build(
-            Shown(snapshot=snapshot, config=config, now=call.memory.clock.now(), limit=config.context_tokens)
-        )
-    ).context
 
 
 def _show_context(made: "Context", tail: int, limit: int | None) -> "RenderableType":
@@ -306,7 +281,7 @@ async def watch(
     """Follow events of every process that uses the database. With --json, one object per line."""
     from asyncio import sleep
 
-    journal, out = call.store.journal, console()
+    out = console()
 
     def show(event: "StoredEvent") -> None:
         if kind and event.kind not in kind:
@@ -317,14 +292,14 @@ async def watch(
             out.print(_event(event), soft_wrap=True)
 
     # One more than is shown: the newest event is where following starts, even with --last 0.
-    seen = await journal.newest(call.resource, thread=thread, limit=last + 1)
+    seen = await call.of_resource.journal(thread=thread, limit=last + 1)
     for event in seen[len(seen) - min(last, len(seen)) :]:
         show(event)
     after, waited = (seen[-1].number if seen else 0), 0.0
     while seconds is None or waited < seconds:
         await sleep(every)
         waited += every
-        for event in await journal.events(call.resource, thread=thread, after=after):
+        for event in await call.of_resource.journal(thread=thread, after=after):
             show(event)
             after = event.number
     return Answer(data=None, is_printed=True)
@@ -349,9 +324,9 @@ async def cost(
 ) -> Answer:
     """Show cost and tokens by kind of work and by model, and the budget."""
     start = moment_in(since, call.memory.clock.now()) if since else None
-    named = (await call.memory.resource(call.resource).tasks().get(task)).id if task else None
-    lines = await call.store.ledger.lines(call.resource, thread=thread, task=named, since=start)
-    total = await call.store.ledger.total(call.resource, thread=thread, task=named, since=start)
+    named = (await call.of_resource.tasks().get(task)).id if task else None
+    lines = await call.of_resource.usage_by_model(thread=thread, task=named, since=start)
+    total = await call.of_resource.usage(thread=thread, task=named, since=start)
     rows = [
         (line.kind, line.model, *(f"{n:,}" for n in _numbers(line.total)), f"${line.total.cost:.4f}") for line in lines
     ]

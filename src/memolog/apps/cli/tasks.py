@@ -43,10 +43,8 @@ async def list_tasks(
 ) -> Answer:
     """List tasks, newest first. Exit code 1: there are none."""
     statuses: Any = tuple(status or ())
-    page = (
-        await call.memory.resource(call.resource)
-        .tasks()
-        .list(status=statuses, labels=label or (), assignee=assignee, blocked=blocked, limit=limit, after=after)
+    page = await call.of_resource.tasks().list(
+        status=statuses, labels=label or (), assignee=assignee, blocked=blocked, limit=limit, after=after
     )
     return Answer(data=page, show=lambda: show_tasks(page.items, page.next), code=0 if page.items else 1)
 
@@ -74,7 +72,7 @@ def show_tasks(tasks: "Sequence[Task]", more: str | None = None) -> "RenderableT
 @verb(app, needs="resource", example="memolog tasks ready")
 async def ready(call: Call, label: _Labels = None, limit: _Limit = 10) -> Answer:
     """List tasks that can be claimed now, highest priority first, with reasons. Exit code 1: nothing is ready."""
-    found = await call.memory.resource(call.resource).tasks().ready(labels=label or (), limit=limit)
+    found = await call.of_resource.tasks().ready(labels=label or (), limit=limit)
     counts = found.counts
     caption = (
         f"{counts.ready} ready, {counts.blocked} blocked, {counts.deferred} deferred, {counts.in_progress} in progress"
@@ -92,7 +90,7 @@ async def ready(call: Call, label: _Labels = None, limit: _Limit = 10) -> Answer
 @verb(app, needs="resource", example="memolog tasks show T-1")
 async def show(call: Call, task: TaskName) -> Answer:
     """Show a task with all its links."""
-    view = await call.memory.resource(call.resource).tasks().show(task)
+    view = await call.of_resource.tasks().show(task)
     return Answer(data=view, show=lambda: _show_view(view))
 
 
@@ -152,9 +150,7 @@ async def search(
 ) -> Answer:
     """Search tasks. Exit code 1: nothing found."""
     statuses: Any = tuple(status or ())
-    hits = (
-        await call.memory.resource(call.resource).tasks().search(query, status=statuses, limit=limit, related=related)
-    )
+    hits = await call.of_resource.tasks().search(query, status=statuses, limit=limit, related=related)
 
     def show_hits() -> "RenderableType":
         rows = [
@@ -169,7 +165,7 @@ async def search(
 @verb(app, needs="resource", example="memolog tasks history T-1")
 async def history(call: Call, task: TaskName, limit: _Limit = 100) -> Answer:
     """Show the changes of a task."""
-    page = await call.memory.resource(call.resource).tasks().history(task, limit=limit)
+    page = await call.of_resource.tasks().history(task, limit=limit)
     rows = [(when(c.at), c.who, c.what, one_line(str(encode(c.details)), 200) if c.details else "") for c in page.items]
     return Answer(data=page, show=lambda: table(("at!", "who!", "what!", "details"), rows))
 
@@ -177,7 +173,7 @@ async def history(call: Call, task: TaskName, limit: _Limit = 100) -> Answer:
 @verb(app, needs="resource", example="memolog tasks explain T-1")
 async def explain(call: Call, task: TaskName) -> Answer:
     """Explain why a task is or is not ready. Exit code 1: it is not ready."""
-    found = await call.memory.resource(call.resource).tasks().explain(task)
+    found = await call.of_resource.tasks().explain(task)
     words = f"{found.task.handle} is {'ready' if found.is_ready else 'not ready'}: " + " ".join(found.reasons)
     return Answer(data=found, show=lambda: styled(words), code=0 if found.is_ready else 1)
 
@@ -185,7 +181,7 @@ async def explain(call: Call, task: TaskName) -> Answer:
 @verb(app, needs="resource", example="memolog tasks about T-1")
 async def about(call: Call, task: TaskName, limit: _Limit = 20) -> Answer:
     """Show messages, observations and cost of a task."""
-    found = await call.memory.resource(call.resource).tasks().about(task, limit=limit)
+    found = await call.of_resource.tasks().about(task, limit=limit)
 
     def show_about() -> "RenderableType":
         rows = _rows(found.task)
@@ -204,7 +200,7 @@ async def stale(
     call: Call, days: Annotated[float, typer.Option(help="Days without a change.", min=0)] = 14, limit: _Limit = 50
 ) -> Answer:
     """List tasks without recent changes that are not in progress. Exit code 1: there are none."""
-    page = await call.memory.resource(call.resource).tasks().stale(days=days, limit=limit)
+    page = await call.of_resource.tasks().stale(days=days, limit=limit)
     return Answer(data=page, show=lambda: show_tasks(page.items), code=0 if page.items else 1)
 
 
@@ -213,7 +209,7 @@ async def duplicates(
     call: Call, task: Annotated[str | None, typer.Argument(help="Only duplicates of this task.")] = None
 ) -> Answer:
     """List pairs of open tasks that are probably duplicates. Exit code 1: there are none."""
-    found = await call.memory.resource(call.resource).tasks().duplicates(task)
+    found = await call.of_resource.tasks().duplicates(task)
     rows = [
         (f"{p.likeness:.2f}", f"{p.task.handle} {p.task.title}", f"{p.other.handle} {p.other.title}") for p in found
     ]
@@ -243,7 +239,7 @@ _Names = Annotated[list[str] | None, typer.Option("--label", help="Label; repeat
 
 
 def _tasks(call: Call, session: str | None = None, thread: str | None = None) -> "Tasks":
-    return call.memory.resource(call.resource).tasks(session=session or acting_user(), who=acting_user(), thread=thread)
+    return call.of_resource.tasks(session=session or acting_user(), who=acting_user(), thread=thread)
 
 
 def _task_answer(task: "Task", words: str) -> Answer:

@@ -33,7 +33,7 @@ _Version = Annotated[
 
 
 def _of(call: Call, thread: str | None) -> "WorkingMemory":
-    return call.memory.resource(call.resource).working_memory(thread=thread)
+    return call.of_resource.working_memory(thread=thread)
 
 
 def _show_document(document: "Document") -> "RenderableType":

@@ -12,6 +12,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final, cast
 
+from memolog import Context
 from memolog.apps.demo.crash import Killed, kill_midway
 from memolog.apps.demo.screen import WIDTH, Level, Screen, cut_to
 from memolog.apps.demo.script import (
@@ -27,14 +28,11 @@ from memolog.apps.demo.script import (
     play_exchange,
     script,
 )
-from memolog.context.context import Context
-from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, parts_to_json
+from memolog.core.message import AssistantMessage, Message, NewMessage, ToolCallPart, parts_to_json
 from memolog.db.postgres_address import safe_url
 from memolog.errors import InputError
 from memolog.events import Activated, Event, GenerationMade, Recovered, RunEnded, RunStarted, Windows
-from memolog.log.snapshot import Snapshot
-from memolog.memory import Memory
-from memolog.store import Store
+from memolog.memory import Memory, Thread
 from memolog.testing import FakeClock
 
 
@@ -136,35 +134,39 @@ class Proof:
 async def prove(memory: Memory, said: Mapping[str, Sequence[NewMessage]]) -> Proof:
     """Read everything back and compare it with the script."""
     count = same = in_prompt = behind = 0
-    store = (await memory.open()).store
-    for thread, messages in said.items():
-        rows = await store.messages.after(RESOURCE, thread, 0)
+    for name, messages in said.items():
+        thread = memory.thread(name, resource=RESOURCE)
+        rows = await _live(thread)
         count += len(messages)
         same += sum(
             (row.seq, row.id, row.role, parts_to_json(row.parts))
             == (number, one.id, one.role, parts_to_json(one.parts))
             for number, (row, one) in enumerate(zip(rows, messages, strict=False), start=1)
         )
-        snapshot = await store.logs.snapshot(RESOURCE, thread, "thread")
-        in_prompt += len({message.seq for message in snapshot.tail})
-        behind += await _behind(store, snapshot)
+        cursor, shown = (await thread.status()).cursor, (await thread.context()).messages
+        in_prompt += len({message.seq for message in shown if message.seq is not None and message.seq > cursor})
+        behind += await _behind(thread)
     return Proof(said=count, word_for_word=same, in_prompt=in_prompt, behind_log=behind)
 
 
-async def _behind(store: Store, snapshot: Snapshot) -> int:
+async def _live(thread: Thread) -> list[Message]:
+    return [message for message in (await thread.messages(limit=_ALL)).items if message.state == "live"]
+
+
+async def _behind(thread: Thread) -> int:
     """Return how many messages the log covers; 0 if its spans have a gap, overlap or end elsewhere."""
-    log = snapshot.log
+    status = await thread.status()
     spans: set[tuple[int, int]] = set()
-    for generation in range(log.generation + 1):
+    for generation in range(status.generation + 1):
         # Groups that a reflection covers are in the log of the generation before it.
-        groups = await store.logs.groups_at(snapshot.resource, log.pk, generation, entries=_ALL)
+        groups = await thread.groups(generation=generation)
         spans |= {(group.span.first, group.span.last) for group in groups if group.span is not None}
     end = 0
     for first, last in sorted(spans):
         if first != end + 1:
             return 0
         end = last
-    return end if end == snapshot.cursor else 0
+    return end if end == status.cursor else 0
 
 
 CODE_QUERY: Final = "constraint that refuses overlapping reservations"
@@ -464,15 +466,13 @@ class Demo:
 
 
 async def _stored(memory: Memory) -> frozenset[str]:
-    store = (await memory.open()).store
-    found = [await store.messages.after(RESOURCE, thread, 0) for thread in THREADS]
+    found = [await _live(memory.thread(thread, resource=RESOURCE)) for thread in THREADS]
     return frozenset(message.id for rows in found for message in rows)
 
 
 async def _refuse_used(memory: Memory) -> None:
     """Refuse a database that has messages already: they would be counted as part of the demo."""
-    store = (await memory.open()).store
-    if (await store.threads.list(RESOURCE, limit=1)).items:
+    if (await memory.resource(RESOURCE).threads(limit=1)).items:
         raise InputError(
             f"{safe_url(memory.address)} has conversations of “{RESOURCE}” already.",
             why="The demo checks that the database holds exactly its own messages.",

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Final
 from zoneinfo import ZoneInfo
 
-from memolog.context.context import Context
+from memolog import Context
 from memolog.core.config import Config
 from memolog.core.config_sections import ObservationConfig, ReflectionConfig
 from memolog.core.exact_json import JsonObject

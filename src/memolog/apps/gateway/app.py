@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import errno
 import json
 import logging
 import socket
@@ -43,7 +42,7 @@ from memolog.apps.gateway.headers import (
     scope_of,
 )
 from memolog.apps.gateway.settings import GatewaySettings, check_listening
-from memolog.errors import StoreUnavailable
+from memolog.apps.network import open_socket
 
 _log = logging.getLogger("memolog")
 
@@ -336,7 +335,7 @@ async def serve(
 @asynccontextmanager
 async def listening(config: uvicorn.Config, host: str, port: int) -> AsyncGenerator[Listening]:
     """Run an application as a server of this event loop while the block runs."""
-    listener = _listen(host, port)
+    listener = open_socket(host, port)
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     ready = asyncio.create_task(server.is_ready.wait())
@@ -348,20 +347,3 @@ async def listening(config: uvicorn.Config, host: str, port: int) -> AsyncGenera
         server.should_exit = True
         await task
         listener.close()
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        is_taken = error.errno == errno.EADDRINUSE
-        why = f"port {port} is taken by another program" if is_taken else error.strerror or str(error)
-        raise StoreUnavailable(
-            f"Cannot listen on {host}:{port}: {why}.",
-            then=f"Choose another {'--port' if is_taken else '--host or --port'}; 0 is any free port.",
-        ) from error
-    return listener

@@ -4,13 +4,13 @@ Keys of clients are passed on unread; our headers are not passed on.
 """
 
 import hmac
-import ipaddress
 import re
 import urllib.parse
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from memolog.apps.network import is_loopback
 from memolog.db.scope import check_id
 from memolog.errors import InputError
 
@@ -121,9 +121,9 @@ def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
 def _is_loopback(address: str) -> bool:
     try:
         name = urllib.parse.urlsplit(address).hostname or ""
-        return name == "localhost" or name.endswith(".localhost") or ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+    return name.endswith(".localhost") or is_loopback(name)
 
 
 def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:

@@ -1,11 +1,11 @@
 """Settings of the gateway: provider addresses, tokens and limits. Without a token only this machine may connect."""
 
-import ipaddress
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from memolog.apps.network import check_token, is_loopback
 from memolog.db.scope import check_id
 from memolog.errors import ConfigError
 
@@ -13,7 +13,6 @@ OPENAI: Final = "https://api.openai.com"
 ANTHROPIC: Final = "https://api.anthropic.com"
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 """More than OpenAI and Anthropic accept (32 to 50 MB)."""
-_LEAST_TOKEN: Final = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +39,7 @@ class GatewaySettings:
             object.__setattr__(self, name, _address(name, getattr(self, name)))
         for token in (self.token, *self.tokens):
             if token is not None:
-                _check_token(token)
+                check_token(token, "The token of the proxy", ConfigError)
         for resource in self.tokens.values():
             check_id("resource", resource)
         if self.tokens and (self.token is not None or self.resource is not None):
@@ -56,15 +55,6 @@ class GatewaySettings:
     def has_token(self) -> bool:
         """Return whether clients must send a token."""
         return self.token is not None or bool(self.tokens)
-
-
-def _check_token(token: str) -> None:
-    if len(token) < _LEAST_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
-        raise ConfigError(
-            "The token of the proxy cannot be used.",
-            why=f"It must have at least {_LEAST_TOKEN} visible ASCII characters, without a space.",
-            then='Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"',
-        )
 
 
 def _address(name: str, url: str) -> str:
@@ -112,11 +102,7 @@ def read_tokens(text: str) -> dict[str, str]:
 
 def check_listening(host: str, *, has_token: bool) -> None:
     """Refuse to listen on the network without a token."""
-    try:
-        is_local = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_local = False
-    if not is_local and not has_token:
+    if not is_loopback(host) and not has_token:
         raise ConfigError(
             f"Without a token, every client that reaches {host} could read every memory in this database.",
             then="Listen on 127.0.0.1, or set a token (MEMOLOG_PROXY_TOKEN, or --tokens-file for one a resource).",

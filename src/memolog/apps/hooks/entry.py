@@ -185,8 +185,8 @@ def _serve_tools(options: Options) -> None:
     from contextlib import suppress
     from pathlib import Path
 
+    from memolog import open_store
     from memolog.apps.cli.main import app
-    from memolog.components import open_store
 
     async def make_database() -> None:
         async with await open_store(options.db):

@@ -10,13 +10,12 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any, Final, Self, cast
 
+from memolog import Store, open_store
 from memolog.apps.hooks.spool import note, spool_of
-from memolog.components import open_store
 from memolog.context.pack import context_pack
 from memolog.core.clock import SystemClock
 from memolog.core.config import Config
 from memolog.errors import MemologError, StoreBusy
-from memolog.store import Store
 from memolog.text.tokens import HeuristicCounter
 
 if TYPE_CHECKING:

@@ -12,23 +12,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from memolog.admin.import_export import Tally
-from memolog.admin.import_foreign import save_conversation
 from memolog.apps.hooks.reconcile import Heard, Reconciled, Record, heard_of, reconcile, thread_of, transcript_of
 from memolog.apps.hooks.spool import Spool, make_private, note, spool_of
 from memolog.core.clock import Clock, SystemClock
 from memolog.core.config import Config
 from memolog.core.message import Message
-from memolog.core.observation import Span
 from memolog.errors import MemologError, MessageNotFound, ThreadNotFound
-from memolog.log.snapshot_state import Asked
-from memolog.memory import Memory
-from memolog.store import Store
+from memolog.memory import Memory, Resource
 from memolog.transfer.conversation import Conversation
 
 IDLE: Final = timedelta(minutes=30)
 """A session without events for this long is over; not every host reports the end."""
-_LAST: Final = 2**62
+_ALL: Final = 2**31
 
 
 def sweep(address: str, config_file: str | None = None) -> None:
@@ -128,19 +123,19 @@ class Sweep:
             self.spool.drop(name)
             return 0
         session = _session(records, self.clock.now())
-        store = (await memory.open()).store
-        told = await self._told(store, session)
-        await self._save(store, session, told)
-        await self._observe(memory, session, [one.thread for one in told])
+        resource = memory.resource(session.resource)
+        told = await self._told(resource, session)
+        await self._save(resource, session, told)
+        await self._observe(resource, session, [one.thread for one in told])
         waiting = [heard.record for one in told for heard in one.waiting]
         left = [] if session.is_over else [*_once(waiting), _seen(session)]
         size = self.spool.append(name, *left) if left else 0
         self.spool.drop(name)
         return size
 
-    async def _told(self, store: Store, session: _Session) -> list[Reconciled]:
+    async def _told(self, resource: Resource, session: _Session) -> list[Reconciled]:
         """Return what to save of each thread of a session."""
-        heard = await _not_forgotten(store, session.resource, heard_of(session.records))
+        heard = await _not_forgotten(resource, heard_of(session.records))
         written = dict[str, Conversation]()
         is_missing = False
         for path in session.transcripts:
@@ -158,36 +153,28 @@ class Sweep:
         return [
             reconcile(
                 thread,
-                await _rows(store, session.resource, thread),
-                await _own_lines(store, session.resource, written.get(thread)),
+                await _rows(resource, thread),
+                await _own_lines(resource, written.get(thread)),
                 [one for one in heard if one.thread == thread],
                 is_over=session.is_over or not has_source,
             )
             for thread in threads
         ]
 
-    async def _save(self, store: Store, session: _Session, told: Sequence[Reconciled]) -> None:
+    async def _save(self, resource: Resource, session: _Session, told: Sequence[Reconciled]) -> None:
         for one in told:
             if not one.messages:
                 continue
-            tally = Tally(format=session.host, dry_run=False)
-            made = Conversation(thread=one.thread, messages=one.messages, metadata={"source": session.host})
-            await save_conversation(store, made, session.resource, tally)
-            for skipped in tally.skipped:
+            report = await resource.thread(one.thread).import_messages(one.messages, source=session.host)
+            for skipped in report.skipped:
                 note(self.spool, os.environ, self.clock.now().timestamp(), f"{skipped.where}: {skipped.why}")
 
-    async def _observe(self, memory: Memory, session: _Session, threads: Sequence[str]) -> None:
+    async def _observe(self, resource: Resource, session: _Session, threads: Sequence[str]) -> None:
         """Observe the rest of a session that ends; for others, only what is due."""
-        components = await memory.open()
-        for thread in threads:
+        for thread in map(resource.thread, threads):
             with contextlib.suppress(ThreadNotFound):
-                await components.store.threads.get(session.resource, thread)
-                if session.wants_log:
-                    await memory.thread(thread, resource=session.resource).observe()
-                else:
-                    config = await components.config_for(session.resource, keep=True)
-                    snapshot = await components.store.logs.snapshot(session.resource, thread, config.scope)
-                    await components.core.advance(snapshot, config, Asked())
+                await thread.info()
+                await (thread.observe() if session.wants_log else thread.advance())
 
 
 def _session(records: Sequence[Record], now: datetime) -> _Session:
@@ -219,17 +206,17 @@ def _once(records: Sequence[Record]) -> list[Record]:
     return list({id(one): one for one in records}.values())
 
 
-async def _not_forgotten(store: Store, resource: str, heard: Sequence[Heard]) -> list[Heard]:
+async def _not_forgotten(resource: Resource, heard: Sequence[Heard]) -> list[Heard]:
     """Return the messages that were not forgotten since."""
     left: list[Heard] = []
     for thread in dict.fromkeys(one.thread for one in heard):
         some = [one for one in heard if one.thread == thread]
-        gone = await store.tombstones.find(resource, thread, [one.message for one in some])
+        gone = await resource.thread(thread).forgotten([one.message for one in some])
         left += [one for place, one in enumerate(some) if place not in gone]
     return left
 
 
-async def purge(store: Store, spool: Spool, resource: str) -> int:
+async def purge(resource: Resource, spool: Spool) -> int:
     """Remove forgotten messages of a resource from a spool; returns the number of removed events.
 
     If a sweep is running, nothing is removed: the sweep skips forgotten messages itself.
@@ -242,9 +229,9 @@ async def purge(store: Store, spool: Spool, resource: str) -> int:
         for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
             records = spool.take(name)
             session = _session(records, SystemClock().now())
-            if session.resource == resource:
+            if session.resource == resource.id:
                 heard = heard_of(records)
-                left = await _not_forgotten(store, resource, heard)
+                left = await _not_forgotten(resource, heard)
                 kept = {id(one.record) for one in left}
                 gone = {id(one.record) for one in heard} - kept
                 went += len(gone)
@@ -255,24 +242,24 @@ async def purge(store: Store, spool: Spool, resource: str) -> int:
     return went
 
 
-async def _own_lines(store: Store, resource: str, written: Conversation | None) -> Conversation | None:
+async def _own_lines(resource: Resource, written: Conversation | None) -> Conversation | None:
     """Return a transcript without messages that it repeats from the session it continues."""
     first = next(iter(written.messages), None) if written else None
     if written is None or first is None or first.id is None:
         return written
     try:
-        (row, *_) = await store.messages.get(resource, first.id)
+        (row, *_) = await resource.message(first.id)
     except MessageNotFound:
         return written
     if row.thread == written.thread:
         return written
-    there = {one.id for one in await _rows(store, resource, row.thread)}
+    there = {one.id for one in await _rows(resource, row.thread)}
     return replace(written, messages=tuple(one for one in written.messages if one.id not in there))
 
 
-async def _rows(store: Store, resource: str, thread: str) -> tuple[Message, ...]:
+async def _rows(resource: Resource, thread: str) -> tuple[Message, ...]:
     """Return every row of a thread, also tombstones."""
     try:
-        return await store.messages.span(resource, thread, Span(first=1, last=_LAST))
+        return (await resource.thread(thread).messages(limit=_ALL)).items
     except ThreadNotFound:
         return ()

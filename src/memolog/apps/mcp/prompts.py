@@ -8,16 +8,13 @@ from typing import Final
 import mcp_types as types
 
 from memolog.apps.mcp.resources import Served, wire_text
-from memolog.context.pack import context_pack
 from memolog.errors import NotFound
-from memolog.tasks.rules import edge_lines
 from memolog.text.escape import one_line
 
 START: Final = "start-session"
 HAND_OVER: Final = "hand-over"
 _TASK_TOKENS: Final = 600
 _LONGEST: Final = 2_000
-_NOBODY: Final = "-"
 _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
@@ -57,7 +54,7 @@ async def prompt(served: Served, name: str, given: Mapping[str, str]) -> types.G
 
 
 async def _start(served: Served, given: Mapping[str, str]) -> str:
-    pack = await context_pack(served.memory, served.resource, served.thread, tokens=served.tokens)
+    pack = await served.memory.resource(served.resource).pack(thread=served.thread, tokens=served.tokens)
     goal = given.get("goal", "").strip()[:_LONGEST]
     end = _filled(_text("start_goal"), goal=goal) if goal else _text("start_no_goal")
     words = _text("start_to_look" if served.is_read_only else "start_of_session")
@@ -65,10 +62,7 @@ async def _start(served: Served, given: Mapping[str, str]) -> str:
 
 
 async def _hand_over(served: Served, given: Mapping[str, str]) -> str:
-    memory, now = served.memory, served.memory.clock.now()
-    store = (await memory.open()).store
-    tasks = await store.task_ready.edge(served.resource, served.thread or _NOBODY, now=now)
-    lines = edge_lines(tasks, now=now, budget=_TASK_TOKENS, count=memory.counter.count)
+    lines = await served.memory.resource(served.resource).task_lines(thread=served.thread, tokens=_TASK_TOKENS)
     to = one_line(given.get("to", "")[:_LONGEST])
     told = "\n".join(f"* {one_line(line)}" for line in lines)
     return _filled(_text("hand_over"), tasks=told or "(none)", to=f": {to}" if to else "")

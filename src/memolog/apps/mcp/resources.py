@@ -4,18 +4,19 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote
 
 import mcp_types as types
 
 from memolog.adapters.guards import check_memory
-from memolog.context.pack import context_pack
 from memolog.context.wording import working_memory_text
 from memolog.core.document import Document
 from memolog.errors import InputError, NotFound, ThreadNotFound
 from memolog.memory import Memory, Tools
-from memolog.tasks.task import Task
+
+if TYPE_CHECKING:
+    from memolog.tasks.task import Task
 
 PACK_TOKENS: Final = 4_000
 _LEAST_TOKENS: Final = 200
@@ -159,7 +160,7 @@ async def matching_tasks(served: Served, text: str) -> list[str]:
     ]
 
 
-async def _open_tasks(served: Served) -> Sequence[Task]:
+async def _open_tasks(served: Served) -> "Sequence[Task]":
     tasks = served.memory.resource(served.resource).tasks(session=served.session, thread=served.thread)
     under_way = (await tasks.list(status="in_progress", limit=_MOST_TASKS)).items
     ready = (await tasks.ready(limit=_MOST_TASKS)).items
@@ -178,7 +179,7 @@ async def read(served: Served, uri: str) -> Content:
     if uri == LOG:
         return await _log(served)
     if uri == PACK:
-        pack = await context_pack(served.memory, served.resource, served.thread, tokens=served.tokens)
+        pack = await served.memory.resource(served.resource).pack(thread=served.thread, tokens=served.tokens)
         return _markdown(pack.text or "Nothing is remembered yet.")
     if uri == WORKING_MEMORY:
         return await _working_memory(served)
@@ -192,17 +193,14 @@ async def read(served: Served, uri: str) -> Content:
 
 async def _log(served: Served) -> Content:
     """Return the log of the thread; without one, of the thread with the newest activity."""
-    components = await served.memory.open()
-    store, thread = components.store, served.thread
+    resource, thread = served.memory.resource(served.resource), served.thread
     if thread is None:
-        newest = (await store.threads.list(served.resource, limit=1)).items
+        newest = (await resource.threads(limit=1)).items
         thread = newest[0].id if newest else None
     groups: list[str] = []
     if thread is not None:
         with suppress(ThreadNotFound):
-            scope = (await components.config_for(served.resource)).scope
-            snapshot = await store.logs.snapshot(served.resource, thread, scope, create=False, newest=1)
-            groups = [group.text for group in snapshot.groups if group.text]
+            groups = [group.text for group in await resource.thread(thread).groups() if group.text]
     return _markdown("\n\n".join(groups) or "The log has no line yet.")
 
 

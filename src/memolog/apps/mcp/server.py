@@ -27,9 +27,10 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from memolog.apps.mcp import prompts, resources
 from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
+from memolog.apps.network import check_token, is_loopback, open_socket
 from memolog.core.exact_json import loads
 from memolog.core.own_tools import called_tool
-from memolog.errors import ConfigError, InputError, MemologError, NotFound, StoreUnavailable
+from memolog.errors import ConfigError, InputError, MemologError, NotFound
 from memolog.version import __version__
 
 _log = logging.getLogger("memolog")
@@ -240,7 +241,6 @@ def _session_of(context: Context, configured: str | None) -> str | None:
 
 PATH: Final = "/mcp"
 TOKEN_VARIABLE: Final = "MEMOLOG_MCP_TOKEN"  # noqa: S105 - the name of a variable
-_LEAST_TOKEN: Final = 16
 _LARGEST_REQUEST: Final = 1024 * 1024
 _MOST_SESSIONS: Final = 200
 _IDLE_SECONDS: Final = 30 * 60
@@ -274,16 +274,6 @@ class Door:
         return f"http://{host}:{self.port}{PATH}"
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether an address can be reached from this machine only."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def read_token(environment: str | None, file: str | None) -> str | None:
     """Return the token of a file or else of the environment, or None; raises if it is too weak."""
     if file is not None:
@@ -296,12 +286,7 @@ def read_token(environment: str | None, file: str | None) -> str | None:
         token, where = environment.strip(), TOKEN_VARIABLE
     else:
         return None
-    if len(token) < _LEAST_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
-        raise InputError(
-            f"The token in {where} cannot be used.",
-            why=f"It must have at least {_LEAST_TOKEN} visible ASCII characters, without a space.",
-            then='Make one with: python -c "import secrets; print(secrets.token_urlsafe(32))"',
-        )
+    check_token(token, f"The token in {where}", InputError)
     return token
 
 
@@ -321,17 +306,7 @@ def open_door(
             why="Requests for other names are refused, as protection against DNS rebinding.",
             then="Pass them with --allow-host: memory.example.org or 192.168.1.5:8000.",
         )
-    try:
-        listening = socket.create_server((host, port), family=_family(host), backlog=128)
-    except (OSError, OverflowError) as error:
-        raise StoreUnavailable(
-            f"The server cannot listen on {host}:{port}: {error}.", then="Choose another --port, or 0 for any."
-        ) from error
-    return Door(listening=listening, host=host, token=token, allowed_hosts=tuple(allowed_hosts))
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
+    return Door(listening=open_socket(host, port), host=host, token=token, allowed_hosts=tuple(allowed_hosts))
 
 
 def _is_any(host: str) -> bool:

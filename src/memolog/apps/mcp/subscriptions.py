@@ -143,8 +143,7 @@ class Changes:
                 await self._tell(ResourceUpdated(uri=uri) if uri != _LIST else ResourcesListChanged())
 
     async def _look(self) -> tuple[int, ...]:
-        store = (await self._served.memory.open()).store
-        return await store.journal.pulse(self._served.resource)
+        return await self._served.memory.resource(self._served.resource).revision()
 
     async def _digest(self, uri: str) -> str:
         if uri == _LIST:

@@ -1,6 +1,7 @@
 """The embedded observer: turn messages into dated lines that cite them.
 
-A user's words come first, answers and tool calls beneath them. `utterances` selects the sentences, `doings` reads tools.
+A user's words come first, answers and tool calls beneath them. `utterances` selects the sentences, `tool_calls` writes the
+lines about tools. The hints are the last open request and the first subject.
 """
 
 import re
@@ -46,82 +47,19 @@ from memolog.text.redaction import REDACTION
 from memolog.text.tokens import TokenCounter
 from memolog.text.word_lists import QUESTION_MARKS
 
-_TASK: Final = 300
-_TITLE: Final = 48
-_LEAST_WORDS: Final = 2
-_SHORTEST: Final = 12
-_SCANNED: Final = 20_000
-
-
-def hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
-    """Return the hints of a span. Utterances refer to messages by number, from 1."""
-    user = [utterance for utterance in utterances if utterance.is_user]
-    asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
-    task = short_line(_request(asked) or "", _TASK) if asked else known.current_task
-    since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
-    title = None if known.title else _title(user)
-    if task and _is_over(task, since, is_old=asked is None):
-        return HintsDraft(current_task="", title=title)
-    if asked is None:
-        return HintsDraft(title=title)
-    return HintsDraft(current_task=task, task_at=messages[asked.number - 1].created_at, title=title)
-
-
-def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
-    """Return whether the task was answered, or confirmed by the user, in what was said since.
-
-    A task of an earlier span may have been answered there.
-    """
-    asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
-    is_answered = is_old
-    for utterance in since:
-        if not utterance.is_user and not utterance.acts:
-            is_answered = True
-            if asked is not None and not is_request(asked):
-                return True
-        elif utterance.is_user and is_answered and (confirms(utterance.text) or is_filler(utterance.text)):
-            return True
-    return False
-
-
-def _sentences(utterance: Utterance) -> list[str]:
-    return [unit.text for unit in pieces_of(utterance.text[:_SCANNED], whole=True) if not is_filler(unit.text)]
-
-
-def _request(utterance: Utterance) -> str | None:
-    asked = [sentence for sentence in _sentences(utterance) if is_ask(sentence)]
-    return " ".join(asked[-2:]) if asked else None
-
-
-def _title(user: Sequence[Utterance]) -> str | None:
-    """Return the subject of the first sentence that has one."""
-    for utterance in user:
-        for sentence in _sentences(utterance):
-            text = subject_of(sentence)
-            if sum(word.lower() not in STOP for word in words_of(text)) < _LEAST_WORDS and len(text) < _SHORTEST:
-                continue
-            short = text if len(text) <= _TITLE else cut_at_clause(text, _TITLE)
-            words = short.split(" ")
-            while len(words) > 1 and words[-1].lower().strip(",") in STOP:
-                words.pop()
-            title = short_line(" ".join(words).strip(" ,;:"), _TITLE + 1)
-            return title[:1].upper() + title[1:]
-    return None
-
-
 _WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
 _MOST_TEXT: Final = 400_000
 _LONGEST: Final = 9_000
 _BULLET: Final = 16
-_LINE: Final = 460
+_LONGEST_LINE: Final = 460
 """The most characters of a line of several sentences."""
-_SYSTEM: Final = 160
+_LONGEST_SYSTEM: Final = 160
 _CONFIRMATION: Final = 240
 _WHAT: Final = 160
-_NAME: Final = 60
+_LONGEST_NAME: Final = 60
 _SHORT: Final = 110
-_TOPIC: Final = 42
-_ABOUT: Final = 130
+_LONGEST_TOPIC: Final = 42
+_LONGEST_ABOUT: Final = 130
 _NEVER: Final = -1_000
 _FEW_WORDS: Final = 4
 _FEW_ITEMS: Final = 2
@@ -141,7 +79,7 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
+class _KeptMessage:
     """One message with what is kept of it."""
 
     number: int
@@ -176,7 +114,7 @@ class _Conversation:
     def answered(self) -> tuple[int, list[str]]:
         """Return the last answer since the user spoke, as sentences, and its number."""
         number, text = self.answer
-        return number, _observer_sentences(text[-_LONGEST:]) if number > self.asked[0] else []
+        return number, _sentences_of(text[-_LONGEST:]) if number > self.asked[0] else []
 
 
 def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
@@ -199,14 +137,14 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
         if message.role == "user" and utterance:
             root = None
         day = in_zone(message.created_at, given.zone).date()
-        said = _Said(number, message, day, kept.get(number, Kept()), tool_lines.get(number, []))
+        said = _KeptMessage(number, message, day, kept.get(number, Kept()), tool_lines.get(number, []))
         for line in _lines(said, utterance, talk):
             if line.is_root or root is None:
                 root = len(drafts)
             drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
         if utterance:
             _record(talk, utterance)
-    hints = hints_of(list(utterances.values()), live, given.hints)
+    hints = _hints_of(list(utterances.values()), live, given.hints)
     return Parsed(observations=tuple(drafts), hints=hints, nothing=not drafts)
 
 
@@ -221,7 +159,7 @@ def _conversation_before(given: ObserveInput) -> _Conversation:
 
 
 def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[ToolLine]]) -> float:
-    """Return how many characters half of the tool calls and results leave after their lines; may be negative."""
+    """Return half the characters of tool calls and results, less those of their lines; may be negative."""
     parts = [part for message in live for part in message.parts]
     told = sum(
         len(part.content) for part in parts if isinstance(part, ToolResultPart) and isinstance(part.content, str)
@@ -266,13 +204,13 @@ def _draft(line: _Line, message: Message, given: ObserveInput, parent: int | Non
 def _record(talk: _Conversation, utterance: Utterance) -> None:
     """Record what later messages may refer to: the last request, the last answer, its lists."""
     if utterance.is_user:
-        asked = [sentence for sentence in _observer_sentences(utterance.text[-_LONGEST:]) if is_ask(sentence)]
-        first = next(iter(_observer_sentences(utterance.text[:_LONGEST])), "")
+        asked = [sentence for sentence in _sentences_of(utterance.text[-_LONGEST:]) if is_ask(sentence)]
+        first = next(iter(_sentences_of(utterance.text[:_LONGEST])), "")
         if answer_of(utterance.text):
             # The work that was agreed to is the current request.
             wanted = _question(talk.answer[1]) or talk.asked[1]
             asked = [wanted] if wanted else []
-        wish = next((sentence for sentence in _observer_sentences(utterance.text[:_LONGEST]) if wishes(sentence)), "")
+        wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if wishes(sentence)), "")
         talk.asked = (utterance.number, asked[-1] if asked else wish or first)
         talk.is_asked = bool(asked or wish)
     else:
@@ -280,17 +218,17 @@ def _record(talk: _Conversation, utterance: Utterance) -> None:
         talk.answers.append(talk.answer)
 
 
-def _observer_sentences(text: str) -> list[str]:
+def _sentences_of(text: str) -> list[str]:
     return [piece.text for piece in pieces_of(text, whole=True) if piece.kind == "sentence"]
 
 
-def _lines(said: _Said, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
+def _lines(said: _KeptMessage, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
     """Yield the lines of one message."""
     if said.message.role == "user":
         if utterance:
             yield from _user_lines(said, utterance, talk)
     elif said.message.role == "system":
-        text = short_line(_clean(said.message.text[:_MOST_TEXT]), _SYSTEM)
+        text = short_line(_clean(said.message.text[:_MOST_TEXT]), _LONGEST_SYSTEM)
         if text and not said.message.own:
             yield _Line("low", f"System: {text}", (said.number,), is_root=True)
     elif said.kept.pieces:
@@ -303,7 +241,7 @@ def _lines(said: _Said, utterance: Utterance | None, talk: _Conversation) -> Ite
 # ---------------------------------------------------------------- users
 
 
-def _user_lines(said: _Said, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
+def _user_lines(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
     """Yield what a user confirmed, stated, reported and asked, in this order."""
     cites = (said.number,)
     agreed = _agreed(said, utterance, talk)
@@ -341,7 +279,7 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
     line = ""
     for text in texts:
         joint = "" if not line else " " if line[-1] in '.!?…:。！？؟)"”' else "; "
-        if line and len(line) + len(text) > _LINE:
+        if line and len(line) + len(text) > _LONGEST_LINE:
             yield line
             line, joint = "", ""
         line += joint + text
@@ -349,7 +287,7 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _agreed(said: _Said, utterance: Utterance, talk: _Conversation) -> _Line | None:
+def _agreed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> _Line | None:
     """Return what a user agreed to or declined with a bare yes or no."""
     answer = answer_of(utterance.text)
     if answer is None:
@@ -374,17 +312,17 @@ def _cited(*numbers: int) -> tuple[int, ...]:
 
 def _question(answer: str) -> str:
     """Return the question that an answer ends with."""
-    last = next(reversed(_observer_sentences(answer[-_LONGEST:])), "")
+    last = next(reversed(_sentences_of(answer[-_LONGEST:])), "")
     return last if last.endswith(QUESTION_MARKS) else ""
 
 
-def _confirmed(said: _Said, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
+def _confirmed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
     """Return the line of finished work if the user confirms that it works, and the other statements."""
     text, statements = utterance.text, said.kept.statements
     number, words = talk.answer
     if len(text) > _CONFIRMATION or not confirms(text):
         return None, statements
-    confirming = [sentence for sentence in _observer_sentences(text) if confirms(sentence)]
+    confirming = [sentence for sentence in _sentences_of(text) if confirms(sentence)]
     line = f"{_who(said.message, 'User confirmed:')} {' '.join(confirming)}"
     others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
     cites: tuple[int, ...] = (said.number,)
@@ -407,14 +345,14 @@ def _beginning(text: str) -> str:
     return found or short_line(text, _WHAT)
 
 
-def _referents(text: str, said: _Said, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
+def _referents(text: str, said: _KeptMessage, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
     """Return what a user's words refer to, as text to append to their line, and the messages that contain it."""
     chosen = _chosen(text, talk)
     if chosen:
         return f" ({'; '.join(words for _, words in chosen)})", _cited(*(number for number, _ in chosen))
     if not is_first or len(text) > _SHORT:
         return "", ()
-    first = next((one for one in _observer_sentences(said.message.text[:_LONGEST]) if not is_filler(one)), "")
+    first = next((one for one in _sentences_of(said.message.text[:_LONGEST]) if not is_filler(one)), "")
     if not first.casefold().endswith(_first_sentence(text).casefold()):
         return "", ()
     number, sentences = talk.answered()
@@ -427,11 +365,11 @@ def _referents(text: str, said: _Said, talk: _Conversation, *, is_first: bool) -
             number, about = talk.asked if dangles(text) else (_NEVER, "")
     if not about or (not agrees(text) and not _is_description(text) and not asks_something(about)):
         return "", ()
-    return f" (This is about: {short_line(about.rstrip(':'), _ABOUT)})", _cited(number)
+    return f" (This is about: {short_line(about.rstrip(':'), _LONGEST_ABOUT)})", _cited(number)
 
 
 def _first_sentence(text: str) -> str:
-    return next(iter(_observer_sentences(text)), text)
+    return next(iter(_sentences_of(text)), text)
 
 
 def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
@@ -455,7 +393,7 @@ def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
 
 def _is_description(text: str) -> bool:
     """Return whether a short text describes one of several things: "the blue one"."""
-    return len(text) <= _NAME and describes(_first_sentence(text))
+    return len(text) <= _LONGEST_NAME and describes(_first_sentence(text))
 
 
 _MAY_CHOOSE: Final = re.compile(
@@ -474,7 +412,7 @@ def _item(entry: Entry, most: int) -> str:
 # ---------------------------------------------------------------- assistants
 
 
-def _answer_lines(said: _Said, talk: _Conversation) -> Iterator[_Line]:
+def _answer_lines(said: _KeptMessage, talk: _Conversation) -> Iterator[_Line]:
     cites = (said.number,)
     who = _who(said.message, "Assistant:")
     prose = [piece.text for piece in said.kept.pieces if piece.list < 0]
@@ -509,7 +447,7 @@ def _subject(asked: str) -> str:
     text = without_request(asked).strip(" ?!.\"'")
     rest = text[hit.end() :] if (hit := _ASKING.match(text)) else text
     text = (rest if is_telling(rest) else text).replace(":", " –")
-    return text if len(text) <= _TOPIC else cut_at_clause(text, _TOPIC)
+    return text if len(text) <= _LONGEST_TOPIC else cut_at_clause(text, _LONGEST_TOPIC)
 
 
 def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: bool = False) -> list[Listing]:
@@ -528,7 +466,7 @@ def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: 
 
 
 def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
-    """Yield the items, each with its details and with what is listed beneath it."""
+    """Yield the items, each with its details and the items beneath it."""
     below: dict[int, list[str]] = {}
     for piece in pieces:
         if piece.number is None:
@@ -542,7 +480,10 @@ def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
             yield Entry(piece.number, piece.text, tuple(below.get(piece.item, ())))
 
 
-def _attached(said: _Said) -> Iterator[_Line]:
+# ---------------------------------------------------------------- files and speakers
+
+
+def _attached(said: _KeptMessage) -> Iterator[_Line]:
     files = [part for part in said.message.parts if isinstance(part, FilePart)]
     if not files or said.message.own:
         return
@@ -565,5 +506,73 @@ def _attached(said: _Said) -> Iterator[_Line]:
 
 def _who(message: Message, mark: str) -> str:
     """Return the opening of a line, with the name of the speaker if there is one."""
-    name = quoted_label(REDACTION.redact(message.speaker), _NAME) if message.speaker else ""
+    name = quoted_label(REDACTION.redact(message.speaker), _LONGEST_NAME) if message.speaker else ""
     return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark
+
+
+# ---------------------------------------------------------------- hints
+
+_LONGEST_TASK: Final = 300
+_LONGEST_TITLE: Final = 48
+_LEAST_TITLE_WORDS: Final = 2
+_SHORTEST_TITLE: Final = 12
+_SCANNED: Final = 20_000
+
+
+def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
+    """Return the hints of a span. Utterances refer to messages by number, from 1."""
+    user = [utterance for utterance in utterances if utterance.is_user]
+    asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
+    task = short_line(_request(asked) or "", _LONGEST_TASK) if asked else known.current_task
+    since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
+    title = None if known.title else _title(user)
+    if task and _is_over(task, since, is_old=asked is None):
+        return HintsDraft(current_task="", title=title)
+    if asked is None:
+        return HintsDraft(title=title)
+    return HintsDraft(current_task=task, task_at=messages[asked.number - 1].created_at, title=title)
+
+
+def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
+    """Return whether the task was answered, or confirmed by the user, in what was said since.
+
+    A task of an earlier span may have been answered there.
+    """
+    asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
+    is_answered = is_old
+    for utterance in since:
+        if not utterance.is_user and not utterance.acts:
+            is_answered = True
+            if asked is not None and not is_request(asked):
+                return True
+        elif utterance.is_user and is_answered and (confirms(utterance.text) or is_filler(utterance.text)):
+            return True
+    return False
+
+
+def _sentences_without_filler(utterance: Utterance) -> list[str]:
+    return [unit.text for unit in pieces_of(utterance.text[:_SCANNED], whole=True) if not is_filler(unit.text)]
+
+
+def _request(utterance: Utterance) -> str | None:
+    asked = [sentence for sentence in _sentences_without_filler(utterance) if is_ask(sentence)]
+    return " ".join(asked[-2:]) if asked else None
+
+
+def _title(user: Sequence[Utterance]) -> str | None:
+    """Return the subject of the first sentence that has one."""
+    for utterance in user:
+        for sentence in _sentences_without_filler(utterance):
+            text = subject_of(sentence)
+            if (
+                sum(word.lower() not in STOP for word in words_of(text)) < _LEAST_TITLE_WORDS
+                and len(text) < _SHORTEST_TITLE
+            ):
+                continue
+            short = text if len(text) <= _LONGEST_TITLE else cut_at_clause(text, _LONGEST_TITLE)
+            words = short.split(" ")
+            while len(words) > 1 and words[-1].lower().strip(",") in STOP:
+                words.pop()
+            title = short_line(" ".join(words).strip(" ,;:"), _LONGEST_TITLE + 1)
+            return title[:1].upper() + title[1:]
+    return None

@@ -91,7 +91,7 @@ class _Entry:
 
     @property
     def stays(self) -> bool:
-        """Whether it is kept whatever the target: statements, finished work, and lines about changed files."""
+        """Whether it is kept regardless of the target: statements, finished work, and lines about changed files."""
         return self.is_kept or (self.observation.category == "change" and self.observation.priority == "medium")
 
 
@@ -116,7 +116,7 @@ def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
     least = min(_FLOOR, characters * _FLOOR_SHARE)
     each = characters / max(size, 1)
     best = _condensed(given, entries, target * each, counter, max(target, int(least / each)))
-    if not best.lines or _size(best, counter) > size:
+    if not best.lines or best.tokens(counter) > size:
         return _as_it_was(given, before)
     return best
 
@@ -145,15 +145,11 @@ def _condensed(
             entry, place = units[index]
             places.setdefault(entry.index, set()).add(place)
         made = _reflection(given, entries, places)
-        over = _size(made, counter) - most
+        over = made.tokens(counter) - most
         if over <= 0 or not chosen:
             break
         room -= max(over * each, room / 20)
     return made
-
-
-def _size(parsed: ParsedReflection, counter: TokenCounter) -> int:
-    return sum(counter.count(line.text) for line in parsed.lines)
 
 
 # ---------------------------------------------------------------- taking apart

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, date, timedelta
 from typing import Final, NamedTuple
 
-from memolog.text.dates import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS, find_date
+from memolog.text.dates import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
 from memolog.text.word_lists import NUMBER_WORDS
 
 
@@ -321,7 +321,7 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
 
 
 class _Sides(NamedTuple):
-    """Whether the words around a day say that it is still to come, or that it is over; both or neither may hold."""
+    """Whether the words around a day show that it is ahead, or behind; both or neither may hold."""
 
     is_ahead: bool
     is_behind: bool
@@ -369,13 +369,6 @@ def _digits(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | Non
     return (date(year, first, second), "") if second > _MONTHS_OF_A_YEAR else None
 
 
-def _written(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    del text, said
-    found = find_date(hit["iso"])
-    # It says its day itself, so there is nothing to add.
-    return (found.day, "") if found and found.day else None
-
-
 _Reader = Callable[[re.Match[str], str, date], "tuple[date | None, str] | None"]
 _READERS: Final[tuple[tuple[str, _Reader], ...]] = (
     ("fixed", _fixed),
@@ -394,5 +387,5 @@ _READERS: Final[tuple[tuple[str, _Reader], ...]] = (
         "number4",
         lambda hit, text, said: _day_of(int(hit["month4"]), int(hit["number4"]), None, _sides(hit, text, hit[0]), said),
     ),
-    ("iso", _written),
+    ("iso", lambda hit, _, __: (date.fromisoformat(hit["iso"]), "")),
 )

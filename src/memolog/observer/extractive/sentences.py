@@ -1,4 +1,7 @@
-"""Split text into sentences, in the common European languages and in scripts with their own full stops."""
+"""Split text into sentences, in the common European languages and in scripts with their own full stops.
+
+Also writes and reads the lines of the log that list items.
+"""
 
 import re
 from collections.abc import Iterator, Sequence

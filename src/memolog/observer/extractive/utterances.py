@@ -196,7 +196,7 @@ def kept_of(
 # ---------------------------------------------------------------- users
 
 
-class _Said(NamedTuple):
+class _UserStatement(NamedTuple):
     number: int
     order: int
     text: str
@@ -242,17 +242,17 @@ def _keep_users(
     return size, known
 
 
-def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> list[_Said]:
+def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> list[_UserStatement]:
     """Return the statements of one message: all if it is short, the most important ones of a pasted text."""
     found = [
-        _Said(utterance.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
+        _UserStatement(utterance.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
         for order, text, act in read
         if act == "statement"
     ]
     room = _USER_WHOLE + max(0, len(utterance.text) - _USER_WHOLE) * _USER_REST
     if sum(len(one.text) + 1 for one in found) <= room:
         return found
-    taken: list[_Said] = []
+    taken: list[_UserStatement] = []
     # First sentences about the user, by weight; then by position.
     for one in sorted(found, key=lambda one: (not is_about_self(one.text), -one.weight, one.order)):
         if len(one.text) + 1 <= room:
@@ -317,7 +317,7 @@ def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[tuple[int, str
 
 
 def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
-    """Return what may be kept of an answer; `first` is the place that its first offer will have among all."""
+    """Return what may be kept of an answer; `first` is the index of its first offer among all offers."""
     places: dict[int, int] = {}
     counts: dict[int, int] = {}
     offers: list[_Offer] = []
@@ -391,5 +391,5 @@ def _answers(utterances: Iterable[Utterance]) -> list[tuple[Utterance, list[int]
 
 
 def _after(question: str, previous: str) -> str:
-    """Return what the log says beneath a question, the last time that it has it."""
+    """Return the lines of the log beneath the last occurrence of a question."""
     return _NEXT_ROOT.split(previous[previous.rfind(f"asked: {question}") :], 1)[0]
