@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.admin.transfer import restore_backup
+    from memolog.admin.backup import restore_backup
     from memolog.components import open_store
     from memolog.context.context import Context
     from memolog.core.config import Config
@@ -139,7 +139,7 @@ __all__ = [
 ]
 
 _HOMES = {
-    "memolog.admin.transfer": ("restore_backup",),
+    "memolog.admin.backup": ("restore_backup",),
     "memolog.components": ("open_store",),
     "memolog.context.context": ("Context",),
     "memolog.core.config": ("Config",),

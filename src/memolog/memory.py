@@ -17,11 +17,11 @@ from types import TracebackType
 from typing import Any, Literal, NamedTuple, Protocol, Self
 
 from memolog.admin import forget as forgetting
-from memolog.admin import transfer as transferring
-from memolog.admin.export import Target, log_as_markdown
-from memolog.admin.forget import examine
-from memolog.admin.import_export import Progress, Tally
-from memolog.admin.import_foreign import save_conversation
+from memolog.admin.backup import backup
+from memolog.admin.doctor import examine
+from memolog.admin.export import Target, export, log_as_markdown, write_text
+from memolog.admin.import_conversations import Progress, Tally, save_conversation
+from memolog.admin.imports import import_from
 from memolog.compaction.extractive import words_left
 from memolog.components import Components, check_thread, check_turn
 from memolog.connection import Connection
@@ -53,7 +53,7 @@ from memolog.observer.extractors import Extractor, latest
 from memolog.observer.model_choice import ModelSpec
 from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
-from memolog.search.search import Wanted, search_memory
+from memolog.search.search import SearchOptions, search_memory
 from memolog.search.values import SOURCES, Detail, PartType, RecallPage, SearchAnswer, Source
 from memolog.tasks.calls import UNCHANGED, Scoped, Tasks, Unchanged
 from memolog.tasks.rules import edge_lines
@@ -268,7 +268,7 @@ class Thread(_Handle):
         """
         text = log_as_markdown((await self.info()).title or self.id, await self.log())
         if target is not None:
-            await transferring.write_text(self._connection, target, text, overwrite=overwrite)
+            await write_text(self._connection, target, text, overwrite=overwrite)
         return text
 
     async def buffer(self) -> None:
@@ -629,7 +629,7 @@ class Resource(_Handle):
         """
         named: Any = None if sources is None else check_choices("source", sources, SOURCES)
         check_number("context", context)
-        wanted = Wanted(
+        wanted = SearchOptions(
             thread=thread, limit=limit, context=context, sources=named, by=by, explain=explain, cursor=cursor
         )
         components = await self._connection.open()
@@ -748,8 +748,8 @@ class Resource(_Handle):
     # ------------------------------------------------------------ looking after
 
     async def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
-        """Write everything of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
-        return await transferring.export(self._connection, target, self.id, overwrite=overwrite)
+        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+        return await export(self._connection, target, self.id, overwrite=overwrite)
 
     async def doctor(self, *, repair: bool = False) -> Report:
         """Check the rows of this resource; see `Memory.doctor`."""
@@ -932,7 +932,7 @@ class Memory:
         The lines do not depend on the engine. `import_from` reads them back exactly, without a model. Only the owner can read
         the file; `overwrite` replaces an existing file once the new one is complete.
         """
-        return await transferring.export(self._connection, target, resource, overwrite=overwrite)
+        return await export(self._connection, target, resource, overwrite=overwrite)
 
     async def import_from(
         self,
@@ -950,7 +950,7 @@ class Memory:
         reports. An interrupted import continues where it stopped when it is repeated. What was forgotten here stays
         forgotten, unless `revive` is set.
         """
-        return await transferring.import_from(
+        return await import_from(
             self._connection,
             source,
             resource=resource,
@@ -965,7 +965,7 @@ class Memory:
 
         `overwrite` replaces an existing file once the copy is complete. For PostgreSQL use the tools of the server, or export.
         """
-        return await transferring.backup(self._connection, target, overwrite=overwrite)
+        return await backup(self._connection, target, overwrite=overwrite)
 
     async def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
         """Check the stored rows of one resource or of the whole database.

@@ -46,7 +46,7 @@ from memolog.search.store import Searching
 from memolog.tasks.claims import TaskClaims, TaskDecay
 from memolog.tasks.dependencies import TaskLinks, TaskReady
 from memolog.tasks.queries import TaskViews
-from memolog.tasks.store import TaskMessages, Tasks
+from memolog.tasks.store import TaskMessages, TaskStore
 from memolog.working_memory.store import WorkingMemories
 
 q = load_queries("log/settings")
@@ -128,7 +128,7 @@ class Store:
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
         self.copies = Copies(engine, new_id)
-        self.tasks = Tasks(engine, clock, new_id, options.clean_value)
+        self.tasks = TaskStore(engine, clock, new_id, options.clean_value)
         self.tombstones = Tombstones(engine)
         self.task_links = TaskLinks(engine, clock)
         self.task_claims = TaskClaims(engine, clock, options.clean_value)

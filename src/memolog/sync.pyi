@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 from memolog.admin.export import Target
-from memolog.admin.import_export import Progress
+from memolog.admin.import_conversations import Progress
 from memolog.context.context import Context
 from memolog.context.pack import Pack
 from memolog.core.clock import Clock
@@ -82,27 +82,27 @@ class SyncWorkingMemory:
     @property
     def thread(self) -> str | None: ...
     def read(self) -> Document | None:
-        """Return the document with its present version; None if nobody has written one."""
+        """Return the document with its present version; None if there is none."""
     def value(self) -> JsonObject:
         """Return the object that a JSON working memory holds."""
     def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
         """Return the versions, newest first; pass the last number as `before` for older ones."""
     def diff(self, old: int, new: int | None = None) -> str:
-        """Return what changed from one version to another, or to the present one, as `diff -u` shows it."""
+        """Return the difference of a version and another or the present one, in the form of `diff -u`."""
     def start(
         self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
     ) -> Document:
-        """Begin with a template (`coding`, `personal`), or with JSON under a schema. What is there already stays."""
+        """Start from a template (`coding`, `personal`), or with JSON and a schema; raises DocumentInvalid if there is a text."""
     def replace(
         self, content: str | JsonObject, *, who: str, version: int | None = None, schema: JsonObject | None = None
     ) -> Document:
-        """Write the whole of it anew: Markdown, or an object where it is JSON; `schema` sets the rules from now on.
+        """Replace the whole text: with Markdown, or with an object if it is JSON; `schema` sets a new schema.
 
-        `version` is the one that was read: what others wrote since is kept where it is in other sections or fields, and a
-        conflict where it is in the same ones. Without it the last writer wins.
+        `version` is the one that was read: later changes of other sections or fields are kept, and later changes of the same
+        ones raise a conflict. Without it the last writer wins.
         """
     def merge(self, patch: JsonObject, *, who: str, version: int | None = None) -> Document:
-        """Change fields of a JSON working memory: null removes one, objects merge, everything else takes its place."""
+        """Change fields of a JSON working memory: null removes a field, objects are merged, other values replace."""
     def edit_section(
         self,
         heading: str,
@@ -112,17 +112,73 @@ class SyncWorkingMemory:
         mode: SectionMode = "replace",
         version: int | None = None,
     ) -> Document:
-        """Replace what stands under a Markdown heading, append to it, or remove the section.
+        """Replace the text under a Markdown heading, append to it, or remove the section.
 
-        A section reaches to the next heading of its rank. One that is not there yet is made, at the end.
+        A section ends at the next heading of the same or a higher rank. A missing section is added at the end.
         """
     def restore(self, version: int, *, who: str) -> Document:
-        """Bring the text of an old version back, as a new version."""
+        """Restore the text of an old version as a new version."""
 
 class SyncTasks:
     """The tasks of one resource, without `await`."""
     def __eq__(self, other: object) -> bool: ...
     def __hash__(self) -> int: ...
+    def get(self, task: str) -> Task:
+        """Return a task; raises NotFound."""
+    def find(self, name: str) -> tuple[Task, ...]:
+        """Return the tasks with this id or handle, or else with exactly this title."""
+    def show(self, task: str) -> TaskView:
+        """Return a task with what blocks it, what it blocks, and all other links."""
+    def list(
+        self,
+        *,
+        status: TaskStatus | Sequence[TaskStatus] = (),
+        types: Sequence[TaskType] = (),
+        labels: Sequence[str] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        session: str | None = None,
+        parent: str | None = None,
+        blocked: bool | None = None,
+        due_before: datetime | None = None,
+        limit: int = 50,
+        after: str | None = None,
+    ) -> Page[Task]:
+        """Return tasks, newest first, that match all given filters. Pass `next` as `after` for more."""
+    def ready(
+        self,
+        *,
+        labels: Sequence[str] = (),
+        types: Sequence[TaskType] = (),
+        max_priority: int = 4,
+        assignee: str | None = None,
+        parent: str | None = None,
+        limit: int = 10,
+        after: str | None = None,
+    ) -> ReadyTasks:
+        """Return what can be claimed now, by priority, then age, with why, and how many are ready and blocked in all."""
+    def counts(self) -> TaskCounts:
+        """Return how many tasks are ready, blocked, deferred and in progress."""
+    def explain(self, task: str) -> Explained:
+        """Return why a task is or is not ready."""
+    def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
+        """Return tasks that are not claimed and were not changed for `days` days, the oldest change first."""
+    def duplicates(
+        self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
+    ) -> tuple[LikelyDuplicate, ...]:
+        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
+    def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
+        """Return who changed what and when, oldest first."""
+    def search(
+        self, query: str, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 10, related: bool = False
+    ) -> tuple[TaskHit, ...]:
+        """Return the tasks that match a text best; `related` adds the messages and observations about each."""
+    def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
+        """Return the messages of a task, oldest first."""
+    def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
+        """Return the observations that were made from the messages of a task."""
+    def about(self, task: str, *, limit: int = 50, after: str | None = None) -> TaskAbout:
+        """Return a task with its messages, its observations and its cost."""
     def create(
         self,
         title: str,
@@ -158,24 +214,24 @@ class SyncTasks:
         due: datetime | Unchanged | None = ...,
         version: int | None = None,
     ) -> Task:
-        """Change what is given. With the `version` that was read, a change by somebody else since is a conflict."""
+        """Change the given fields. With `version`, raise a conflict if the task has changed since that version."""
     def label(self, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = ()) -> Task:
         """Add and remove labels."""
     def defer(self, task: str, until: datetime | None) -> Task:
-        """Keep a task out of what is ready until a moment; None brings it back."""
+        """Defer a task: it is not ready until a moment; None removes the date."""
     def due(self, task: str, when: datetime | None) -> Task:
-        """Say when a task is due; None takes it back."""
+        """Set when a task is due; None removes the date."""
     def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
         """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
 
-        Returns the target. Raises TaskCycle, with the circle, where the two would wait for each other.
+        Returns the target. Raises TaskCycle, which names the cycle, if the tasks would wait for each other.
         """
     def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
-        """Take a link away; returns the target."""
+        """Remove a link; returns the target."""
     def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
-        """Claim a task for this session, for so many seconds, and make it the active task of a thread.
+        """Claim a task for this session, for `lease` seconds, and make it the active task of a thread.
 
-        Exactly one of any number of callers wins. Raises TaskBlocked or TaskHeld, which say what to do instead.
+        Exactly one of any number of callers succeeds. Raises TaskBlocked or TaskHeld.
         """
     def claim_next(
         self,
@@ -187,11 +243,11 @@ class SyncTasks:
         thread: str | None = None,
         lease: float | None = None,
     ) -> Claimed | None:
-        """Claim the most pressing task that is ready; None if there is none."""
+        """Claim the most urgent ready task; None if there is none."""
     def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
-        """Prolong this session's claim. Saving messages in the thread of an active task does it too."""
+        """Renew the claim of this session. Saving messages in the thread of an active task renews it too."""
     def release(self, task: str, *, force: bool = False) -> Task:
-        """Give a task back unfinished; `force` takes it from another session."""
+        """Release a task, so that it is open again; `force` releases it for another session."""
     def close(
         self,
         task: str,
@@ -201,9 +257,9 @@ class SyncTasks:
         claim_next: bool = False,
         force: bool = False,
     ) -> Closed:
-        """Close a task, saying why and what came of it; tells what that unblocked, and may claim the next."""
+        """Close a task with a reason and a summary; returns what that unblocked. `claim_next` claims the next ready task."""
     def reopen(self, task: str, *, why: str | None = None) -> Task:
-        """Open a closed task again."""
+        """Reopen a closed task."""
     def attach(
         self,
         task: str,
@@ -214,69 +270,13 @@ class SyncTasks:
     ) -> int:
         """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
     def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
-        """Take messages away from a task, however they came to it."""
+        """Unlink messages from a task, whether they were linked by hand or not."""
     def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary that closing asks for, with citations; the model writes it, if there is one."""
+        """Draft the summary for closing a task, with citations, by the model if there is one."""
     def decay(self, *, limit: int = 500) -> Decayed:
-        """Let closed tasks whose time has come shrink: to their summary after 30 days, to an archive after 90."""
+        """Shrink closed tasks: to their summary after 30 days, to an archive after 90."""
     def restore(self, task: str) -> Task:
-        """Make a decayed task whole again, byte for byte."""
-    def get(self, task: str) -> Task:
-        """Return a task; raises NotFound."""
-    def find(self, name: str) -> tuple[Task, ...]:
-        """Return the tasks that somebody may mean: by id, by handle, or else by exactly this title."""
-    def show(self, task: str) -> TaskView:
-        """Return a task with what blocks it, what it blocks, and all other links."""
-    def list(
-        self,
-        *,
-        status: TaskStatus | Sequence[TaskStatus] = (),
-        types: Sequence[TaskType] = (),
-        labels: Sequence[str] = (),
-        max_priority: int = 4,
-        assignee: str | None = None,
-        session: str | None = None,
-        parent: str | None = None,
-        blocked: bool | None = None,
-        due_before: datetime | None = None,
-        limit: int = 50,
-        after: str | None = None,
-    ) -> Page[Task]:
-        """Return tasks, newest first; what is not given does not matter. Pass `next` as `after` for more."""
-    def ready(
-        self,
-        *,
-        labels: Sequence[str] = (),
-        types: Sequence[TaskType] = (),
-        max_priority: int = 4,
-        assignee: str | None = None,
-        parent: str | None = None,
-        limit: int = 10,
-        after: str | None = None,
-    ) -> ReadyTasks:
-        """Return what can be claimed now, by priority, then age, with why, and how many are ready and blocked in all."""
-    def counts(self) -> TaskCounts:
-        """Return how many tasks are ready, blocked, deferred and in progress."""
-    def explain(self, task: str) -> Explained:
-        """Return why a task is or is not ready."""
-    def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
-        """Return tasks that nobody touched for so many days and nobody works on, the longest untouched first."""
-    def duplicates(
-        self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
-    ) -> tuple[LikelyDuplicate, ...]:
-        """Return tasks that likely mean the same: all pairs, or those of a task, or of a title before it is created."""
-    def history(self, task: str, *, limit: int = 100, after: str | None = None) -> Page[TaskChange]:
-        """Return who changed what and when, oldest first."""
-    def search(
-        self, query: str, *, status: TaskStatus | Sequence[TaskStatus] = (), limit: int = 10, related: bool = False
-    ) -> tuple[TaskHit, ...]:
-        """Return the tasks that fit some words best; `related` adds what was said and learned about each."""
-    def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
-        """Return what was said about a task, oldest first."""
-    def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
-        """Return what was learned from a task's messages."""
-    def about(self, task: str, *, limit: int = 50, after: str | None = None) -> TaskAbout:
-        """Return everything about a task: what was said, what was learned, and what it cost."""
+        """Restore a decayed task exactly."""
 
 class SyncTools:
     """The three tools for a model, without `await`."""
@@ -579,7 +579,7 @@ class SyncResource:
     def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
         """Forget what is older than the settings under `retention` allow; nothing if none is set."""
     def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
-        """Write everything of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
     def doctor(self, *, repair: bool = False) -> Report:
         """Check the rows of this resource; see `Memory.doctor`."""
     def usage(self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None) -> UsageTotal:

@@ -15,7 +15,7 @@ from memolog.core.config import Config
 from memolog.core.message import AssistantMessage, UserMessage
 from memolog.core.observation import Scope
 from memolog.errors import NotFound
-from memolog.search.search import Wanted, search_memory
+from memolog.search.search import SearchOptions, search_memory
 from memolog.store import Store
 from memolog.tasks.task import NewTask
 from memolog.testing import FakeClock
@@ -238,5 +238,5 @@ async def test_a_thread_that_goes_while_it_is_found_has_no_neighbours(
         return rows
 
     monkeypatch.setattr(store.searching, "rows", reading_and_deleting)
-    answer = await search_memory(store, Config(), "roof", RESOURCE, Wanted(context=1), clock.now())
+    answer = await search_memory(store, Config(), "roof", RESOURCE, SearchOptions(context=1), clock.now())
     assert [(result.id, result.before, result.after) for result in answer.results] == [("the roof", (), ())]

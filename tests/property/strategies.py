@@ -53,7 +53,6 @@ from memolog.tasks.task import (
     TaskChange,
     TaskCounts,
     TaskHit,
-    TaskLink,
     TaskRef,
     TaskView,
 )
@@ -195,7 +194,7 @@ declare(Task, priority=st.integers(min_value=0, max_value=4), level=levels)
 declare(
     *(Source, Hints, ThreadInfo, Observation, Generation),
     *(Lease, UsageTotal, Usage, Calibration, Run, KeptPrompt),
-    *(TaskLink, DocumentVersion, Document, Proposal),
+    *(DocumentVersion, Document, Proposal),
     *(Compacted, Compaction, Pruned, Extract, NewExtract),
     *(Finding, Report, Forgotten, ExportReport, ImportReport, Skipped),
     *(RecallPage, Recalled, RecalledPiece, SearchAnswer, SearchResult),

@@ -438,8 +438,13 @@ _VALUES: list[Case] = [
     no(M, {"action": "link", "task": "T-1", "messages": ["m2"], "as": "banana"}, "`as`", "no such kind"),
     no(M, {"action": "update_context"}, "`text` is missing", "a field is missing"),
     no(M, {"action": "update_context", "section": "Decisions"}, "`text` is missing", "a field is missing"),
-    no(M, {"action": "update_context", "mode": "remove"}, "`section`", "the whole is never thrown away"),
-    no(M, {"action": "update_context", "mode": "replace", "text": "x"}, "`section`", "the whole is never thrown away"),
+    no(M, {"action": "update_context", "mode": "remove"}, "`section`", "the whole cannot be replaced here"),
+    no(
+        M,
+        {"action": "update_context", "mode": "replace", "text": "x"},
+        "`section`",
+        "the whole cannot be replaced here",
+    ),
     no(M, {"action": "update_context", "mode": "remove", "section": "Nowhere"}, "no section", "it does not exist"),
     no(
         M,

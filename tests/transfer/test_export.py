@@ -10,7 +10,7 @@ import pytest
 
 from conftest import FakeClock
 from contract.raw_sql import run_sql
-from memolog.admin.transfer_store import TABLES
+from memolog.admin.export_tables import TABLES
 from memolog.core.message import UserMessage
 from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory

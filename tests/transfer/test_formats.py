@@ -270,7 +270,7 @@ async def test_a_format_is_found_and_imported_once(name: str, clock: FakeClock, 
     path = written(tmp_path / "some.file", content, by_line=by_line)
     assert detect(path) == name
     async with memory_at(str(tmp_path / "m.db"), clock) as memory:
-        with pytest.raises(InputError, match="names no resource"):
+        with pytest.raises(InputError, match="`resource` is missing"):
             await memory.import_from(path)
         told = await memory.import_from(path, resource="alice", dry_run=True)
         report: ImportReport = await memory.import_from(path, resource="alice")

@@ -18,7 +18,7 @@ from memolog.errors import (
 )
 from memolog.working_memory.document import (
     Change,
-    Wanted,
+    NewContent,
     checked,
     edited_section,
     merged,
@@ -123,7 +123,7 @@ def test_the_first_section_of_an_empty_document() -> None:
     [
         (lambda: edited_section("Nowhere", None, "remove"), "There is no section 'Nowhere'. There are: Project"),
         (lambda: edited_section("People", "x\n# Other\ny"), "would end it"),
-        (lambda: edited_section(" ", "x"), "heading of one line"),
+        (lambda: edited_section(" ", "x"), "must be one line"),
         (lambda: edited_section("People", 5), "got int"),  # pyright: ignore[reportArgumentType]
         (lambda: edited_section("People", "x", "destroy"), "`mode` must be"),  # pyright: ignore[reportArgumentType]
         (lambda: merged_patch({"a": 1}), "Only a JSON working memory"),
@@ -329,8 +329,8 @@ def test_json_stays_json() -> None:
 def test_the_size_limit_says_by_how_much() -> None:
     """Who writes too much is told how much has to go."""
     with pytest.raises(DocumentTooLarge, match="1,200 characters, 200 more than the limit of 1,000"):
-        checked(Wanted(text="x" * 1200), 1000)
-    assert checked(Wanted(text="x" * 1000), 1000).text == "x" * 1000
+        checked(NewContent(text="x" * 1200), 1000)
+    assert checked(NewContent(text="x" * 1000), 1000).text == "x" * 1000
 
 
 @pytest.mark.parametrize("name", TEMPLATES)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kit.rows import rendered, row
-from memolog.context.pack import Conversation, Pack, PackView, pack
+from memolog.context.pack import Pack, PackConversation, PackView, pack
 from memolog.core.observation import Observation, Priority
 from memolog.core.thread import Hints
 from memolog.text.tokens import HeuristicCounter, SplintrCounter, TokenCounter
@@ -44,14 +44,14 @@ def test_everything_is_shown_where_there_is_room() -> None:
         task_lines=("active T-1 (P2): Write it", "2 more ready"),
         hints=Hints(current_task="Writing\nit", suggested_response="Go on", at=NOW),
         conversations=(
-            Conversation(
+            PackConversation(
                 thread='t"1',
                 title="Login",
                 at=NOW,
                 groups=(first, second),
                 messages=(row(1, "user", "Hello", created_at=NOW),),
             ),
-            Conversation(thread="t0", groups=(group(9, ("low", "Of the day before")),)),
+            PackConversation(thread="t0", groups=(group(9, ("low", "Of the day before")),)),
         ),
     )
     assert made.left_out == ()
@@ -70,8 +70,8 @@ def test_everything_is_shown_where_there_is_room() -> None:
 def test_nothing_to_tell_is_no_text() -> None:
     """Who remembers nothing says nothing: an empty text, also where a conversation has only our own calls."""
     assert packed() == Pack()
-    assert packed(working_memory="  \n", conversations=(Conversation(thread="t"),)) == Pack()
-    assert packed(conversations=(Conversation(thread="t", messages=(row(1, "user", "x", own=True),)),)) == Pack()
+    assert packed(working_memory="  \n", conversations=(PackConversation(thread="t"),)) == Pack()
+    assert packed(conversations=(PackConversation(thread="t", messages=(row(1, "user", "x", own=True),)),)) == Pack()
 
 
 def test_the_newest_and_the_marked_lines_stay() -> None:
@@ -79,7 +79,7 @@ def test_the_newest_and_the_marked_lines_stay() -> None:
     decisions = alike("high", 5, "decision {} stands")
     old = group(1, *decisions, *alike("low", 80, "detail {} of old"))
     new = group(2, *alike("medium", 40, "step {} was made lately"))
-    made = packed(500, conversations=(Conversation(thread="t", groups=(old, new)),))
+    made = packed(500, conversations=(PackConversation(thread="t", groups=(old, new)),))
     assert made.tokens <= 500
     assert "step 39 was" in made.text
     assert "step 0 was" not in made.text
@@ -94,7 +94,7 @@ def test_the_newest_and_the_marked_lines_stay() -> None:
 def test_a_huge_line_does_not_push_out_the_others() -> None:
     """An entry that cannot fit is left out alone."""
     text = group(1, ("high", "kept"), ("high", "huge " * 5_000), ("medium", "also kept"))
-    made = packed(600, conversations=(Conversation(thread="t", groups=(text,)),))
+    made = packed(600, conversations=(PackConversation(thread="t", groups=(text,)),))
     assert "* 🔴 (09:00) kept" in made.text
     assert "also kept" in made.text
     assert "huge" not in made.text
@@ -103,7 +103,7 @@ def test_a_huge_line_does_not_push_out_the_others() -> None:
 def test_messages_get_what_the_log_does_not_need() -> None:
     """Where there is no log yet, the latest messages fill the room, and the earlier ones are counted."""
     said = tuple(row(n, "user", f"sentence number {n:03}") for n in range(1, 200))
-    made = packed(800, conversations=(Conversation(thread="t", messages=said),))
+    made = packed(800, conversations=(PackConversation(thread="t", messages=said),))
     assert 700 < made.tokens <= 800
     assert "number 199" in made.text
     assert "number 001" not in made.text
@@ -124,9 +124,9 @@ lines = st.lists(st.tuples(priorities, words), max_size=8)
 
 def conversation(
     thread: str | None, title: str, groups: list[list[tuple[Priority, str]]], said: list[str]
-) -> Conversation:
+) -> PackConversation:
     """Return a conversation with these groups and messages."""
-    return Conversation(
+    return PackConversation(
         thread=thread,
         title=title,
         at=NOW,
@@ -162,7 +162,7 @@ def test_a_pack_keeps_within_its_tokens(
     facts: str | None,
     tasks: list[str],
     hint: str | None,
-    given_conversations: list[Conversation],
+    given_conversations: list[PackConversation],
 ) -> None:
     """Whatever there is and however small the room: never more tokens, and tags that no text can forge."""
     made = pack(

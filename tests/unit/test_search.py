@@ -22,7 +22,7 @@ from memolog.search.bm25 import (
     seq_of,
 )
 from memolog.search.query import parse
-from memolog.search.ranking import WEIGHTS, Detail, Ranked, Scored, best_of_threads, drafted, rank
+from memolog.search.ranking import WEIGHTS, DocumentDetail, Ranked, Scored, best_of_threads, drafted, rank
 from memolog.search.snippets import Marker
 from memolog.text.words import places_of, words_of
 
@@ -111,12 +111,12 @@ def ranked(
     question: str, said: Sequence[tuple[int, str, str | None]], speakers: frozenset[str] = frozenset()
 ) -> Ranked:
     """Rank the messages of one thread, each with its class, its text and its speaker, as the index would hand them over."""
-    keys, details, held = list[int](), dict[int, Detail](), dict[str, list[int]]()
+    keys, details, held = list[int](), dict[int, DocumentDetail](), dict[str, list[int]]()
     for seq, (kind, text, speaker) in enumerate(said, start=1):
         known = analyse(text)
         key = key_of_message(1, seq, known.length, kind)
         keys.append(key)
-        details[key] = Detail(0, known.traits, speaker)
+        details[key] = DocumentDetail(0, known.traits, speaker)
         for term in known.terms:
             held.setdefault(term, []).append(key)
     query = parse(question, NOW)

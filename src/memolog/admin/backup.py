@@ -1,90 +1,120 @@
-"""Copies of a SQLite file: online, of one moment, and back again.
+"""Copy a SQLite database into a new file while it is used, and restore such a copy.
 
-Knows SQLite's own way of copying, and that nothing is overwritten unasked. Knows no table.
+A copy is of one moment and replaces an existing file only if `overwrite` is set.
 """
 
+import asyncio
 import contextlib
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from memolog.db.migrations import refuse_foreign_file
-from memolog.db.sqlite import file_is_gone, is_memory, mapped_errors
+from memolog.db.sqlite import SqliteEngine, file_is_gone, is_memory, mapped_errors
 from memolog.db.sqlite_files import connect, copy_whole, free_name, make_empty, mode_of
 from memolog.errors import InputError, NotADatabase, StoreCorrupt
 
+if TYPE_CHECKING:
+    from memolog.connection import Connection
 
-def refuse_own(path: str, target: Path) -> None:
-    """Refuse a file to write to that is the database itself, or stands beside it as its journal."""
-    own = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-journal")]
-    if any(
-        target.resolve() == file.resolve() or (target.exists() and file.exists() and target.samefile(file))
-        for file in own
-    ):
-        raise InputError(f"{target} is the database itself, and would be lost.", then="Name another file.")
+
+async def backup(connection: "Connection", target: "str | os.PathLike[str]", *, overwrite: bool) -> int:
+    """Copy the SQLite database of a connection into a new file; return the size of the copy in bytes."""
+    engine = (await connection.open()).store.engine
+    if not isinstance(engine, SqliteEngine):
+        raise InputError(
+            "`backup` copies SQLite databases only; this one is on a PostgreSQL server.",
+            then="Use pg_dump, or export to a .jsonl file, which both engines import.",
+        )
+    return await asyncio.to_thread(copy_file, engine.path, Path(target), overwrite=overwrite)
+
+
+def restore_backup(
+    backup: "str | os.PathLike[str]", target: "str | os.PathLike[str]", *, overwrite: bool = False
+) -> Path | None:
+    """Restore a backup to a database file; an existing file is refused or, with `overwrite`, kept under another name.
+
+    Return the path of the kept file, None if there was none.
+    """
+    return copy_back(Path(backup), Path(target), overwrite=overwrite)
 
 
 def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
-    """Copy a database into a new file while others write to it; returns the copy's size in bytes.
+    """Copy a database into a new file while other processes write to it; return the size of the copy in bytes.
 
-    The copy is of one moment and has no journal beside it. It appears under its name only when it is whole.
+    The copy is of one moment and has no journal beside it. It appears under its name only when it is complete.
     """
     if is_memory(path):
         raise InputError("A database in memory has no file to copy.", then="Export it instead.")
     refuse_own(path, target)
     if os.path.lexists(target) and (not overwrite or target.is_dir()):
-        raise _exists(target, "A backup takes the place of another file only if that is allowed.", "Name another file.")
+        raise _exists(
+            target,
+            "A backup does not replace a file by default.",
+            "Name another file, or pass overwrite=True or --overwrite.",
+        )
     if not target.parent.is_dir():
-        # SQLite would tell of a database that cannot be opened, and mean the copy.
+        # SQLite would report that the database cannot be opened, although only the folder of the copy is missing.
         raise InputError(f"There is no folder {target.parent}.", then="Make it, or name another file.")
     if not Path(path).is_file():
         raise file_is_gone(path)
     try:
         copy_whole(path, target, overwrite=overwrite)
     except FileExistsError:
-        raise _exists(target, "Somebody else has just written it.", "Name another file.") from None
+        raise _exists(target, "Another process has just written it.", "Name another file.") from None
     except OSError as error:
         raise InputError(
-            f"The backup cannot be written to {target}.", why=f"The system says: {error}.", then="Name another file."
+            f"The backup cannot be written to {target}.", why=f"The system reports: {error}.", then="Name another file."
         ) from error
     return target.stat().st_size
 
 
 def copy_back(backup: Path, target: Path, *, overwrite: bool = False) -> Path | None:
-    """Put a backup in the place of a database. What is there is refused, or with `overwrite` kept beside it first.
+    """Restore a backup to a database file. Raise InputError if the file exists; with `overwrite`, keep a copy of it first.
 
-    Returns where that copy is, None if there was nothing.
+    Return the path of that copy, None if there was no file.
     """
-    check(backup)
+    _check(backup)
     if not os.path.lexists(target):
         copy_file(str(backup), target)
         return None
     if not overwrite:
         raise _exists(
             target,
-            "Restoring would replace all that is in it.",
-            "Name a new file, or allow it: overwrite=True, or --overwrite.",
+            "Restoring would replace everything in it.",
+            "Name a new file, or pass overwrite=True or --overwrite.",
         )
     if not target.exists():
-        raise InputError(f"{target} is a link that leads nowhere.", then="Name the database itself.")
+        raise InputError(f"{target} is a link to a file that does not exist.", then="Name the database itself.")
     if target.samefile(backup):
         raise InputError("A backup cannot be restored onto itself.", then="Name the database to restore.")
-    # Who names the database by a link means the database.
+    # A link to the database stays a link.
     target = target.resolve()
     kept = free_name(f"{target}.before-restore-")
     with contextlib.suppress(NotADatabase):
         copy_file(str(target), kept)
     if not kept.exists():
-        # No database at all: moved away as it is.
+        # It is not a database: move it away unchanged.
         target.rename(kept)
         make_empty(target, mode_of(kept))
-    # By SQLite itself and not by a rename: who has the file open sees either all of the old or all of the new one.
+    # Copied by SQLite, not renamed: processes that have the file open see either all of the old or all of the new content.
     with mapped_errors(str(target)), connect(backup, "ro") as source, connect(target) as into:
         source.backup(into)
     return kept
 
 
-def check(backup: Path) -> None:
-    """Refuse what is no whole database of ours."""
+def refuse_own(path: str, target: Path) -> None:
+    """Raise InputError if a target is the database file itself or one of its journals."""
+    own = [Path(f"{path}{end}") for end in ("", "-wal", "-shm", "-journal")]
+    if any(
+        target.resolve() == file.resolve() or (target.exists() and file.exists() and target.samefile(file))
+        for file in own
+    ):
+        raise InputError(f"{target} is the database itself, and would be overwritten.", then="Name another file.")
+
+
+def _check(backup: Path) -> None:
+    """Raise an error unless this is a complete database of Memolog."""
     if not backup.is_file():
         raise InputError(f"There is no backup {backup}.", then="Check its name.")
     with mapped_errors(str(backup)), connect(backup, "ro") as connection:
@@ -94,7 +124,7 @@ def check(backup: Path) -> None:
         said = connection.execute("PRAGMA quick_check(1)").fetchall()
     if said != [("ok",)]:
         raise StoreCorrupt(
-            f"The backup {backup} is damaged.", why=f"SQLite says: {said[0][0]}.", then="Use another one."
+            f"The backup {backup} is damaged.", why=f"SQLite reports: {said[0][0]}.", then="Use another one."
         )
 
 

@@ -1,32 +1,137 @@
-"""Compare the text of groups with the lines that it was rendered from.
+"""Examine a database for violated invariants, and repair what is safe to repair.
 
-Models are shown the stored text of a group, so it must match its lines: imported groups are rendered here, and the doctor
-checks all groups. A line may not have more trust than its sources.
+Checks that one query answers are a table (`CHECKS`); the others are scripts. Models are shown the stored text of a group, so it
+must match the lines that it was rendered from.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from memolog.core.clock import Clock, to_micros
-from memolog.core.exact_json import loads, pack, unpack
+from memolog.core.config import Config
+from memolog.core.exact_json import loads, pack
 from memolog.core.reports import Finding, FindingKind, Report
 from memolog.db.engine import Engine
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.scope import check_optional_ids
+from memolog.db.sqlite_files import copy_before_repair, damage_in, rebuild_indexes
 from memolog.log.withdrawals import Render, rendering
 from memolog.search.analysis import Redact
 from memolog.search.index import has_words, resetting_index
 from memolog.tasks.dependencies import settling
+from memolog.text.redaction import for_the_index
+from memolog.text.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from memolog.components import Components
 
 q = load_queries("admin/doctor")
-
 _YEAR_MICROS: Final = 365 * 24 * 3600 * 1_000_000
 _Query = Callable[..., Step]
+log_queries = load_queries("log/logs")
+# These depend on the log and on the group before, not on the lines: whether threads share the log, and the time since then.
+_BEFORE: Final = re.compile(
+    r'^(<(?:observations|reflection) id="[^"<>]*")(?: thread="t[0-9]+")?>\n'
+    r"(?:\[(?:[0-9]+ )?(?:day|week|month|year)s? later\]\n)?"
+)
+_IN_LOG = frozenset({"active", "covered"})
+_NAMED = 12
+_EXAMINED: Final = ("threads", "messages", "groups", "observations", "tasks", "documents of the index")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """A finding and its repair."""
+
+    finding: Finding
+    repair: Callable[[], Script[None]] | None = None
+    reindex: str | None = None
+    """The resource whose index must be rebuilt."""
+
+
+async def examine(
+    components: Components, resource: str | None, config: Config, counter: TokenCounter, *, repair: bool
+) -> Report:
+    """Return what is wrong with the rows of one resource or of all, and with the file; `repair` repairs what is safe."""
+    doctor, redact = components.store.doctor, for_the_index(config)
+
+    async def look() -> tuple[Diagnosis, ...]:
+        rows = await doctor.examine(resource, count=counter.count, redact=redact, render=components.core.rerender)
+        return *rows, *await _file_findings(components, config)
+
+    found = await look()
+    if not repair:
+        return await doctor.report(resource, found, left=found)
+    file, copy = components.store.engine.file, None
+    if file is not None and found:
+        stamp = components.clock.now().strftime("%Y%m%dT%H%M%S")
+        copy = str(await asyncio.to_thread(copy_before_repair, file, stamp))
+    await doctor.repair(found)
+    if file is not None:
+        await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
+    for name in (resource,) if resource is not None else await doctor.resources():
+        await components.store.indexing.catch_up(name, redact)
+    return replace(await doctor.report(resource, found, await look()), copy=copy, index_rebuilt=True)
+
+
+class Doctor:
+    """Examines one resource, or the whole database."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        self._engine, self._clock = engine, clock
+
+    async def examine(
+        self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
+    ) -> tuple[Diagnosis, ...]:
+        """Return every violation of an invariant, as of one moment."""
+        check_optional_ids(resource=resource)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[tuple[Diagnosis, ...]]:
+            found: list[Diagnosis] = []
+            for check in CHECKS:
+                found += yield from checking(check, resource, now)
+            found += yield from checking_spans(resource)
+            found += yield from checking_entries(resource)
+            found += yield from checking_pairs(resource)
+            found += yield from checking_tasks(resource)
+            found += yield from checking_tokens(resource, count)
+            found += yield from checking_index(resource, redact)
+            found += yield from checking_renderings(resource, render)
+            return tuple(found)
+
+        return await self._engine.read(script, brief=False)
+
+    async def repair(self, found: Sequence[Diagnosis]) -> None:
+        """Repair what is safe, in one transaction: all of it, or nothing."""
+
+        def script() -> Script[None]:
+            for one in found:
+                if one.repair is not None:
+                    yield from one.repair()
+            for resource in sorted({one.reindex for one in found if one.reindex is not None}):
+                yield from resetting_index(resource)
+
+        await self._engine.write(script, name="doctor.repair")
+
+    async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
+        """Return a report of the findings; those that a second examination no longer finds count as repaired."""
+        rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
+        still = {_identity(one.finding) for one in left}
+        findings = tuple(
+            replace(one.finding, repaired=one.finding.is_safe and _identity(one.finding) not in still) for one in found
+        )
+        return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
+
+    async def resources(self) -> tuple[str, ...]:
+        """Return all resources."""
+        return await self._engine.fetch(q.resources(), lambda row: row.resource)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +156,41 @@ class Check:
     """Whether the query looks for what ends after `latest`, a year from now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """A finding and its repair."""
-
-    finding: Finding
-    repair: Callable[[], Script[None]] | None = None
-    reindex: str | None = None
-    """The resource whose index must be rebuilt."""
-
-
 def found_at(
     kind: FindingKind,
     where: str,
     explanation: str,
     repair: Callable[[], Script[None]] | None = None,
     reindex: str | None = None,
-) -> Found:
+) -> Diagnosis:
     """Return a finding; it is safe to repair if there is a repair."""
     is_safe = repair is not None or reindex is not None
     finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=is_safe)
-    return Found(finding=finding, repair=repair, reindex=reindex)
+    return Diagnosis(finding=finding, repair=repair, reindex=reindex)
 
 
-def checking(check: Check, resource: str | None, now: int) -> Script[list[Found]]:
+def _identity(finding: Finding) -> tuple[str, str, str]:
+    return finding.kind, finding.where, finding.explanation
+
+
+async def _file_findings(components: Components, config: Config) -> Sequence[Diagnosis]:
+    file = components.store.engine.file
+    if file is None or config.read_only:
+        return ()
+    broken, indexes = await asyncio.to_thread(damage_in, file, timeout=config.busy_timeout)
+    damage = "SQLite reports: {}. Restore a backup, or save what is left with the .recover command of sqlite3."
+    words = "The index of words does not match its documents ({}): searches miss some."
+    return [
+        *(_file_finding("damage", file, damage.format(line), is_safe=False) for line in broken),
+        *(_file_finding("index-word", file, words.format(line), is_safe=True) for line in indexes),
+    ]
+
+
+def _file_finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bool) -> Diagnosis:
+    return Diagnosis(finding=Finding(kind=kind, where=file, explanation=explanation, is_safe=is_safe))
+
+
+def checking(check: Check, resource: str | None, now: int) -> Script[list[Diagnosis]]:
     """Return what one check finds."""
     values = ({"resource": resource} if check.of_resource else {}) | (
         {"latest": now + _YEAR_MICROS} if check.has_end else {}
@@ -85,14 +201,14 @@ def checking(check: Check, resource: str | None, now: int) -> Script[list[Found]
             check.kind,
             row.place,
             check.explain.format(**row._asdict()),
-            _repairing(check, row),
+            _repair_of(check, row),
             row.resource if check.reindexes else None,
         )
         for row in rows
     ]
 
 
-def _repairing(check: Check, row: Row) -> Callable[[], Script[None]] | None:
+def _repair_of(check: Check, row: Row) -> Callable[[], Script[None]] | None:
     repair = check.repair
     if repair is None or not check.is_safe(row):
         return None
@@ -193,91 +309,49 @@ CHECKS: Final = (
 )
 
 
-logs = load_queries("log/logs")
-
-# These depend on the log and on the group before, not on the lines: whether threads share the log, and the time since then.
-_BEFORE: Final = re.compile(
-    r'^(<(?:observations|reflection) id="[^"<>]*")(?: thread="t[0-9]+")?>\n'
-    r"(?:\[(?:[0-9]+ )?(?:day|week|month|year)s? later\]\n)?"
-)
-_TRUSTS: Final = ("tool", "assistant", "user")
-
-
-def says_the_same(text: str, rendered: str) -> bool:
-    """Return whether a text matches rendered lines, ignoring what depends on the groups before it."""
-    return text == rendered or _alone(text) == _alone(rendered)
-
-
-def _alone(text: str) -> str:
-    return _BEFORE.sub(r"\1>\n", text)
-
-
-def rendering_anew(
-    resource: str, texts: Mapping[str, str], render: Render, count: Callable[[str], int]
-) -> Script[None]:
-    """Store a text for imported groups: the one that came with them if it matches their lines, or else a rendered one."""
-    for row in (yield q.groups_named(resource=resource, names=list(texts))):
-        group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
-        if not group.text:
-            brought = unpack(texts[row.id]) or ""
-            if brought and says_the_same(brought, rendered):
-                rendered, tokens = brought, count(brought)
-            yield logs.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
-
-
-def lowering_trust(resource: str, groups: Sequence[str]) -> Script[int]:
-    """Lower the trust of lines in these groups to that of their best source; returns how many lines changed."""
-    lowered = 0
-    for row in (yield q.trust_of_sources(resource=resource, names=list(groups))):
-        # A line without a source was imported: it counts as a model's word.
-        allowed = _TRUSTS[int(row.best) - 1] if row.best else "assistant"
-        if _TRUSTS.index(row.trust) > _TRUSTS.index(allowed):
-            lowered += 1
-            yield q.set_trust(key=row.pk, trust=allowed)
-    return lowered
-
-
-def checking_renderings(resource: str | None, render: Render) -> Script[list[Found]]:
+def checking_renderings(resource: str | None, render: Render) -> Script[list[Diagnosis]]:
     """Check that the text of every group matches its lines."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.rendered(resource=resource)):
         group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
-        if not says_the_same(group.text, rendered):
+        if not matches_rendering(group.text, rendered):
             text = "Its text, which models are shown, is not what its lines say."
-            found.append(found_at("rendering", row.place, text, _renderings_repairing(group.pk, rendered, tokens)))
+            found.append(found_at("rendering", row.place, text, _text_repair(group.pk, rendered, tokens)))
     return found
 
 
-def _renderings_repairing(pk: int, text: str, tokens: int) -> Callable[[], Script[None]]:
+def matches_rendering(text: str, rendered: str) -> bool:
+    """Return whether a text matches rendered lines, ignoring what depends on the groups before it."""
+    return text == rendered or _without_context(text) == _without_context(rendered)
+
+
+def _without_context(text: str) -> str:
+    return _BEFORE.sub(r"\1>\n", text)
+
+
+def _text_repair(pk: int, text: str, tokens: int) -> Callable[[], Script[None]]:
     def script() -> Script[None]:
-        yield logs.set_group_text(group_pk=pk, text=pack(text), tokens=tokens)
+        yield log_queries.set_group_text(group_pk=pk, text=pack(text), tokens=tokens)
         yield q.touch_log_of(key=pk)
 
     return script
 
 
-_IN_LOG = frozenset({"active", "covered"})
-_NAMED = 12
-
-
-# ---------------------------------------------------------------- spans and cursors
-
-
-def checking_spans(resource: str | None) -> Script[list[Found]]:
+def checking_spans(resource: str | None) -> Script[list[Diagnosis]]:
     """Check that the spans of each thread in a log are contiguous up to its cursor, and that all others lie after it."""
     spans: dict[tuple[int, int], list[Row]] = {}
     for row in (yield q.spans(resource=resource)):
         spans.setdefault((row.log_pk, row.thread_pk), []).append(row)
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for cursor in (yield q.cursors(resource=resource)):
-        found += _of_thread(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
+        found += _span_findings(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
     for (_, thread_pk), rows in spans.items():
         names = ", ".join(row.handle for row in rows[:_NAMED])
         found.append(found_at("cursor", f"thread key {thread_pk}", f"No cursor says how far {names} cover it."))
     return found
 
 
-def _of_thread(cursor: Row, rows: Sequence[Row]) -> Iterator[Found]:
+def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
     where = f"thread {cursor.thread} of {cursor.resource}"
     inside = sorted((row for row in rows if row.state in _IN_LOG), key=lambda row: row.first_seq)
     ahead = sorted((row for row in rows if row.state not in _IN_LOG), key=lambda row: row.first_seq)
@@ -293,11 +367,11 @@ def _of_thread(cursor: Row, rows: Sequence[Row]) -> Iterator[Found]:
     if end != cursor.seq and is_whole:
         text = f"The groups cover messages up to {end}, but the cursor is at {cursor.seq}."
         place = {"log_pk": cursor.log_pk, "thread_pk": cursor.thread_pk}
-        repair = _running(q.drop_cursor(**place), q.put_cursor(**place, seq=end, alias=cursor.alias))
+        repair = _steps_repair(q.drop_cursor(**place), q.put_cursor(**place, seq=end, alias=cursor.alias))
         yield found_at("cursor", where, text, repair)
     for row in ahead:
         if row.first_seq <= end:
-            repair = _running(q.void_group(key=row.pk)) if row.state == "buffered" else None
+            repair = _steps_repair(q.void_group(key=row.pk)) if row.state == "buffered" else None
             text = (
                 f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}; {end} is covered already."
             )
@@ -307,7 +381,7 @@ def _of_thread(cursor: Row, rows: Sequence[Row]) -> Iterator[Found]:
         yield found_at("coverage", where, f"Spans reach message {end}, but the last one is {cursor.last_seq}.")
 
 
-def _running(*steps: Step) -> Callable[[], Script[None]]:
+def _steps_repair(*steps: Step) -> Callable[[], Script[None]]:
     """Return a script of these steps."""
 
     def script() -> Script[None]:
@@ -317,17 +391,14 @@ def _running(*steps: Step) -> Callable[[], Script[None]]:
     return script
 
 
-# ---------------------------------------------------------------- what a log stands for
-
-
-def checking_entries(resource: str | None) -> Script[list[Found]]:
+def checking_entries(resource: str | None) -> Script[list[Diagnosis]]:
     """Check that each log covers every group that was ever activated exactly once."""
     groups: dict[int, dict[str, Row]] = {}
     for row in (yield q.log_groups(resource=resource)):
         groups.setdefault(row.log_pk, {})[row.id] = row
     stood_for: dict[int, Counter[str]] = {log_pk: Counter() for log_pk in groups}
     owners: dict[int, str] = {}
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.listed(resource=resource)):
         owners[row.pk] = row.resource
         known = groups.get(row.pk, {})
@@ -360,15 +431,12 @@ def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
     return leaves, lost
 
 
-# ---------------------------------------------------------------- pairs
-
-
-def checking_pairs(resource: str | None) -> Script[list[Found]]:
+def checking_pairs(resource: str | None) -> Script[list[Diagnosis]]:
     """Check that no span ends between a call and its result, unless a user message is in between."""
     ends: dict[int, list[tuple[int, str]]] = {}
     for row in (yield q.spans(resource=resource)):
         ends.setdefault(row.thread_pk, []).append((row.last_seq, row.handle))
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     waiting: dict[str, int] = {}
     thread_pk = 0
     for row in (yield q.pairs(resource=resource)):
@@ -388,15 +456,12 @@ def checking_pairs(resource: str | None) -> Script[list[Found]]:
     return found
 
 
-# ---------------------------------------------------------------- tasks, tokens, index
-
-
-def checking_tasks(resource: str | None) -> Script[list[Found]]:
+def checking_tasks(resource: str | None) -> Script[list[Diagnosis]]:
     """Check the blocked column, and that no task waits for itself."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.blocked(resource=resource)):
         text = "It is marked as blocked, but nothing blocks it." if row.blocked else "It is blocked, but not marked so."
-        found.append(found_at("blocked", row.place, text, _settling(row.key)))
+        found.append(found_at("blocked", row.place, text, _blocked_repair(row.key)))
     after: dict[int, set[int]] = {}
     names: dict[int, str] = {}
     for row in (yield q.ordering_links(resource=resource)):
@@ -406,19 +471,19 @@ def checking_tasks(resource: str | None) -> Script[list[Found]]:
             continue
         after.setdefault(row.source_pk, set()).add(row.target_pk)
         names |= {row.source_pk: where, row.target_pk: f"task {row.target} of {row.resource}"}
-    circle = _in_circles(after)
-    found += [found_at("task-link", names[pk], "It waits for itself: its links form a cycle.") for pk in circle]
+    in_cycle = _tasks_in_cycles(after)
+    found += [found_at("task-link", names[pk], "It waits for itself: its links form a cycle.") for pk in in_cycle]
     return found
 
 
-def _settling(task_pk: int) -> Callable[[], Script[None]]:
+def _blocked_repair(task_pk: int) -> Callable[[], Script[None]]:
     def script() -> Script[None]:
         yield from settling([task_pk])
 
     return script
 
 
-def _in_circles(after: Mapping[int, set[int]]) -> list[int]:
+def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
     """Return the tasks of cycles: what remains after repeatedly removing tasks without predecessors or successors."""
     left = {pk: set(targets) for pk, targets in after.items()}
     while True:
@@ -430,83 +495,22 @@ def _in_circles(after: Mapping[int, set[int]]) -> list[int]:
         left = kept
 
 
-def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Found]]:
+def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Diagnosis]]:
     """Check that groups with a text have tokens, and those without have none."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.group_tokens(resource=resource)):
         real = count(row.text) if row.text else 0
         text = f"It counts as {row.tokens:,} tokens, but its text has {real:,}."
-        repair = _running(q.fix_group_tokens(key=row.key, tokens=real))
+        repair = _steps_repair(q.fix_group_tokens(key=row.key, tokens=real))
         found.append(found_at("tokens", row.place, text, repair))
     return found
 
 
-def checking_index(resource: str | None, redact: Redact) -> Script[list[Found]]:
+def checking_index(resource: str | None, redact: Redact) -> Script[list[Diagnosis]]:
     """Check that every message that contains a word is indexed."""
-    found: list[Found] = []
+    found: list[Diagnosis] = []
     for row in (yield q.unindexed(resource=resource)):
         if has_words(row, redact):
             where = f"message {row.seq} of thread {row.thread} of {row.resource}"
             found.append(found_at("index-missing", where, "The index does not find it.", reindex=row.resource))
     return found
-
-
-_EXAMINED: Final = ("threads", "messages", "groups", "observations", "tasks", "documents of the index")
-
-
-class Doctor:
-    """Examines one resource, or the whole database."""
-
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def examine(
-        self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
-    ) -> tuple[Found, ...]:
-        """Return every violation of an invariant, as of one moment."""
-        check_optional_ids(resource=resource)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[tuple[Found, ...]]:
-            found: list[Found] = []
-            for check in CHECKS:
-                found += yield from checking(check, resource, now)
-            found += yield from checking_spans(resource)
-            found += yield from checking_entries(resource)
-            found += yield from checking_pairs(resource)
-            found += yield from checking_tasks(resource)
-            found += yield from checking_tokens(resource, count)
-            found += yield from checking_index(resource, redact)
-            found += yield from checking_renderings(resource, render)
-            return tuple(found)
-
-        return await self._engine.read(script, brief=False)
-
-    async def repair(self, found: Sequence[Found]) -> None:
-        """Repair what is safe, in one transaction: all of it, or nothing."""
-
-        def script() -> Script[None]:
-            for one in found:
-                if one.repair is not None:
-                    yield from one.repair()
-            for resource in sorted({one.reindex for one in found if one.reindex is not None}):
-                yield from resetting_index(resource)
-
-        await self._engine.write(script, name="doctor.repair")
-
-    async def report(self, resource: str | None, found: Sequence[Found], left: Sequence[Found] = ()) -> Report:
-        """Return a report of the findings; those that a second examination no longer finds count as repaired."""
-        rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
-        still = {_identity(one.finding) for one in left}
-        findings = tuple(
-            replace(one.finding, repaired=one.finding.is_safe and _identity(one.finding) not in still) for one in found
-        )
-        return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
-
-    async def resources(self) -> tuple[str, ...]:
-        """Return all resources."""
-        return await self._engine.fetch(q.resources(), lambda row: row.resource)
-
-
-def _identity(finding: Finding) -> tuple[str, str, str]:
-    return finding.kind, finding.where, finding.explanation

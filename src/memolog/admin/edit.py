@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memolog.admin.forget_store import told, work_of
+from memolog.admin.forget_store import result_of, rolled_back_if
 from memolog.core.clock import Clock, to_micros
 from memolog.core.exact_json import loads, object_text, pack
 from memolog.core.observation import Observation, Priority
@@ -23,12 +23,12 @@ from memolog.log.withdrawals import Render
 from memolog.search.index import resetting_index, taking_index
 
 q = load_queries("log/lines")
-forgetting = load_queries("admin/forgetting")
-logs = load_queries("log/logs")
+forget_queries = load_queries("admin/forgetting")
+log_queries = load_queries("log/logs")
 
 
 class LineEdits:
-    """Corrections of every resource's logs, one resource at a time."""
+    """Corrects logs; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
         self._engine, self._clock, self._new_id = engine, clock, new_id
@@ -117,11 +117,11 @@ class LineEdits:
         yield q.set_state(pks=[line.pk], state=hidden if is_covered else "active")
         lines = [line.pk]
         if is_covered and was_said and not is_said:
-            lines += yield from self._standing_again(line)
+            lines += yield from self._adding_to_reflections(line)
         loss = Loss(log_pk=line.log_pk, lines=(), how="retracted", kind="edit")
         yield from rewriting(loss, (yield from reading_groups(lines)), render, at)
 
-    def _standing_again(self, line: Row) -> Script[list[int]]:
+    def _adding_to_reflections(self, line: Row) -> Script[list[int]]:
         """Add a line to each reflection over its group."""
         made: list[int] = []
         inside, latest = line.group_id, line.pk
@@ -144,13 +144,13 @@ class LineEdits:
             _refuse(line, {"deleted"})
             loss = Loss(log_pk=line.log_pk, lines=(line.pk,), how="deleted", kind="forget", by_hand=True)
             made = yield from rederiving(loss, self._new_id, render, at)
-            prompts = yield forgetting.delete_prompts_of_log(log_pk=line.log_pk)
+            prompts = yield forget_queries.delete_prompts_of_log(log_pk=line.log_pk)
             yield from resetting_index(resource)
             return Forgotten(
                 resource=resource, observations=made.lines, reflections=made.reflections, prompts=len(prompts)
             )
 
-        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="line_edits.delete"))
+        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="line_edits.delete"))
 
 
 def _refuse(line: Row, states: set[str]) -> None:
@@ -163,21 +163,21 @@ def _refuse(line: Row, states: set[str]) -> None:
         raise InputError(
             f"Observation {line.id} is not part of the log.",
             why=f"Its group is {line.group_state}.",
-            then="Activate its group first." if line.group_state == "buffered" else "It is out of sight already.",
+            then="Activate its group first." if line.group_state == "buffered" else "It is not shown already.",
         )
 
 
 def _finding(resource: str, observation: str) -> Script[Row]:
     line = yield from _looking_up(resource, observation)
     # Lock the log, then read again: another change may have come first, or its thread may have been deleted.
-    yield logs.touch_version(log_pk=line.log_pk)
+    yield log_queries.touch_version(log_pk=line.log_pk)
     return (yield from _looking_up(resource, observation))
 
 
 def _looking_up(resource: str, observation: str) -> Script[Row]:
     rows = yield q.find_line(resource=resource, observation=observation)
     if not rows:
-        raise NotFound(f"There is no observation {observation}.", then="Check its id: search and recall show ids.")
+        raise NotFound(f"There is no observation {observation!r}.", then="Check its id: search and recall show ids.")
     return rows[0]
 
 

@@ -1,56 +1,60 @@
-"""Write and read exports: one JSON object a line, a header first and a count last.
+"""Export resources as JSON lines, a header first and a count last, and logs as Markdown.
 
 An export appears under its name only when it is complete.
 """
 
+import asyncio
 import io
-import json
 import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final, TypeAlias
+from typing import IO, TYPE_CHECKING, Final, TypeAlias
 
+from memolog.admin.backup import refuse_own
 from memolog.core.exact_json import dumps
 from memolog.core.observation import MARKS, Observation
 from memolog.core.reports import ExportReport
+from memolog.db.sqlite import SqliteEngine
 from memolog.db.sqlite_files import new_file
 from memolog.errors import InputError, NotFound
 from memolog.text.dates import local
 from memolog.version import __version__
 
 if TYPE_CHECKING:
+    from memolog.connection import Connection
     from memolog.store import Store
 
 FORMAT: Final = "memolog-export"
 FORMAT_VERSION: Final = 1
-
 # Tags, links and images begin with one of these; an ampersand only where it starts a character reference.
 _ACTIVE: Final = re.compile(r"[\\<\[\]]|&(?=#?\w)")
 _LITERAL: Final = {"<": "&lt;", "&": "&amp;"}
-
 Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
 
 
-class _Section:
-    """Writes the lines of one resource; `start` discards what was written since the last start."""
+async def export(connection: "Connection", target: Target, resource: str | None, *, overwrite: bool) -> ExportReport:
+    """Write everything, or all of one resource, as JSON lines to a path or an open text file."""
+    components = await connection.open()
+    if isinstance(components.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
+        refuse_own(components.store.engine.path, Path(target))
+    return await export_to(components.store, target, resource, connection.clock.now(), overwrite=overwrite)
 
-    def __init__(self, file: IO[bytes], resource: str) -> None:
-        self._file, self._resource = file, resource
-        self._begin = file.tell()
 
-    def start(self) -> None:
-        """Begin, or begin again."""
-        self._file.seek(self._begin)
-        self._file.truncate()
-        self.take(dumps({"kind": "resource", "resource": self._resource}))
+async def write_text(connection: "Connection", target: "str | os.PathLike[str]", text: str, *, overwrite: bool) -> None:
+    """Write a text to a new file that only its owner can read; refuses the database itself."""
+    engine = (await connection.open()).store.engine
+    if isinstance(engine, SqliteEngine):
+        refuse_own(engine.path, Path(target))
 
-    def take(self, line: str) -> None:
-        """Write one line."""
-        self._file.write(line.encode() + b"\n")
+    def write() -> None:
+        with new_file(Path(target), overwrite=overwrite) as partial:
+            partial.write_bytes(text.encode("utf-8", "replace"))
+
+    await asyncio.to_thread(write)
 
 
 async def export_to(
@@ -89,6 +93,24 @@ async def export_to(
             f"The export cannot be written to {path}.", why=f"The system reports: {error}.", then="Name another file."
         ) from error
     return report
+
+
+class _Section:
+    """Writes the lines of one resource; `start` discards what was written since the last start."""
+
+    def __init__(self, file: IO[bytes], resource: str) -> None:
+        self._file, self._resource = file, resource
+        self._begin = file.tell()
+
+    def start(self) -> None:
+        """Begin, or begin again."""
+        self._file.seek(self._begin)
+        self._file.truncate()
+        self.take(dumps({"kind": "resource", "resource": self._resource}))
+
+    def take(self, line: str) -> None:
+        """Write one line."""
+        self._file.write(line.encode() + b"\n")
 
 
 async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], now: datetime) -> ExportReport:
@@ -136,55 +158,3 @@ def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
 def _plain(text: str) -> str:
     """Return a text on one line, with what Markdown and HTML would act on taken literally."""
     return _ACTIVE.sub(lambda match: _LITERAL.get(match[0], f"\\{match[0]}"), " ".join(text.split()))
-
-
-# ---------------------------------------------------------------- reading
-
-
-def read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the lines of an export with their numbers, the header first; refuses a file that was cut off."""
-    seen, is_whole = 0, False
-    with path.open("rb") as file:
-        header = _parsed(file.readline(), path, 1)
-        _check_header(header, path)
-        yield 1, header
-        for number, text in enumerate(file, start=2):
-            data = _parsed(text, path, number)
-            if data.get("kind") == "end":
-                is_whole = data.get("lines") == seen
-                break
-            seen += 1
-            yield number, data
-    if not is_whole:
-        raise InputError(
-            f"{path.name} is not complete: it ends after {seen} lines.",
-            why="The export that wrote it was interrupted, or the file was cut off on its way.",
-            then="Export again. What was read so far is imported, and a second import continues from there.",
-        )
-
-
-def _parsed(text: bytes, path: Path, number: int) -> dict[str, Any]:
-    try:
-        data: Any = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(
-            f"Line {number} of {path.name} is not JSON.",
-            why=f"{error}.",
-            then="Export again: this file is damaged.",
-        ) from error
-    if not isinstance(data, dict):
-        raise InputError(
-            f"Line {number} of {path.name} is not a JSON object.", then="Export again: this file is damaged."
-        )
-    return data  # pyright: ignore[reportUnknownVariableType]
-
-
-def _check_header(data: dict[str, Any], path: Path) -> None:
-    if data.get("format") != FORMAT:
-        raise InputError(f"{path.name} is not an export of Memolog.", then="Name another file, or its format.")
-    version: Any = data.get("version")
-    if not isinstance(version, int) or version > FORMAT_VERSION:
-        raise InputError(
-            f"{path.name} has version {version} of the format; this release reads up to {FORMAT_VERSION}.",
-            then="Import it with the release that wrote it, or a newer one.",
-        )

@@ -2,7 +2,7 @@
 
 A forgotten message keeps its row as a tombstone, so that its number is not used again and no run brings it back; of a thread
 or resource only the costs stay. Keyed hashes of both stay too: see `tombstones`. Each call is one transaction, and a dry run
-is the same transaction, rolled back. `sqlite_files` removes the bytes that deleted rows leave in a file.
+is the same transaction, rolled back. `db.sqlite_files` removes the bytes that deleted rows leave in a file.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from memolog.messages.tombstones import burying_messages, burying_resource, bury
 from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
 
 q = load_queries("admin/forgetting")
-logs = load_queries("log/logs")
-rows_of = load_queries("messages/messages")
-threads = load_queries("messages/threads")
+log_queries = load_queries("log/logs")
+message_queries = load_queries("messages/messages")
+thread_queries = load_queries("messages/threads")
 
 _LEASE_CHARACTERS = 400
 _PAGE = 400
@@ -36,7 +36,7 @@ _SKEW = 300_000_000
 
 
 class Forgetting:
-    """Forgets for every resource, one resource at a time."""
+    """Forgets messages, threads and resources; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
         self._engine, self._clock, self._new_id = engine, clock, new_id
@@ -51,16 +51,16 @@ class Forgetting:
 
         def script() -> Script[Forgotten]:
             if thread is None:
-                rows = yield rows_of.by_id_anywhere(resource=resource, id=message_id)
+                rows = yield message_queries.by_id_anywhere(resource=resource, id=message_id)
             else:
-                rows = yield rows_of.by_id(resource=resource, thread=thread, id=message_id)
+                rows = yield message_queries.by_id(resource=resource, thread=thread, id=message_id)
             if not rows:
                 where = f"thread {thread}" if thread is not None else "any thread of this resource"
                 raise NotFound(f"There is no message {message_id} in {where}.", then="Check its id.")
             places = [(row.thread, row.seq) for row in rows]
             return (yield from self._forgetting_messages(resource, places, render, at))
 
-        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.message"))
+        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="forgetting.message"))
 
     async def older(
         self,
@@ -90,7 +90,7 @@ class Forgetting:
                 gone += Forgotten(resource=resource, events=len(told_of), contexts=len(seen))
             return gone
 
-        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.older"))
+        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="forgetting.older"))
 
     async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
         """Forget a thread with all that belongs to it, in a shared log too; raises ThreadNotFound."""
@@ -104,15 +104,13 @@ class Forgetting:
             yield from resetting_index(resource)
             return gone
 
-        return await told(self._engine.write(work_of(script, dry_run=dry_run), name="forgetting.thread"))
+        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="forgetting.thread"))
 
     async def resource(self, resource: str, *, dry_run: bool = False) -> Forgotten:
         """Forget a resource; only its costs stay. Raises NotFound if there is nothing of it."""
         check_ids(resource=resource)
         work = partial(self._forgetting_resource, resource, self._now())
-        return await told(self._engine.write(work_of(work, dry_run=dry_run), name="forgetting.resource"))
-
-    # ------------------------------------------------------------ pieces of scripts
+        return await result_of(self._engine.write(rolled_back_if(work, dry_run=dry_run), name="forgetting.resource"))
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -127,7 +125,7 @@ class Forgetting:
         lines: dict[int, dict[int, str]] = {}
         # In one order, to avoid deadlocks.
         for thread in sorted({thread for thread, _ in places}):
-            rows = yield threads.lock_thread(resource=resource, thread=thread)
+            rows = yield thread_queries.lock_thread(resource=resource, thread=thread)
             if not rows:
                 continue
             thread_pk = rows[0].pk
@@ -165,7 +163,7 @@ class Forgetting:
             lines.setdefault(line.log_pk, []).append(line.pk)
         names: list[str] = []
         reflections: list[str] = []
-        for log in (yield logs.logs_of_thread(thread_pk=thread_pk)):
+        for log in (yield log_queries.logs_of_thread(thread_pk=thread_pk)):
             if log.thread_pk is not None:
                 names += [row.id for row in (yield q.lines_of_log(log_pk=log.pk))]
                 continue
@@ -179,7 +177,7 @@ class Forgetting:
             made = yield from rederiving(loss, self._new_id, render, at)
             names += made.lines
             reflections += made.reflections
-        yield threads.delete_thread(resource=resource, thread=thread)
+        yield thread_queries.delete_thread(resource=resource, thread=thread)
         yield q.delete_lease(resource=resource, name=f"compact {thread[:_LEASE_CHARACTERS]}")
         return gone + Forgotten(
             resource=resource, observations=tuple(names), reflections=tuple(reflections), prompts=len(prompts)
@@ -191,7 +189,7 @@ class Forgetting:
         yield from taking_index(resource)
         names = [row.id for row in (yield q.threads_of_resource(resource=resource))]
         for name in names:
-            rows = yield threads.lock_thread(resource=resource, thread=name)
+            rows = yield thread_queries.lock_thread(resource=resource, thread=name)
             if rows:
                 gone += yield from _counting_thread(resource, name, rows[0].pk)
                 until = yield from self._burying(resource, name, 0, LAST, at)
@@ -202,7 +200,7 @@ class Forgetting:
         counts = (yield q.counts_of_resource(resource=resource))[0]
         has_rows = counts.tasks or counts.events or counts.working_memory or counts.others
         if not (names or lines or has_rows or is_indexed):
-            raise NotFound(f"There is nothing of resource {resource}.", then="Check its id.")
+            raise NotFound(f"Nothing is stored for resource {resource}.", then="Check its id.")
         yield from burying_resource(resource, self._new_id, at)
         index = (yield from clearing_index(resource)).index - gone.index
         yield q.delete_tasks(resource=resource)
@@ -232,7 +230,9 @@ class Forgetting:
         """
         latest = at + _SKEW
         while True:
-            rows = yield rows_of.after(resource=resource, thread=thread, after=first - 1, up_to=last, limit=_PAGE)
+            rows = yield message_queries.after(
+                resource=resource, thread=thread, after=first - 1, up_to=last, limit=_PAGE
+            )
             messages = [message_from_row(row) for row in rows]
             at = max([at, *(min(to_micros(one.created_at), latest) for one in messages)])
             yield from burying_messages(
@@ -253,10 +253,10 @@ def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[F
     documents = yield q.count_documents(**where)
     unlinked = yield q.unlink_tasks(**where)
     rows = yield q.tombstone(**where)
-    runs = yield logs.abandon_runs_over(now=at, **where)
+    runs = yield log_queries.abandon_runs_over(now=at, **where)
     extracts = yield q.count_extracts(**where)
     yield from deleting_extracts(where)
-    groups = yield logs.void_groups_over(**where)
+    groups = yield log_queries.void_groups_over(**where)
     yield q.clear_group_hints(**from_here)
     hints = yield q.clear_thread_hints(**from_here)
     prompts = yield q.delete_prompts(**from_here)
@@ -298,18 +298,15 @@ def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgo
     )
 
 
-# ---------------------------------------------------------------- dry runs
-
-
 class _Undone(Exception):
-    """Rolls a transaction back, with what it would have done."""
+    """Rolls the transaction of a dry run back and carries its result."""
 
     def __init__(self, gone: Forgotten) -> None:
         super().__init__("a dry run")
         self.gone = gone
 
 
-def work_of(script: Work[Forgotten], *, dry_run: bool) -> Work[Forgotten]:
+def rolled_back_if(script: Work[Forgotten], *, dry_run: bool) -> Work[Forgotten]:
     """Return the script or, for a dry run, one that does the same and rolls it back."""
 
     def undone() -> Script[Forgotten]:
@@ -319,7 +316,7 @@ def work_of(script: Work[Forgotten], *, dry_run: bool) -> Work[Forgotten]:
     return undone if dry_run else script
 
 
-async def told(write: Awaitable[Forgotten]) -> Forgotten:
+async def result_of(write: Awaitable[Forgotten]) -> Forgotten:
     """Return what a write did, or would have done."""
     try:
         return await write

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from memolog.admin.import_export import Tally
-from memolog.admin.import_foreign import save_conversation, save_document
-from memolog.admin.transfer_store import BY_KIND, Table, Values
+from memolog.admin.export_tables import BY_KIND, Table, Values
+from memolog.admin.import_conversations import Tally, save_conversation, save_document
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, encode, pack
 from memolog.core.message import Message, ToolCallPart, ToolResultPart
@@ -33,14 +32,14 @@ from memolog.transfer.conversation import Conversation, stable_id
 from memolog.transfer.mastra import (
     LAST,
     Chunk,
-    Told,
+    ObserverHints,
     at_of,
     chunks_of,
+    hints_in,
     metadata_of,
     read_messages,
     sections,
     source_of,
-    told_of,
 )
 
 if TYPE_CHECKING:
@@ -48,14 +47,29 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 q = load_queries("admin/mastra")
-
 _NEEDED = {"mastra_threads", "mastra_messages"}
-
 Rows = tuple[Mapping[str, Any], ...]
+_SOURCE = "mastra"
+Record = Mapping[str, Any]
+
+
+async def import_mastra(components: Components, address: str, resource: str | None, tally: Tally) -> ImportReport:
+    """Import a Mastra database, or one resource of it."""
+    tables = await open_mastra(address)
+    try:
+        thread_hints = await _threads(components.store, tables, resource, tally)
+        for row in await tables.resources():
+            if row["working_memory"] and resource in {None, row["id"]}:
+                tally.resources[row["id"]] = None
+                await save_document(components.store, row["id"], None, row["working_memory"], _SOURCE, tally)
+        await _records(components, tables, resource, tally, thread_hints)
+    finally:
+        await tables.close()
+    return tally.report()
 
 
 class MastraTables:
-    """The tables, open for reading. Close them."""
+    """Reads the tables of an open Mastra database."""
 
     def __init__(self, engine: Engine, tables: frozenset[str]) -> None:
         self._engine, self._tables = engine, tables
@@ -77,7 +91,7 @@ class MastraTables:
         return await self._rows("mastra_observational_memory", q.records())
 
     async def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         await self._engine.close()
 
     async def _rows(self, table: str, step: Step) -> Rows:
@@ -112,37 +126,18 @@ async def open_mastra(address: str) -> MastraTables:
     if not tables >= _NEEDED:
         await engine.close()
         raise InputError(
-            "There are no tables of Mastra here.",
-            why=f"Neither threads nor messages of it were found in {len(tables)} tables of its kind.",
+            "The database has no tables of Mastra.",
+            why=f"`mastra_threads` and `mastra_messages` are not both among {len(tables)} tables named mastra_….",
             then="Name its database; for PostgreSQL with ?schema=NAME if they are not in `public`.",
         )
     return MastraTables(engine, tables)
 
 
-_WHO = "mastra"
-Record = Mapping[str, Any]
-
-
-async def import_mastra(components: Components, address: str, resource: str | None, tally: Tally) -> ImportReport:
-    """Import a Mastra database, or one resource of it."""
-    tables = await open_mastra(address)
-    try:
-        told = await _threads(components.store, tables, resource, tally)
-        for row in await tables.resources():
-            if row["working_memory"] and resource in {None, row["id"]}:
-                tally.resources[row["id"]] = None
-                await save_document(components.store, row["id"], None, row["working_memory"], _WHO, tally)
-        await _records(components, tables, resource, tally, told)
-    finally:
-        await tables.close()
-    return tally.report()
-
-
 async def _threads(
     store: Store, tables: MastraTables, resource: str | None, tally: Tally
-) -> dict[tuple[str, str], Told]:
+) -> dict[tuple[str, str], ObserverHints]:
     """Import the conversations; return the hints of each by resource and thread."""
-    told: dict[tuple[str, str], Told] = {}
+    thread_hints: dict[tuple[str, str], ObserverHints] = {}
     for row in await tables.threads():
         if resource not in {None, row["resource"]}:
             continue
@@ -163,12 +158,9 @@ async def _threads(
         if (row["resource"], row["id"]) in tally.forgotten:
             continue
         if isinstance(document, str) and document:
-            await save_document(store, row["resource"], row["id"], document, _WHO, tally)
-        told[row["resource"], row["id"]] = told_of(metadata)
-    return told
-
-
-# ---------------------------------------------------------------- observations
+            await save_document(store, row["resource"], row["id"], document, _SOURCE, tally)
+        thread_hints[row["resource"], row["id"]] = hints_in(metadata)
+    return thread_hints
 
 
 def _has_forgotten(record: Record, tally: Tally) -> bool:
@@ -185,20 +177,20 @@ async def _records(
     tables: MastraTables,
     resource: str | None,
     tally: Tally,
-    told: Mapping[tuple[str, str], Told],
+    thread_hints: Mapping[tuple[str, str], ObserverHints],
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.records():
         if resource in {None, record["resource"]} and not _has_forgotten(record, tally):
             chains[record["resource"], record["thread"]].append(record)
-    hinted = dict(told)
+    hinted = dict(thread_hints)
     for (owner, thread), chain in chains.items():
         if chain[-1]["reflection"]:
             tally.skip(f"record {chain[-1]['id']}", "a buffered reflection: its log is reflected again when it is long")
         if tally.dry_run:
             tally.added["generation"] += len(chain)
             continue
-        known = {name: one for (of, name), one in told.items() if of == owner}
+        known = {name: one for (of, name), one in thread_hints.items() if of == owner}
         log = await _chain(components, owner, thread, chain, known, tally)
         # Where there is a log already, its hints are newer.
         for name in [thread] if thread else known if log is None else log.ends:
@@ -218,12 +210,12 @@ async def _chain(
     owner: str,
     thread: str | None,
     chain: Sequence[Record],
-    told: Mapping[str, Told],
+    thread_hints: Mapping[str, ObserverHints],
     tally: Tally,
 ) -> _Log | None:
     """Import the log of a chain of generations; None if it is refused."""
     try:
-        log = await _log(components, owner, thread, chain, told)
+        log = await _log(components, owner, thread, chain, thread_hints)
         rows = log.build(chain)
         arrival = await components.store.transfers.begin(owner)
         arrived = await components.store.transfers.put(owner, arrival, rows)
@@ -239,19 +231,23 @@ async def _chain(
 
 
 async def _log(
-    components: Components, owner: str, thread: str | None, chain: Sequence[Record], told: Mapping[str, Told]
+    components: Components,
+    owner: str,
+    thread: str | None,
+    chain: Sequence[Record],
+    thread_hints: Mapping[str, ObserverHints],
 ) -> _Log:
     """Return a log to be built, with the messages of the threads that it may be about."""
     named = {name for record in chain for name, _ in sections(record["observations"]) if name}
     # A chunk names messages, not their thread.
-    threads = [thread] if thread else sorted(set(told) if chain[-1]["chunks"] else named)
+    threads = [thread] if thread else sorted(set(thread_hints) if chain[-1]["chunks"] else named)
     messages = {name: await components.store.messages.after(owner, name) for name in threads}
     return _Log(
         owner=owner,
         thread=thread,
         counter=components.core.counter,
         messages=messages,
-        told=told,
+        thread_hints=thread_hints,
         observed=frozenset(named),
     )
 
@@ -259,26 +255,28 @@ async def _log(
 async def _hint_all(store: Store, log: _Log) -> None:
     """Set the hints of the threads of a log: from their metadata, else from the texts of the log."""
     for name, end in log.ends.items():
-        own = log.told.get(name, Told())
-        await _hint(store, log.owner, name, own if _says(own) else log.hints.get(name), log.messages[name], end)
+        own = log.thread_hints.get(name, ObserverHints())
+        await _hint(store, log.owner, name, own if _has_hints(own) else log.hints.get(name), log.messages[name], end)
 
 
-async def _hint(store: Store, owner: str, thread: str, told: Told | None, rows: Sequence[Message], end: int) -> None:
+async def _hint(
+    store: Store, owner: str, thread: str, thread_hints: ObserverHints | None, rows: Sequence[Message], end: int
+) -> None:
     """Set the hints of a thread, unless it has newer ones."""
     last = next((row for row in reversed(rows) if row.seq <= end), None)
-    if told is not None and last is not None and _says(told):
-        await store.transfers.hint(owner, thread, _hints(told, last))
+    if thread_hints is not None and last is not None and _has_hints(thread_hints):
+        await store.transfers.hint(owner, thread, _hints(thread_hints, last))
 
 
-def _says(told: Told) -> bool:
-    return bool(told.current_task or told.suggested_response)
+def _has_hints(thread_hints: ObserverHints) -> bool:
+    return bool(thread_hints.current_task or thread_hints.suggested_response)
 
 
-def _hints(told: Told, last: Message) -> Hints:
+def _hints(thread_hints: ObserverHints, last: Message) -> Hints:
     return Hints(
-        current_task=told.current_task,
-        suggested_response=told.suggested_response,
-        title=told.title,
+        current_task=thread_hints.current_task,
+        suggested_response=thread_hints.suggested_response,
+        title=thread_hints.title,
         at=last.created_at,
         last_seq=last.seq,
     )
@@ -292,13 +290,13 @@ class _Log:
     thread: str | None
     counter: TokenCounter
     messages: Mapping[str, Sequence[Message]]
-    told: Mapping[str, Told]
+    thread_hints: Mapping[str, ObserverHints]
     """Hints from the metadata of each thread."""
     observed: frozenset[str]
     """The threads that the text of a shared log names."""
-    spoken: Told = field(default_factory=Told)
+    text_hints: ObserverHints = field(default_factory=ObserverHints)
     """Hints in the text of the last group."""
-    hints: dict[str, Told] = field(default_factory=dict[str, Told])
+    hints: dict[str, ObserverHints] = field(default_factory=dict[str, ObserverHints])
     """The last hints in the texts of the log, by thread."""
     left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
@@ -308,7 +306,7 @@ class _Log:
 
     @property
     def id(self) -> str:
-        return stable_id(_WHO, self.owner, self.thread, "log")
+        return stable_id(_SOURCE, self.owner, self.thread, "log")
 
     def build(self, chain: Sequence[Record]) -> list[tuple[Table, Values]]:
         """Return the rows of a chain of generations, parents before children."""
@@ -332,27 +330,27 @@ class _Log:
 
     def _generation(self, number: int, record: Record) -> None:
         at = _micros(record)
-        told = sections(record["observations"])
+        texts = sections(record["observations"])
         fresh = self._fresh(record)
         before = list(self.active)
         run = None
         if number == 0:
-            by_thread = {name or self.thread: text for name, text in told}
+            by_thread = {name or self.thread: text for name, text in texts}
             made: list[str] = []
             for name, span in fresh.items():
                 made.append(self._group(record, f"{name}", "observer", by_thread.get(name, ""), at, {name: span}))
-                self.hints[name] = self.spoken
+                self.hints[name] = self.text_hints
             loose = [text for name, text in by_thread.items() if name not in fresh and text]
             made += [self._group(record, "rest", "edit", text, at, {}) for text in loose]
         else:
             covered = [self._group(record, f"{name}", "observer", "", at, {name: s}) for name, s in fresh.items()]
-            run = stable_id(_WHO, record["id"], "run")
+            run = stable_id(_SOURCE, record["id"], "run")
             self._run(run, "reflect", at, inputs={"groups": [*before, *covered], "generation": number - 1})
             spans = {name: (1, end) for name, end in self.ends.items() if end}
-            text = "\n".join(body for _, body in told)
+            text = "\n".join(body for _, body in texts)
             made = [self._group(record, "reflection", "reflection", text, at, spans, run=run)]
-            if self.thread is not None and _says(self.spoken):
-                self.hints[self.thread] = self.spoken
+            if self.thread is not None and _has_hints(self.text_hints):
+                self.hints[self.thread] = self.text_hints
         self.active = made
         kind = "start" if number == 0 else "reflection"
         counts = {"tokens_before": 0, "tokens_after": 0, "dropped": "[]"}
@@ -369,7 +367,7 @@ class _Log:
             if self.thread is None and name not in self.observed:
                 continue
             start = self.ends.setdefault(name, 0)
-            own = self.told[name].observed_at if self.thread is None and name in self.told else None
+            own = self.thread_hints[name].observed_at if self.thread is None and name in self.thread_hints else None
             # A shared log is observed thread by thread, each up to a time of its own.
             last = min(filter(None, (until, own)), default=None)
             seqs = [row.seq for row in rows if last is not None and row.seq > start and _is_observed(row, last)]
@@ -395,9 +393,9 @@ class _Log:
             self.ends.setdefault(name, 0)
             text = next((body for of, body in sections(chunk.text) if of in {None, name}), chunk.text)
             yield self._group(record, chunk.id, "observer", text, _micros(record), {name: span})
-            told = chunk.told if _says(chunk.told) else self.spoken
+            thread_hints = chunk.hints if _has_hints(chunk.hints) else self.text_hints
             last = next(row for row in self.messages[name] if row.seq == span[1])
-            self._hold_back(_hints(told, last) if _says(told) else None)
+            self._hold_back(_hints(thread_hints, last) if _has_hints(thread_hints) else None)
 
     def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
         """Return the span of a thread that a chunk covers after `start`: (0, 0) if none, None if it is unclear."""
@@ -429,12 +427,12 @@ class _Log:
         run: str | None = None,
     ) -> str:
         self.handles += 1
-        group = stable_id(_WHO, record["id"], part, kind)
+        group = stable_id(_SOURCE, record["id"], part, kind)
         lines = self._observations(record, group, text)
         is_observer = kind == "observer"
         name, span = next(iter(spans.items())) if is_observer else (None, (None, None))
         if is_observer:
-            run = stable_id(_WHO, record["id"], part, "run")
+            run = stable_id(_SOURCE, record["id"], part, "run")
             self._run(run, "observe", at, thread=name, span=span)
         aliases = {known: f"t{number}" for number, known in enumerate(self.ends, start=1)}
         alias = aliases.get(name or "") if self.thread is None else None
@@ -469,7 +467,7 @@ class _Log:
         base = at_of(record["observed_at"]) or at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC)
         parsed = parse_observations(text, (), base=base, zone=UTC) if text.strip() else Parsed()
         drafts = parsed.observations
-        self.spoken = Told(
+        self.text_hints = ObserverHints(
             current_task=parsed.hints.current_task,
             suggested_response=parsed.hints.suggested_response,
             title=parsed.hints.title,
@@ -533,8 +531,8 @@ class _Log:
             log=self.id,
             of=kind,
             status="done",
-            owner=_WHO,
-            model=_WHO,
+            owner=_SOURCE,
+            model=_SOURCE,
             inputs=dumps(dict(inputs or {})),
             **numbers,
             **times,

@@ -17,7 +17,7 @@ from memolog.core.observation import Span
 from memolog.core.pairs import is_question
 from memolog.log.snapshot import Snapshot
 from memolog.search.recall_page import part_text
-from memolog.search.search import Wanted, search_memory
+from memolog.search.search import SearchOptions, search_memory
 from memolog.search.snippets import Marker
 from memolog.text.cutting import cut, cut_end, cut_middle
 from memolog.text.dates import clock
@@ -32,9 +32,13 @@ _NEIGHBOUR: Final = 240
 _LEAST: Final = 80
 _NAME: Final = 60
 _BEFORE, _AFTER = "… ", " …"
-
+# A message is prose: search operators in it are ignored.
+_OPERATORS: Final = re.compile(r"""["“”«»]|(?<!\S)-+|[:*]""")
+_QUERY_CHARACTERS: Final = 2_000
+# Messages of the tail match themselves best: so many more hits are requested, and those left out.
+_MOST_MORE: Final = 50
 Place: TypeAlias = tuple[int, int]
-"""The first character of what a message was found by, and the one after its last, in what is shown of the message."""
+"""Start and end of the matched words in the shown text of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,99 +46,16 @@ class Passage:
     """A message that was found, and its neighbours, in their order."""
 
     hit: int
-    """The sequence number of the one that was found."""
+    """The sequence number of the found message."""
     messages: tuple[Message, ...]
     places: Mapping[int, Place] = field(default_factory=dict[int, Place])
-    """By sequence number, what must not be cut out of a message; of any other, the middle is."""
-
-
-def passage_texts(
-    passages: Sequence[Passage], thread: str, *, budget: int, zone: str | None, counter: TokenCounter
-) -> tuple[str, ...]:
-    """Return each passage as a text, the best first, all of them within a budget of tokens."""
-    texts: list[str] = []
-    for left, passage in zip(range(len(passages), 0, -1), passages, strict=True):
-        # What the better ones did not need is there for the others.
-        text = _text(passage, thread, budget // left, zone, counter)
-        size = counter.count(text)
-        if text and size <= budget:
-            texts.append(text)
-            budget -= size
-    return tuple(texts)
-
-
-def _text(passage: Passage, thread: str, budget: int, zone: str | None, counter: TokenCounter) -> str:
-    """Return a passage that fits: its hit gets shorter first to four characters a token, then neighbours are left out."""
-    messages = passage.messages
-    most = max(_LEAST, 4 * budget)
-    while True:
-        text = "\n".join(_line(message, thread, _shown(message, passage, most), zone) for message in messages)
-        if counter.count(text) <= budget:
-            return text
-        if most > _LEAST:
-            most = max(_LEAST, most // 2)
-        elif len(messages) > 1:
-            messages = tuple(message for message in messages if message.seq == passage.hit)
-            most = max(_LEAST, 4 * budget)
-        else:
-            return ""
-
-
-def said(message: Message) -> str:
-    """Return all of a message that can be shown, as one line."""
-    return " ".join(filter(None, map(_said, message.parts)))
-
-
-def _shown(message: Message, passage: Passage, most: int) -> str:
-    text, most = said(message), most if message.seq == passage.hit else _NEIGHBOUR
-    place = passage.places.get(message.seq)
-    return cut_middle(text, most, " … ") if place is None else _around(text, place, most)
-
-
-def _around(text: str, place: Place, most: int) -> str:
-    """Return as much of a text as may be shown of it, with a place in the middle."""
-    if len(text) <= most:
-        return text
-    first, last = place
-    room = most - len(_BEFORE) - len(_AFTER)
-    start = min(first - max(0, room - (last - first)) // 2, len(text) - room)
-    rest = cut_end(text, len(text) - start) if start > 0 else text
-    shown = cut(rest, room)
-    before, after = _BEFORE if len(rest) < len(text) else "", _AFTER if len(shown) < len(rest) else ""
-    return f"{before}{shown}{after}"
-
-
-def _line(message: Message, thread: str, shown: str, zone: str | None) -> str:
-    speaker = f" {quoted_label(message.speaker, _NAME)}" if message.speaker else ""
-    elsewhere = "" if message.thread == thread else ", in another conversation"
-    return f"({clock(message.created_at, zone)}{elsewhere}) {message.role}{speaker}: {shown}"
-
-
-def _said(part: object) -> str:
-    match part:
-        case ReasoningPart():
-            return ""
-        case ToolCallPart():
-            return f"[call {quoted_label(part.name, _NAME, is_tool=True)}] {fold(part_text(part))}".strip()
-        case ToolResultPart():
-            return f"[result] {fold(part_text(part))}".strip()
-        case FilePart():
-            return f"[file] {fold(part_text(part))}"
-        case _:
-            return fold(part_text(part))  # pyright: ignore[reportArgumentType]
-
-
-# A message is prose: search operators in it are ignored.
-_OPERATORS: Final = re.compile(r"""["“”«»]|(?<!\S)-+|[:*]""")
-_QUERY_CHARACTERS: Final = 2_000
-# Messages of the tail match themselves best: so many more hits are requested, and those left out.
-_MOST_MORE: Final = 50
+    """By sequence number, the range of a message that must be kept; other messages are cut in the middle."""
 
 
 def newest_question(snapshot: Snapshot) -> Message | None:
     """Return the newest user message, in the tail or repeated before it."""
-    said = [message for message in (*snapshot.repeated, *snapshot.tail) if is_question(message)]
-    return said[-1] if said and said[-1].text.strip() else None
+    asked = [message for message in (*snapshot.repeated, *snapshot.tail) if is_question(message)]
+    return asked[-1] if asked and asked[-1].text.strip() else None
 
 
 async def find_passages(
@@ -143,7 +64,7 @@ async def find_passages(
     """Return the best earlier messages for a question, with their neighbours, without what the tail shows."""
     settings = config.recall
     seen = {(snapshot.thread.id, m.seq) for m in (*snapshot.repeated, *_tail(snapshot, config)) if not is_compacted(m)}
-    wanted = Wanted(
+    wanted = SearchOptions(
         thread=snapshot.thread.id if settings.scope == "thread" else None,
         limit=settings.results + min(len(seen), _MOST_MORE),
         sources=("raw", "compacted"),
@@ -185,7 +106,7 @@ async def read_passages(store: "Store", resource: str, record: JsonObject) -> tu
 
 def _places(messages: Sequence[Message], marker: Marker) -> dict[int, Place]:
     """Return the place in each message where the words of the question are closest together."""
-    found = {message.seq: marker.place(said(message)) for message in messages}
+    found = {message.seq: marker.place(message_line(message)) for message in messages}
     return {seq: place for seq, place in found.items() if place is not None}
 
 
@@ -195,3 +116,79 @@ def _tail(snapshot: Snapshot, config: Config) -> tuple[Message, ...]:
 
 def _is_shown(message: Message) -> bool:
     return message.state == "live" and not message.own and not message.pruned
+
+
+def passage_texts(
+    passages: Sequence[Passage], thread: str, *, budget: int, zone: str | None, counter: TokenCounter
+) -> tuple[str, ...]:
+    """Return each passage as a text, the best first, all of them within a budget of tokens."""
+    texts: list[str] = []
+    for left, passage in zip(range(len(passages), 0, -1), passages, strict=True):
+        # The tokens that better passages did not need are available to the others.
+        text = _text(passage, thread, budget // left, zone, counter)
+        size = counter.count(text)
+        if text and size <= budget:
+            texts.append(text)
+            budget -= size
+    return tuple(texts)
+
+
+def _text(passage: Passage, thread: str, budget: int, zone: str | None, counter: TokenCounter) -> str:
+    """Return a passage that fits: the hit is shortened first, then neighbours are left out."""
+    messages = passage.messages
+    most = max(_LEAST, 4 * budget)
+    while True:
+        text = "\n".join(_line(message, thread, _shown(message, passage, most), zone) for message in messages)
+        if counter.count(text) <= budget:
+            return text
+        if most > _LEAST:
+            most = max(_LEAST, most // 2)
+        elif len(messages) > 1:
+            messages = tuple(message for message in messages if message.seq == passage.hit)
+            most = max(_LEAST, 4 * budget)
+        else:
+            return ""
+
+
+def message_line(message: Message) -> str:
+    """Return all of a message that can be shown, as one line."""
+    return " ".join(filter(None, map(_part_line, message.parts)))
+
+
+def _shown(message: Message, passage: Passage, most: int) -> str:
+    text, most = message_line(message), most if message.seq == passage.hit else _NEIGHBOUR
+    place = passage.places.get(message.seq)
+    return cut_middle(text, most, " … ") if place is None else _around(text, place, most)
+
+
+def _around(text: str, place: Place, most: int) -> str:
+    """Return at most `most` characters of a text, with a place in the middle."""
+    if len(text) <= most:
+        return text
+    first, last = place
+    room = most - len(_BEFORE) - len(_AFTER)
+    start = min(first - max(0, room - (last - first)) // 2, len(text) - room)
+    rest = cut_end(text, len(text) - start) if start > 0 else text
+    shown = cut(rest, room)
+    before, after = _BEFORE if len(rest) < len(text) else "", _AFTER if len(shown) < len(rest) else ""
+    return f"{before}{shown}{after}"
+
+
+def _line(message: Message, thread: str, shown: str, zone: str | None) -> str:
+    speaker = f" {quoted_label(message.speaker, _NAME)}" if message.speaker else ""
+    elsewhere = "" if message.thread == thread else ", in another conversation"
+    return f"({clock(message.created_at, zone)}{elsewhere}) {message.role}{speaker}: {shown}"
+
+
+def _part_line(part: object) -> str:
+    match part:
+        case ReasoningPart():
+            return ""
+        case ToolCallPart():
+            return f"[call {quoted_label(part.name, _NAME, is_tool=True)}] {fold(part_text(part))}".strip()
+        case ToolResultPart():
+            return f"[result] {fold(part_text(part))}".strip()
+        case FilePart():
+            return f"[file] {fold(part_text(part))}"
+        case _:
+            return fold(part_text(part))  # pyright: ignore[reportArgumentType]

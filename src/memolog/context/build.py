@@ -1,4 +1,4 @@
-"""Build a context from a view; the same view gives the same bytes.
+"""Build a context from a view: prefix, note, tail and edge, cut to a limit if there is one. The same view gives the same bytes.
 
 The prefix and the note depend on the log alone, the tail on the messages, and only the edge on the present.
 """
@@ -47,7 +47,7 @@ from memolog.text.tokens import TokenCounter, share
 def bare(
     messages: Iterable[Message | NewMessage], ephemeral: Iterable[NewMessage], instructions: str | None
 ) -> Context:
-    """Return a context of these messages and the application's instructions alone."""
+    """Return a context of only these messages and the application's instructions."""
     blocks = (Block(name="instructions", text=instructions, tokens=0, stable=True),) if instructions else ()
     shown = tuple(map(ContextMessage.of, messages))
     return Context(blocks=blocks, tail=shown, ephemeral=tuple(map(ContextMessage.of, ephemeral)))
@@ -55,7 +55,7 @@ def bare(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTail:
-    """The messages that are shown, what they weigh, the rows they come from, and how many rows were left out."""
+    """The shown messages, their tokens, the rows they come from, and how many rows were left out."""
 
     messages: tuple[ContextMessage, ...]
     tokens: int
@@ -66,12 +66,12 @@ class ShownTail:
 def show(
     repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, before: datetime | None = None
 ) -> ShownTail:
-    """Return the whole tail, opened by what is repeated.
+    """Return the whole tail, preceded by the repeated messages.
 
-    `before` is when the message before the tail was said; a mark opens the tail if more than an hour lies between.
+    `before` is the time of the message before the tail; a time mark opens the tail if more than an hour has passed since.
     """
     present = {message.seq for message in tail}
-    # Repeated is repeated word for word, also where a summary would stand in its place.
+    # Repeated messages are shown unchanged, even if they are compacted.
     again = [
         replace(message, level=0, injection=None) if is_compacted(message) else message
         for message in repeated
@@ -87,7 +87,7 @@ def show(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailCutter:
-    """Leaves out rows of a tail until it fits; all that no model has seen stays."""
+    """Leaves out rows of a tail until it fits; messages that no model has seen stay."""
 
     repeated: Sequence[Message]
     tail: Sequence[Message]
@@ -96,27 +96,27 @@ class TailCutter:
     unseen_from: int | None = None
 
     def without_older(self, room: int) -> ShownTail:
-        """Return the tail without the oldest exchanges, as few of them as the room demands."""
+        """Return the tail without the oldest exchanges, as few as necessary."""
         start = _last_question(self.tail)
         most = min(_last_exchange(self.tail) if start is None else start, _place_of(self.tail, self.unseen_from))
         return self._first_fitting(room, [cut for cut in closed_cuts(self.tail) if cut <= most])
 
     def without_steps(self, room: int) -> ShownTail:
-        """Return what was asked last and the youngest exchanges after it, as many as the room allows, at least the last.
+        """Return the last question and the newest exchanges after it, as many as fit, at least the last.
 
-        A turn of many steps may not fit by itself: without this the provider would refuse it.
+        A turn of many steps may not fit as a whole, and the provider would refuse it.
         """
         start = _last_question(self.tail)
         most = min(_last_exchange(self.tail), _place_of(self.tail, self.unseen_from))
         least = min(start or 0, most)
         closed = closed_cuts(self.tail)
-        # What was asked may stand between a call and its result: then the nearest cut is before the call.
+        # If the question is between a call and its result, the nearest cut is before the call.
         cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
         return self._first_fitting(room, cuts)
 
     def _first_fitting(self, room: int, cuts: Sequence[int]) -> ShownTail:
         """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
-        # What is left gets lighter from cut to cut.
+        # The rest has fewer tokens from cut to cut.
         first = bisect_left(cuts, True, key=lambda cut: self._from(cut).tokens <= room)
         return self._from(cuts[min(first, len(cuts) - 1)])
 
@@ -136,12 +136,12 @@ class TailCutter:
 
 
 def _place_of(tail: Sequence[Message], seq: int | None) -> int:
-    """Return where the messages from a number on begin; the end of the tail if there are none."""
+    """Return the position of the first message with at least this number; the end of the tail if there is none."""
     return len(tail) if seq is None else bisect_left(tail, seq, key=lambda message: message.seq)
 
 
 def _last_question(tail: Sequence[Message]) -> int | None:
-    """Return where what the user said last begins."""
+    """Return the position of the last user message; of its first row, if it has several."""
     places = [index for index, message in enumerate(tail) if is_question(message)]
     if not places:
         return None
@@ -149,15 +149,15 @@ def _last_question(tail: Sequence[Message]) -> int | None:
 
 
 def _last_exchange(tail: Sequence[Message]) -> int:
-    """Return the last cut with something to show behind it."""
+    """Return the last cut that is followed by a live message."""
     live = [index for index, message in enumerate(tail) if message.state == "live"]
     return max((cut for cut in closed_cuts(tail) if live and cut <= live[-1]), default=0)
 
 
 def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter: TokenCounter) -> int:
-    """Return the tokens: a row's own count, made once when it was saved, and what was added to show it.
+    """Return the tokens of the rows, as counted when they were saved, and of the notes.
 
-    A row that is shown as notes alone counts as these; one that is shown both ways counts twice, on the safe side.
+    A row that is shown only as notes counts as these; a row that is shown in both ways counts twice, to be safe.
     """
     notes = [message for message in messages if message.synthetic]
     noted = {message.seq for message in notes}
@@ -172,16 +172,16 @@ def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter
 
 
 LEAST_SHOWN: Final = 64
-"""A message of this many tokens is always shown whole: less would be little but the words that say so."""
+"""Messages of up to this many tokens are not cut: little more than the mark would be left."""
 _NAME: Final = 80
 
 
 def shortened(message: Message, most: int, counter: TokenCounter) -> Message:
-    """Return the message with at most so many tokens, the words that say what is missing included; short ones as they are."""
+    """Return the message cut to at most `most` tokens, marks included; short messages stay unchanged."""
     most = max(most, LEAST_SHOWN)
     if message.tokens <= most or message.state != "live" or is_compacted(message):
         return message
-    # A count costs time in proportion to the text: that of a single part is known.
+    # Counting takes time; the count of a single part is that of the message.
     sizes = [message.tokens] if len(message.parts) == 1 else [_size(message, part, counter) for part in message.parts]
     around = count_message(replace(message, parts=()), counter)
     cap = share(sizes, most - around)
@@ -201,7 +201,7 @@ def _size(message: Message, part: Part, counter: TokenCounter) -> int:
 
 
 def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenCounter) -> tuple[Part, ...]:
-    """Return a part cut, or as it is where the words that say what is missing would be longer."""
+    """Return a part cut, or unchanged if the mark would make it longer."""
     short = tuple(_cut(part, most, message.id, counter))
     return short if sum(_size(message, one, counter) for one in short) < size else (part,)
 
@@ -211,26 +211,26 @@ def _mark(count: int, message: str) -> str:
 
 
 def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator[Part]:
-    """Yield what is shown of a part that is too large. What a library kept beside it may be a copy, so it goes too."""
+    """Yield a part that is too large, cut. `extra` may hold a copy of it, so it is removed too."""
     match part:
         case TextPart():
-            yield TextPart(text=_ends(part.text, most, message, counter))
+            yield TextPart(text=_cut_middle(part.text, most, message, counter))
         case ToolResultPart():
             around = count_parts("tool", (replace(part, content=None, files=()),), counter)
             files = tuple(file for file in part.files if count_parts("tool", (file,), counter) <= most // 4)
             room = most - around - sum(count_parts("tool", (file,), counter) for file in files)
             gone = "".join(f"\n{_file(file, message)}" for file in part.files if file not in files)
-            text = _ends(content_text(part.content), room - count_text(gone, counter), message, counter) + gone
+            text = _cut_middle(content_text(part.content), room - count_text(gone, counter), message, counter) + gone
             yield replace(part, content=text, files=files, extra=None)
         case ToolCallPart():
-            # Providers take an object and nothing else.
+            # Providers accept only an object.
             around = count_parts("assistant", (replace(part, arguments={"left_out": ""}),), counter)
-            text = _ends(content_text(part.arguments), most - around, message, counter)
+            text = _cut_middle(content_text(part.arguments), most - around, message, counter)
             yield replace(part, arguments={"left_out": text}, extra=None)
         case FilePart():
             yield TextPart(text=_file(part, message))
         case ReasoningPart():
-            # A thought that is not whole does not match its signature any more.
+            # Cut reasoning would not match its signature.
             return
         case UnknownPart():
             yield TextPart(text=_mark(len(content_text(part.data)), message))
@@ -241,8 +241,8 @@ def _file(part: FilePart, message: str) -> str:
     return CUT_FILE.format(kind=kind, id=fold(message))
 
 
-def _ends(text: str, most: int, message: str, counter: TokenCounter) -> str:
-    """Return a text within so many tokens: its two ends and the mark; the mark alone where there is room for no more."""
+def _cut_middle(text: str, most: int, message: str, counter: TokenCounter) -> str:
+    """Return the two ends of a text with a mark between them, within `most` tokens; only the mark if no more fits."""
     if len(text) <= 4 * max(most, 0) and count_text(text, counter) <= most:
         return text
     room = most - count_text(_mark(len(text), message), counter) - 2
@@ -257,7 +257,7 @@ def _ends(text: str, most: int, message: str, counter: TokenCounter) -> str:
 
 
 def build(view: View) -> Context:
-    """Return the context of a request: prefix, note, tail, what is passed along once, edge."""
+    """Return the context of a request: prefix, note, tail, ephemeral messages and edge."""
     prefix, note = tuple(_prefix(view)), _note(view)
     passed = view.passed_tokens + sum(count_message(message, view.counter) for message in view.ephemeral)
     opening, fixed = note.tokens if note else 0, _sum(prefix)
@@ -266,7 +266,7 @@ def build(view: View) -> Context:
         blocks=prefix,
         note=note,
         tail=tail.messages,
-        ephemeral=(*_forgotten(view), *map(ContextMessage.of, view.ephemeral)),
+        ephemeral=(*_ephemeral_note(view), *map(ContextMessage.of, view.ephemeral)),
         edge=edge,
         tokens=Counts(prefix=fixed, tail=opening + tail.tokens, edge=passed + _sum(edge)),
         trimmed=tail.trimmed,
@@ -275,7 +275,7 @@ def build(view: View) -> Context:
 
 
 def _prefix(view: View) -> Iterable[Block]:
-    """Yield the blocks of the prefix. What an activation adds comes last, so that it only adds to the text."""
+    """Yield the blocks of the prefix. Groups come last, so that an activation only extends the text."""
     if view.instructions and view.instructions.strip():
         yield _stable(view, "instructions", view.instructions)
     groups = _blocks(view.groups)
@@ -297,7 +297,7 @@ def _add_blocks(blocks: tuple[Block, ...], groups: Sequence[GroupView]) -> tuple
     return (*blocks, *more)
 
 
-# A log grows at its end from one activation to the next.
+# An activation only appends to a log, so only new groups are converted.
 _blocks = grown((), _add_blocks)
 
 
@@ -314,26 +314,23 @@ def _stable(view: View, name: str, text: str) -> Block:
     return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=True)
 
 
-def _forgotten(view: View) -> Iterable[ContextMessage]:
-    """Yield a note in place of what was passed along once and is not kept."""
+def _ephemeral_note(view: View) -> Iterable[ContextMessage]:
+    """Yield a note in place of ephemeral messages that are not stored."""
     if view.passed:
         yield ContextMessage.note(PASSED_ALONG.format(count=view.passed))
 
 
-# ---------------------------------------------------------------- limits
-
-
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
-    """Return tail and edge, within the limit if there is one and as far as what must stay allows."""
+    """Return tail and edge within the limit, as far as possible."""
     edge = edge_blocks(view, others_tokens=view.others_tokens)
     tail = show(*_sized(view, None), view.counter, view.before)
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
         return tail, edge
     if view.recalled:
-        # What was not asked for goes first.
+        # Recalled messages are removed first.
         return _fitted(replace(view, recalled=()), fixed)
     if view.repeated and any(map(is_question, view.tail)):
-        # Then what the log covers, once the user has asked something else.
+        # Then repeated messages, if a newer user message follows.
         tail, edge = _fitted(replace(view, repeated=()), fixed)
         return replace(tail, trimmed=tail.trimmed + len(view.repeated)), edge
     room = view.limit - fixed
@@ -346,9 +343,9 @@ def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
 
 
 def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
-    """Return the next smaller size for a message, at which the shown rows may fit if each is cut alike.
+    """Return the next smaller size of a message at which the shown rows may fit.
 
-    Sizes come from one ladder that depends on the limit alone, so that a message stays as it is shown from step to step.
+    The sizes depend only on the limit, so that a message is cut in the same way in the next context.
     """
     shown = {row.seq for row in tail.rows}
     sizes = [message.tokens for message in (*view.repeated, *view.tail) if message.seq in shown]
@@ -360,7 +357,7 @@ def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
 
 
 def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) -> tuple[ShownTail, tuple[Block, ...]]:
-    """Return tail and edge without what can be left out, no message longer than `most`."""
+    """Return tail and edge without what can be left out, with no message longer than `most`."""
     repeated, rows = _sized(view, most)
     cutter = TailCutter(
         repeated=repeated, tail=rows, counter=view.counter, before=view.before, unseen_from=view.unseen_from
@@ -376,17 +373,17 @@ def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) 
 
 
 def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return what is repeated and the tail, no message longer than `most`; without it, those cut that break the limit alone.
+    """Return the repeated messages and the tail, cut to `most`; if it is None, cut only messages that exceed the limit alone.
 
-    Where a message is cut depends on itself and the limit, not on what else there is: contexts go on extending each other.
+    The cut depends only on the message and the limit, so that each context still extends the last one.
     """
     limit, counter = view.limit, view.counter
     repeated = view.repeated
     if view.repeated_tokens is not None or most is not None:
         least = min(size for size in (view.repeated_tokens, most) if size is not None)
-        # Repeated is repeated word for word, also where a summary would stand in its place.
+        # Repeated messages are shown unchanged, even if they are compacted.
         plain = (replace(m, level=0, injection=None) if is_compacted(m) else m for m in repeated)
-        # A message that needs no change stays the very same: what follows from the tail that it opens is known then.
+        # A message that needs no change stays the same object, so that cached results are found.
         repeated = tuple(shortened(message, least, counter) for message in plain)
     if limit is None:
         return repeated, view.tail
@@ -397,7 +394,7 @@ def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Mes
 
 
 def _shortened(view: View, tail: ShownTail) -> int:
-    """Return how many of the shown rows are not shown whole."""
+    """Return how many of the shown rows were cut."""
     if view.limit is None and not view.repeated:
         return 0
     whole = {message.seq: message.parts for message in (*view.repeated, *view.tail)}

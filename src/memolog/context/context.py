@@ -26,20 +26,20 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMessage:
-    """A message as the model is shown it: calls and results in pairs, nothing stored is changed by it."""
+    """A message as it is shown to the model, with calls and results in pairs. Stored messages stay unchanged."""
 
     role: Role
     parts: tuple[Part, ...]
     seq: int | None = None
-    """The stored row it comes from, the first of several; None where there is none."""
+    """The number of the stored message, of the first of several; None if there is none."""
     speaker: str | None = None
     created_at: datetime | None = None
     synthetic: bool = False
-    """True for what is not part of the conversation: notes, summaries, missing results."""
+    """True for notes, summaries and missing results, which are not part of the conversation."""
 
     @classmethod
     def of(cls, message: Message | NewMessage) -> Self:
-        """Return a stored or a new message as it was said."""
+        """Return a stored or a new message, unchanged."""
         return cls(
             role=message.role,
             parts=tuple(message.parts),
@@ -50,7 +50,7 @@ class ContextMessage:
 
     @classmethod
     def note(cls, text: str, *, seq: int | None = None, created_at: datetime | None = None) -> Self:
-        """Return a note of ours, in the role of the user."""
+        """Return a note in the role of the user."""
         return cls(role="user", parts=(TextPart(text=text),), seq=seq, created_at=created_at, synthetic=True)
 
     @property
@@ -59,8 +59,8 @@ class ContextMessage:
         return "\n\n".join(part.text for part in self.parts if isinstance(part, TextPart))
 
     def render(self) -> str:
-        """Return the message as exact text: a line for itself, then a line a part."""
-        # No mark closes a message: one that has grown by further parts extends its shorter self.
+        """Return the message as exact text: one line for the message, then one line per part."""
+        # There is no closing mark, so that a message with further parts extends the shorter one.
         seq = "-" if self.seq is None else str(self.seq)
         at = self.created_at.isoformat() if self.created_at else "-"
         speaker = [dumps(self.speaker)] if self.speaker else []
@@ -70,7 +70,7 @@ class ContextMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Tokens: the prefix, the tail with its note, the edge with what is passed along once, and all of it."""
+    """Tokens of the prefix, of the tail with its note, of the edge with ephemeral messages, and of the whole."""
 
     prefix: int = 0
     tail: int = 0
@@ -84,26 +84,26 @@ class Counts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What the model is shown."""
+    """The context of one request."""
 
     blocks: tuple[Block, ...] = ()
-    """The prefix: it changes only when the log does."""
+    """The prefix. It changes only when the log changes."""
     note: Block | None = None
-    """Opens the tail when the log stands for what came before."""
+    """Opens the tail if the log covers earlier messages."""
     tail: tuple[ContextMessage, ...] = ()
     ephemeral: tuple[ContextMessage, ...] = ()
-    """For this request only: after the tail, before the edge."""
+    """Messages for this request only, after the tail and before the edge."""
     edge: tuple[Block, ...] = ()
-    """After the last message, never stored; the only place that depends on the present."""
+    """The blocks after the last message, never stored. Only they depend on the present time."""
     tokens: Counts = Counts()
     trimmed: int = 0
     """How many messages were left out to keep within a limit."""
     shortened: int = 0
-    """How many messages are shown with their beginning and their end alone."""
+    """How many messages were cut in the middle."""
 
     @property
     def system(self) -> str:
-        """Return the prefix as one text; one more group only adds to its end."""
+        """Return the prefix as one text; a new group only extends it."""
         return "\n\n".join(block.text for block in self.blocks)
 
     @property
@@ -113,12 +113,12 @@ class Context:
 
     @property
     def messages(self) -> tuple[ContextMessage, ...]:
-        """Return all that is said to the model, in its order: the note that opens the tail, the tail, what is passed once."""
+        """Return all messages in order: the note that opens the tail, the tail, the ephemeral messages."""
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         return (*opening, *self.tail, *self.ephemeral)
 
     def to_openai(self, *, system: str | None = None) -> list[dict[str, Any]]:
-        """Return `messages` for Chat Completions: `system` and the log first, then what was said, and the edge last."""
+        """Return `messages` for Chat Completions: `system` and the log first, then the messages, and the edge last."""
         chat = import_module("memolog.adapters.openai.chat")
         instructions = [{"role": "system", "content": system}] if system else []
         made: list[dict[str, Any]] = chat.to_request(self, instructions=instructions)["messages"]
@@ -147,7 +147,7 @@ class Context:
         return self.render_without_edge() + passed + (f"\n{self.edge_text}\n" if self.edge else "")
 
     def render_without_edge(self) -> str:
-        """Return what a later context extends byte for byte, as long as the log is not activated or rewritten."""
+        """Return the part that later contexts extend byte for byte, until the log is activated or rewritten."""
         opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
         return opening + "".join(message.render() for message in self.tail)
 
@@ -170,7 +170,7 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherThread:
-    """Another conversation of the resource, with what the log does not cover of it."""
+    """Another thread of the resource, with its messages that the log does not cover."""
 
     alias: str
     messages: tuple[Message, ...]
@@ -188,46 +188,46 @@ class View:
     now: datetime
     counter: TokenCounter
     zone: str | None = None
-    """Where the user is: an IANA name or an offset such as "+02:00"; UTC where it is unknown."""
+    """The time zone of the user: an IANA name or an offset such as "+02:00"; UTC if it is unknown."""
     groups: tuple[GroupView, ...] = ()
     """The log, in its order."""
     cursor: int = 0
-    """Up to which message the log covers the thread; above zero, something is left out of the tail."""
+    """The last message that the log covers; 0 if it covers none."""
     alias: str | None = None
-    """What this thread is called in a log that several share."""
+    """The name of this thread in a shared log."""
     tail: tuple[Message, ...] = ()
     """The messages after the cursor."""
     before: datetime | None = None
-    """When the message before the tail was said; None if there is none, or it is not known."""
+    """The time of the message before the tail; None if there is none or it is unknown."""
     repeated: tuple[Message, ...] = ()
-    """What the user said in this turn, where the cursor has passed it: shown again, before the tail."""
+    """Messages of this turn's user that the log already covers, shown again before the tail."""
     repeated_tokens: int | None = None
-    """How much of each is shown again; None: all of it."""
+    """The most tokens of each repeated message; None for no limit."""
     hints: Hints = field(default_factory=Hints)
     others: tuple[OtherThread, ...] = ()
     others_tokens: int = 2_000
-    """How much of the other threads is shown."""
+    """The most tokens of the other threads."""
     more_others: tuple[int, int] = (0, 0)
-    """How many further threads the log does not cover to their end, and how many messages of theirs."""
+    """The number of further threads that the log does not fully cover, and of their uncovered messages."""
     working_memory: str | None = None
     """The working memory as it was when the generation began."""
     working_memory_now: str | None = None
     task_lines: tuple[str, ...] = ()
     recalled: tuple[str, ...] = ()
-    """What a search found for this request."""
+    """Earlier messages that a search found for this request."""
     plans: tuple[tuple[date, str], ...] = ()
-    """What was planned, and for which day."""
+    """Plans with their days."""
     assume_done: bool = False
     """Whether a plan counts as done once its day has passed."""
     ephemeral: tuple[NewMessage, ...] = ()
-    """For this request only: neither stored nor observed."""
+    """Messages for this request only, neither stored nor observed."""
     passed: int = 0
-    """How many messages were passed along once that are not known any more."""
+    """How many ephemeral messages of a recorded request are not stored."""
     passed_tokens: int = 0
-    """What those weighed."""
+    """The tokens of those."""
     instructions: str | None = None
-    """The application's own words; they come first and are shown as they are."""
+    """The instructions of the application; they come first, unchanged."""
     limit: int | None = None
-    """The most tokens that the whole may have; the tail and the other threads give way."""
+    """The most tokens of the whole; the tail and the other threads are shortened."""
     unseen_from: int | None = None
-    """The first message that no model has seen: a limit may shorten it and what follows, but leaves none of it out."""
+    """The first message that no model has seen: a limit may cut it and later ones, but never leaves them out."""

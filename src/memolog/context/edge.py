@@ -26,165 +26,13 @@ from memolog.text.lookalikes import quoted, quoted_label, visible
 from memolog.text.message_tokens import count_text
 from memolog.text.tokens import TokenCounter
 
-# Enough for what was asked or answered; search finds the rest.
+# Enough for a question or an answer; search finds the rest.
 _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
 _SAMPLE_CHARACTERS: Final = 16
 _TITLE_CHARACTERS: Final = 80
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Line:
-    at: datetime
-    thread: int
-    position: int
-    message: Message
-    said: str
-    zone: str | None
-
-    @cached_property
-    def text(self) -> str:
-        """Return the line; most are never shown, so only those are made that may be."""
-        return _line(self.message, self.said, self.zone)
-
-
-def render_others(
-    others: Sequence[OtherThread],
-    *,
-    budget: int,
-    zone: str | None,
-    counter: TokenCounter,
-    more: tuple[int, int] = (0, 0),
-) -> str:
-    """Return the other conversations as blocks within a budget of tokens, the newest first.
-
-    What is not shown is counted; `more` are the conversations, and their messages, that are not among these.
-    """
-    lines = [line for index, other in enumerate(others) for line in _lines(index, other, zone)]
-    lines.sort(key=lambda line: (line.at, line.thread, line.position), reverse=True)
-    totals = {index: other.earlier for index, other in enumerate(others)}
-    for line in lines:
-        totals[line.thread] += 1
-    chosen = _affordable(lines, others, budget, counter)
-    while True:
-        text = _blocks(others, chosen, totals, more)
-        if count_text(text, counter) <= budget:
-            return text
-        if not chosen:
-            return ""
-        chosen = chosen[:-1]
-
-
-def _affordable(
-    lines: Sequence[_Line], others: Sequence[OtherThread], budget: int, counter: TokenCounter
-) -> list[_Line]:
-    """Return the newest lines that fit with the blocks they stand in, as far as that can be told line by line."""
-    left, chosen, opened = budget, list[_Line](), set[int]()
-    for line in lines:
-        text = line.text
-        if line.thread not in opened:
-            opened.add(line.thread)
-            text = _block(others[line.thread], [text])
-        left -= count_text(text, counter)
-        if left < 0:
-            break
-        chosen.append(line)
-    return chosen
-
-
-def _blocks(
-    others: Sequence[OtherThread], chosen: Sequence[_Line], totals: dict[int, int], more: tuple[int, int]
-) -> str:
-    """Return a block a thread, the one with the newest message first; inside, the lines are in their order."""
-    blocks: list[str] = []
-    for index in dict.fromkeys(line.thread for line in chosen):
-        shown = sorted((line for line in chosen if line.thread == index), key=lambda line: line.position)
-        hidden = totals[index] - len(shown)
-        earlier = [f"[{_count(hidden, 'earlier message')} not shown]"] if hidden else []
-        blocks.append(_block(others[index], [*earlier, *(line.text for line in shown)]))
-    told = {line.thread for line in chosen}
-    untold = [total for index, total in totals.items() if total and index not in told]
-    if threads := more[0] + len(untold):
-        messages = _count(more[1] + sum(untold), "message")
-        blocks.append(f"[{_count(threads, 'other conversation')} with {messages} not shown]")
-    return "\n".join(blocks)
-
-
-def _block(other: OtherThread, lines: Sequence[str]) -> str:
-    body = "\n".join([OTHER_CONVERSATION, *lines])
-    return element("other-conversation", body, thread=other.alias, title=cut(other.title or "", _TITLE_CHARACTERS))
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
-
-
-def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:
-    """Yield the place and a short line of each message that says something; ours and those that are gone do not."""
-    for position, said in _sayings(messages):
-        yield position, _line(messages[position], said, zone)
-
-
-def _sayings(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
-    """Yield the place of each message that says something, and what it says."""
-    summary: str | None = None
-    for position, message in enumerate(messages):
-        if message.state != "live" or message.own or (is_compacted(message) and message.injection in {"", summary}):
-            continue
-        summary = message.injection if is_compacted(message) else None
-        said = message.injection if is_compacted(message) else " ".join(filter(None, map(_said, message.parts)))
-        if said and _says_something(said):
-            yield position, said
-
-
-def _says_something(said: str) -> bool:
-    """Return whether anything is left of a text on one line, without making that line where its beginning shows it."""
-    is_plain = len(said) > _MESSAGE_CHARACTERS or any(map(str.isalnum, said[:_SAMPLE_CHARACTERS]))
-    return is_plain or bool(one_line(said))
-
-
-def _line(message: Message, said: str, zone: str | None) -> str:
-    text = one_line(cut_middle(said, _MESSAGE_CHARACTERS, " … "))
-    return f"({clock(message.created_at, zone)}) {_who(message)}: {text}"
-
-
-def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_Line]:
-    for position, said in _sayings(other.messages):
-        message = other.messages[position]
-        at = local(message.created_at, None)
-        yield _Line(at=at, thread=index, position=position, message=message, said=said, zone=zone)
-
-
-def _who(message: Message) -> str:
-    """Return the role, and the name in quotation marks: no name passes for a role."""
-    return " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
-
-
-def _tool(part: ToolResultPart) -> str:
-    name = quoted_label(part.name or "", is_tool=True)
-    return f"tool {name}" if name else "a tool"
-
-
-def _said(part: Part) -> str:
-    """Return a part in a few words; reasoning and unknown parts are left out."""
-    match part:
-        case TextPart():
-            return part.text
-        case ToolCallPart():
-            return f"[called {quoted_label(part.name, is_tool=True)}]"
-        case ToolResultPart():
-            answer = part.content if isinstance(part.content, str) else ""
-            answer = f": {cut_middle(answer, _RESULT_CHARACTERS, ' … ')}" if answer else ""
-            return f"[{_tool(part)} {'failed' if part.is_error else 'answered'}{answer}]"
-        case FilePart():
-            return f"[file {quoted_label(part.name or part.media_type, is_tool=True)}]"
-        case _:
-            return ""
-
-
 OTHERS: Final = "other-conversations"
-"""The name of the block that gives way when there is too little room."""
-
+"""The name of the block that is shortened first if there is too little room."""
 PASSED_DAYS: Final = 7
 """How long a plan is shown after its day."""
 _MOST_PLANS: Final = 5
@@ -201,22 +49,21 @@ def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
         ("plans", _plans(view)),
         ("now", _now(view)),
     ]
-    return tuple(_edge_block(view, name, text) for name, text in texts if text)
+    return tuple(_block_of(view, name, text) for name, text in texts if text)
 
 
 def _others(view: View, tokens: int) -> str:
     return render_others(view.others, budget=tokens, zone=view.zone, counter=view.counter, more=view.more_others)
 
 
-def _edge_block(view: View, name: str, text: str) -> Block:
+def _block_of(view: View, name: str, text: str) -> Block:
     return Block(name=name, text=text, tokens=count_text(text, view.counter), stable=False)
 
 
 def _hints(view: View) -> str:
-    """Return where the work stands, or where it stood before the user said something that the hints do not know of.
+    """Return the current task and the suggested response, named "earlier" if a newer user message follows the hints.
 
-    What the user said since is in the tail. Whether it is a new request is for the model to judge: the task before it may go on,
-    but it is not called the current one.
+    That message may continue the task or be a new request, which the model decides.
     """
     hints = view.hints
     said = age(hints.at, view.now) if hints.at else None
@@ -234,8 +81,8 @@ def _working_memory(view: View) -> str:
     before, now = view.working_memory or "", view.working_memory_now or ""
     if before == now:
         return ""
-    told = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
-    body = f"{told}{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
+    notice = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
+    body = f"{notice}{escape(now)}" if now.strip() else WORKING_MEMORY_EMPTIED
     return element("working-memory", body)
 
 
@@ -250,12 +97,12 @@ def _recalled(view: View) -> str:
 
 
 def _plans(view: View) -> str:
-    """Return what was planned for the last days: that its day has passed does not mean that it was done."""
+    """Return the plans for the last days: a plan whose day has passed may not have been carried out."""
     today = local(view.now, view.zone).date()
     passed = [(day, text) for day, text in view.plans if shifted(today, -PASSED_DAYS) <= day < today]
     passed.sort(key=lambda plan: plan[0], reverse=True)
     words = PASSED_DONE if view.assume_done else PASSED
-    # The day stands in front: a line that says it once more in brackets need not.
+    # The day is shown in front, so it is removed from the text.
     plain = [(day, text.replace(f" (meaning {day.isoformat()})", "")) for day, text in passed[:_MOST_PLANS]]
     lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in plain]
     return element("plans", "\n".join(lines)) if lines else ""
@@ -271,3 +118,152 @@ def _now_lines(view: View) -> Iterator[str]:
     yield f"{day_name(today)}, {now.hour:02}:{now.minute:02} ({one_line(zone_of(view.zone)[1])})"
     for words, meaning in relative_days(today):
         yield f"{words}: {meaning}"
+
+
+def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:
+    """Yield position and short line of each message with text, without results of Memolog's tools and removed messages."""
+    for position, said in _spoken(messages):
+        yield position, _line(messages[position], said, zone)
+
+
+def render_others(
+    others: Sequence[OtherThread],
+    *,
+    budget: int,
+    zone: str | None,
+    counter: TokenCounter,
+    more: tuple[int, int] = (0, 0),
+) -> str:
+    """Return the other conversations as blocks within a budget of tokens, the newest first.
+
+    The text says how much is not shown; `more` is the number of further conversations and of their messages.
+    """
+    lines = [line for index, other in enumerate(others) for line in _lines(index, other, zone)]
+    lines.sort(key=lambda line: (line.at, line.thread, line.position), reverse=True)
+    totals = {index: other.earlier for index, other in enumerate(others)}
+    for line in lines:
+        totals[line.thread] += 1
+    chosen = _affordable(lines, others, budget, counter)
+    while True:
+        text = _conversation_blocks(others, chosen, totals, more)
+        if count_text(text, counter) <= budget:
+            return text
+        if not chosen:
+            return ""
+        chosen = chosen[:-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _OtherLine:
+    at: datetime
+    thread: int
+    position: int
+    message: Message
+    said: str
+    zone: str | None
+
+    @cached_property
+    def text(self) -> str:
+        """Return the rendered line. It is rendered on demand, since most lines are not shown."""
+        return _line(self.message, self.said, self.zone)
+
+
+def _affordable(
+    lines: Sequence[_OtherLine], others: Sequence[OtherThread], budget: int, counter: TokenCounter
+) -> list[_OtherLine]:
+    """Return the newest lines that fit together with their blocks, counted line by line."""
+    left, chosen, opened = budget, list[_OtherLine](), set[int]()
+    for line in lines:
+        text = line.text
+        if line.thread not in opened:
+            opened.add(line.thread)
+            text = _conversation_block(others[line.thread], [text])
+        left -= count_text(text, counter)
+        if left < 0:
+            break
+        chosen.append(line)
+    return chosen
+
+
+def _conversation_blocks(
+    others: Sequence[OtherThread], chosen: Sequence[_OtherLine], totals: dict[int, int], more: tuple[int, int]
+) -> str:
+    """Return one block per thread, the thread with the newest message first; lines keep their order."""
+    blocks: list[str] = []
+    for index in dict.fromkeys(line.thread for line in chosen):
+        shown = sorted((line for line in chosen if line.thread == index), key=lambda line: line.position)
+        hidden = totals[index] - len(shown)
+        earlier = [f"[{_count(hidden, 'earlier message')} not shown]"] if hidden else []
+        blocks.append(_conversation_block(others[index], [*earlier, *(line.text for line in shown)]))
+    shown_threads = {line.thread for line in chosen}
+    hidden_totals = [total for index, total in totals.items() if total and index not in shown_threads]
+    if threads := more[0] + len(hidden_totals):
+        messages = _count(more[1] + sum(hidden_totals), "message")
+        blocks.append(f"[{_count(threads, 'other conversation')} with {messages} not shown]")
+    return "\n".join(blocks)
+
+
+def _conversation_block(other: OtherThread, lines: Sequence[str]) -> str:
+    body = "\n".join([OTHER_CONVERSATION, *lines])
+    return element("other-conversation", body, thread=other.alias, title=cut(other.title or "", _TITLE_CHARACTERS))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+
+
+def _spoken(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
+    """Yield position and text of each message that has a text."""
+    summary: str | None = None
+    for position, message in enumerate(messages):
+        if message.state != "live" or message.own or (is_compacted(message) and message.injection in {"", summary}):
+            continue
+        summary = message.injection if is_compacted(message) else None
+        said = message.injection if is_compacted(message) else " ".join(filter(None, map(_part_words, message.parts)))
+        if said and _says_something(said):
+            yield position, said
+
+
+def _says_something(said: str) -> bool:
+    """Return whether a text is not empty once it is folded to one line; the fold is skipped if its beginning is enough."""
+    is_plain = len(said) > _MESSAGE_CHARACTERS or any(map(str.isalnum, said[:_SAMPLE_CHARACTERS]))
+    return is_plain or bool(one_line(said))
+
+
+def _line(message: Message, said: str, zone: str | None) -> str:
+    text = one_line(cut_middle(said, _MESSAGE_CHARACTERS, " … "))
+    return f"({clock(message.created_at, zone)}) {_who(message)}: {text}"
+
+
+def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_OtherLine]:
+    for position, said in _spoken(other.messages):
+        message = other.messages[position]
+        at = local(message.created_at, None)
+        yield _OtherLine(at=at, thread=index, position=position, message=message, said=said, zone=zone)
+
+
+def _who(message: Message) -> str:
+    """Return the role, and the name in quotation marks, so that a name cannot be mistaken for a role."""
+    return " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
+
+
+def _tool(part: ToolResultPart) -> str:
+    name = quoted_label(part.name or "", is_tool=True)
+    return f"tool {name}" if name else "a tool"
+
+
+def _part_words(part: Part) -> str:
+    """Return a part in a few words; reasoning and unknown parts are left out."""
+    match part:
+        case TextPart():
+            return part.text
+        case ToolCallPart():
+            return f"[called {quoted_label(part.name, is_tool=True)}]"
+        case ToolResultPart():
+            answer = part.content if isinstance(part.content, str) else ""
+            answer = f": {cut_middle(answer, _RESULT_CHARACTERS, ' … ')}" if answer else ""
+            return f"[{_tool(part)} {'failed' if part.is_error else 'answered'}{answer}]"
+        case FilePart():
+            return f"[file {quoted_label(part.name or part.media_type, is_tool=True)}]"
+        case _:
+            return ""

@@ -1,4 +1,4 @@
-"""Build a memory pack: one text within a number of tokens, for an agent that begins to work.
+"""Build a memory pack: one text within a number of tokens, for an agent that starts to work.
 
 Lasting facts and tasks come first, then the newest lines of the log, marked older lines, and the latest messages.
 """
@@ -30,23 +30,26 @@ if TYPE_CHECKING:
     from memolog.memory import Memory
     from memolog.store import Store
 
-
 TAG: Final = "memory-pack"
 _MARKED: Final = tuple(f"* {MARKS[mark]}" for mark in ("high", "done"))
 _TITLE_CHARACTERS: Final = 80
 _HINT_CHARACTERS: Final = 400
-# An opening and a closing tag, and the line that says how much is missing.
+# Tokens of an opening and a closing tag, and of the line with the number of missing lines.
 _WRAPPING: Final = 30
+# Older sessions are seldom useful, and each costs a read.
+_THREADS: Final = 4
+_MESSAGES: Final = 30
+_NO_THREAD: Final = "-"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conversation:
-    """A thread with its log and what the log does not hold yet; without a name, the log that all threads share."""
+class PackConversation:
+    """A thread with its log and the messages that the log does not cover yet; `thread` None is the shared log."""
 
     thread: str | None
     title: str | None = None
     at: datetime | None = None
-    """When something was last said."""
+    """The time of the last message."""
     groups: tuple[str, ...] = ()
     """The log as it is rendered, the oldest group first."""
     messages: tuple[Message, ...] = ()
@@ -66,23 +69,173 @@ class PackView:
     working_memory: str | None = None
     task_lines: tuple[str, ...] = ()
     hints: Hints | None = None
-    """Where the thread stands that goes on; None where a new one begins."""
-    conversations: tuple[Conversation, ...] = ()
-    """The one that matters most first."""
+    """The hints of the current thread; None for a new one."""
+    conversations: tuple[PackConversation, ...] = ()
+    """The most important one first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
-    """A text within its number of tokens, empty where there is nothing to tell, and what found no room in it."""
+    """A text within its number of tokens, empty if there is nothing to show, and what did not fit."""
 
     text: str = ""
     tokens: int = 0
     left_out: tuple[str, ...] = ()
 
 
+async def context_pack(
+    memory: "Memory", resource: str, thread: str | None = None, *, tokens: int = 4000, zone: str | None = None
+) -> Pack:
+    """Return the most important parts of a resource's memory, within `tokens`.
+
+    `thread` is the current conversation; the last active ones follow it. The text is empty if there is nothing.
+    """
+    store, now = (await memory.open()).store, memory.clock.now()
+    threads = await _threads(store, resource, thread)
+    scope = memory.config.completed(await store.settings.get(resource)).scope
+    snapshots = [
+        await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, place))
+        for place, one in enumerate(threads[:1] if scope == "resource" else threads)
+    ]
+    conversations = (
+        await _with_shared_log(store, threads, snapshots)
+        if scope == "resource"
+        else [await _with_own_log(store, one, snapshot) for one, snapshot in zip(threads, snapshots, strict=True)]
+    )
+    redactor = redactor_for(memory.config)
+    conversations = [replace(one, messages=_without_secrets(one.messages, redactor)) for one in conversations]
+    is_going_on = bool(threads) and threads[0].id == thread
+    # A new thread has no document of its own; those of other threads are not shown.
+    facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
+    if not is_going_on:
+        facts.pop("thread", None)
+    tasks = await store.task_ready.edge(resource, thread or _NO_THREAD, now=now)
+    return pack(
+        PackView(
+            tokens=tokens,
+            now=now,
+            counter=memory.counter,
+            zone=zone,
+            working_memory=working_memory_text(facts),
+            task_lines=edge_lines(tasks, now=now, budget=tokens // 6, count=memory.counter.count),
+            hints=threads[0].hints if is_going_on else None,
+            conversations=tuple(conversations),
+        )
+    )
+
+
+def _without_secrets(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
+    """Return the messages without secrets: a pack is read in other conversations."""
+    return tuple(replace(one, parts=parts_without_secrets(one.parts, redactor)) for one in messages)
+
+
+def _newest(tokens: int, place: int) -> int:
+    """Return how many messages of a thread are read: more than fit for the first thread, few for the others."""
+    return min(max(tokens // (25 if place == 0 else 100), 10), 500)
+
+
+async def _threads(store: "Store", resource: str, thread: str | None) -> "list[ThreadInfo]":
+    """Return the current thread, if it exists, and the last active ones."""
+    found: list[ThreadInfo] = []
+    if thread is not None:
+        with suppress(ThreadNotFound):
+            found.append(await store.threads.get(resource, thread))
+    newest = (await store.threads.list(resource, limit=_THREADS)).items
+    return [*found, *(one for one in newest if one.id != thread)][:_THREADS]
+
+
+async def _facts(store: "Store", resource: str) -> dict[str, str]:
+    document = await store.working_memory.get(resource, None)
+    return {} if document is None else {"resource": document.current.text}
+
+
+async def _with_own_log(store: "Store", thread: "ThreadInfo", snapshot: "Snapshot") -> PackConversation:
+    """Return a thread with its own log."""
+    groups = await _groups(store, snapshot)
+    return _uncovered_conversation(thread, snapshot, snapshot.tail, groups)
+
+
+async def _with_shared_log(
+    store: "Store", threads: "Sequence[ThreadInfo]", snapshots: "Sequence[Snapshot]"
+) -> list[PackConversation]:
+    """Return the uncovered messages of each thread, then the log that they share."""
+    if not snapshots:
+        return []
+    # Imported late, to keep importing this module fast.
+    from memolog.log.snapshot import OtherLimits  # noqa: PLC0415
+
+    snapshot = snapshots[0]
+    where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
+    others = await store.logs.others(*where, snapshot.ends, limits=OtherLimits(threads=_THREADS, messages=_MESSAGES))
+    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others.tails}}
+    spoken = [_uncovered_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
+    return [*spoken, PackConversation(thread=None, groups=await _groups(store, snapshot))]
+
+
+def _uncovered_conversation(
+    thread: "ThreadInfo", snapshot: "Snapshot", read: Sequence[Message], groups: tuple[str, ...] = ()
+) -> PackConversation:
+    """Return a thread with the messages that neither the log nor a buffered group covers."""
+    spans = [group.span for group in snapshot.buffered if group.thread == thread.id and group.span is not None]
+    is_own = thread.id == snapshot.thread.id
+    cursor = snapshot.cursor if is_own else 0
+
+    def is_held(seq: int) -> bool:
+        return seq <= cursor or any(span.first <= seq <= span.last for span in spans)
+
+    first = read[0].seq if read and is_own else 1
+    return PackConversation(
+        thread=thread.id,
+        title=thread.title or thread.hints.title,
+        at=thread.updated_at,
+        groups=groups,
+        messages=tuple(one for one in read if not is_held(one.seq)),
+        earlier=sum(not is_held(seq) for seq in range(cursor + 1, first)),
+    )
+
+
+async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
+    """Return the texts of active and buffered groups: a pack is not a prefix, so it need not wait for activation."""
+    ready = [group for group in snapshot.buffered if group.kind == "observer"]
+    texts = [group.text for group in snapshot.groups if group.text]
+    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in ready])
+    for group in ready:
+        alias = None
+        if snapshot.scope == "resource" and group.thread is not None:
+            number = await store.logs.alias(snapshot.resource, snapshot.log.pk, group.thread)
+            alias = f"t{number}" if number else None
+        own = [line for line in lines if line.group == group.id]
+        text = render_group(handle=group.handle, observations=own, previous=None, alias=alias, is_reflection=False)
+        if text:
+            texts.append(text)
+    return tuple(texts)
+
+
+def pack(view: PackView) -> Pack:
+    """Return the most important parts of a memory within a number of tokens; an empty pack if nothing fits."""
+    entries = [entry for index, one in enumerate(view.conversations) for entry in _entries(view, index, one)]
+    said = tuple(tuple(line for _, line in said_lines(one.messages, view.zone)) for one in view.conversations)
+    fixed = _fixed(view)
+    if not (entries or any(said) or any(name != "intro" for name, _ in fixed)):
+        return Pack()
+    room = view.tokens - sum(count_text(text, view.counter) for _, text in fixed) - _WRAPPING
+    while room > -view.tokens or fixed:
+        made = _packed(view, fixed, entries, said, max(room, 0))
+        if made.tokens <= view.tokens:
+            return made
+        if room > 0:
+            room -= max(made.tokens - view.tokens, room // 20 + 1)
+        elif fixed:
+            # The least valuable part is removed first.
+            fixed = fixed[:-1]
+        else:
+            break
+    return Pack(left_out=("everything",))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A line of the log with all that stands under it."""
+    """A line of the log with its indented lines."""
 
     conversation: int
     group: int
@@ -108,29 +261,7 @@ class _Chosen:
     lines: tuple[tuple[str, ...], ...] = ()
 
 
-def pack(view: PackView) -> Pack:
-    """Return the best of a memory within a number of tokens; nothing if there is nothing, or no room for it."""
-    entries = [entry for index, one in enumerate(view.conversations) for entry in _entries(view, index, one)]
-    said = tuple(tuple(line for _, line in said_lines(one.messages, view.zone)) for one in view.conversations)
-    fixed = _fixed(view)
-    if not (entries or any(said) or any(name != "intro" for name, _ in fixed)):
-        return Pack()
-    room = view.tokens - sum(count_text(text, view.counter) for _, text in fixed) - _WRAPPING
-    while room > -view.tokens or fixed:
-        made = _made(view, fixed, entries, said, max(room, 0))
-        if made.tokens <= view.tokens:
-            return made
-        if room > 0:
-            room -= max(made.tokens - view.tokens, room // 20 + 1)
-        elif fixed:
-            # What says least goes first.
-            fixed = fixed[:-1]
-        else:
-            break
-    return Pack(left_out=("everything",))
-
-
-def _made(
+def _packed(
     view: PackView,
     fixed: Sequence[tuple[str, str]],
     entries: Sequence[_Entry],
@@ -144,16 +275,13 @@ def _made(
     for entry in entries:
         groups.setdefault((entry.conversation, entry.group), []).append(entry)
     order = reversed(range(len(view.conversations)))
-    log = "\n".join(filter(None, (_conversation(view, index, groups, chosen) for index in order)))
+    log = "\n".join(filter(None, (_rendered_conversation(view, index, groups, chosen) for index in order)))
     note = PACK_LEFT_OUT.replace("{what}", ", ".join(left_out)) if left_out else ""
     pieces = [texts.get("intro"), texts.get("facts"), log, texts.get("hints"), texts.get("tasks"), note]
     if not any(pieces[1:5]):
         return Pack(left_out=left_out)
     text = element(TAG, "\n".join(filter(None, pieces)))
     return Pack(text=text, tokens=count_text(text, view.counter), left_out=left_out)
-
-
-# ---------------------------------------------------------------- what is always there
 
 
 def _fixed(view: PackView) -> list[tuple[str, str]]:
@@ -164,24 +292,21 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
     hints = view.hints or Hints()
     at = age(hints.at, view.now) if hints.at else None
     given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
-    told = "\n".join(
+    hint_elements = "\n".join(
         element(tag, one_line(cut(text, _HINT_CHARACTERS)), said=at) for tag, text in given.items() if text
     )
     texts = [
         ("facts", element("working-memory", facts) if facts.strip() else ""),
         ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
-        # Words about what follows must not take the room of what follows.
+        # The introduction must not take the room of the content.
         ("intro", PACK if count_text(PACK, view.counter) <= view.tokens // 4 else ""),
-        ("hints", told),
+        ("hints", hint_elements),
     ]
     return [(name, text) for name, text in texts if text]
 
 
-# ---------------------------------------------------------------- choosing
-
-
 def _choose(view: PackView, entries: Sequence[_Entry], said: Sequence[Sequence[str]], room: int) -> _Chosen:
-    """Return what fits: a quarter of the room is for messages, the rest for the log; neither wastes what it does not need."""
+    """Return what fits: a quarter of the room for messages, the rest for the log; each uses what the other leaves."""
     lines, spoken = _newest_lines(view, said, room // 4)
     shown, used = _newest_entries(entries, room - spoken)
     if used + spoken < room:
@@ -207,7 +332,7 @@ def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> t
 
 
 def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[tuple[int, int, int]], int]:
-    """Return the entries that fit, and their size: what is newest, then what is marked, then whatever is left."""
+    """Return the entries that fit, and their size: the newest, then the marked ones, then any others."""
     newest = sorted(entries, key=lambda entry: (entry.conversation, -entry.group, -entry.place))
     shown, groups, used = set[tuple[int, int, int]](), set[tuple[int, int]](), 0
     for candidates, limit in (
@@ -219,7 +344,7 @@ def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[tup
             key, group = entry.key, (entry.conversation, entry.group)
             cost = entry.tokens + 1 + (0 if group in groups else _WRAPPING)
             if key in shown or used + cost > limit:
-                # A long one does not push out the shorter ones after it.
+                # Shorter entries after a long one may still fit.
                 continue
             shown.add(key)
             groups.add(group)
@@ -227,7 +352,7 @@ def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[tup
     return frozenset(shown), used
 
 
-def _entries(view: PackView, index: int, conversation: Conversation) -> Iterable[_Entry]:
+def _entries(view: PackView, index: int, conversation: PackConversation) -> Iterable[_Entry]:
     for number, text in enumerate(conversation.groups):
         heading, place, lines = "", 0, list[str]()
         for line in [*text.split("\n")[1:-1], "* "]:
@@ -242,13 +367,10 @@ def _entries(view: PackView, index: int, conversation: Conversation) -> Iterable
                 heading = line
 
 
-# ---------------------------------------------------------------- showing
-
-
 _Groups: TypeAlias = dict[tuple[int, int], list[_Entry]]
 
 
-def _conversation(view: PackView, index: int, groups: _Groups, chosen: _Chosen) -> str:
+def _rendered_conversation(view: PackView, index: int, groups: _Groups, chosen: _Chosen) -> str:
     conversation = view.conversations[index]
     shown = [_group(text, groups.get((index, number), []), chosen) for number, text in enumerate(conversation.groups)]
     lines = chosen.lines[index] if chosen.lines else ()
@@ -294,137 +416,3 @@ def _left_out(
     messages = sum(map(len, said)) + sum(one.earlier for one in view.conversations)
     if missing := messages - sum(map(len, chosen.lines)):
         yield f"{missing} of {messages} messages"
-
-
-# Older sessions are seldom useful, and each costs a read.
-_THREADS: Final = 4
-_MESSAGES: Final = 30
-_NOBODY: Final = "-"
-
-
-async def context_pack(
-    memory: "Memory", resource: str, thread: str | None = None, *, tokens: int = 4000, zone: str | None = None
-) -> Pack:
-    """Return what matters most of a resource's memory, within so many tokens.
-
-    `thread` is the current conversation; the last active ones follow it. The text is empty if there is nothing.
-    """
-    store, now = (await memory.open()).store, memory.clock.now()
-    threads = await _threads(store, resource, thread)
-    scope = memory.config.completed(await store.settings.get(resource)).scope
-    snapshots = [
-        await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, place))
-        for place, one in enumerate(threads[:1] if scope == "resource" else threads)
-    ]
-    conversations = (
-        await _shared(store, threads, snapshots)
-        if scope == "resource"
-        else [await _own(store, one, snapshot) for one, snapshot in zip(threads, snapshots, strict=True)]
-    )
-    redactor = redactor_for(memory.config)
-    conversations = [replace(one, messages=_clean(one.messages, redactor)) for one in conversations]
-    is_going_on = bool(threads) and threads[0].id == thread
-    # A new thread has no document of its own; those of other threads are not shown.
-    facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
-    if not is_going_on:
-        facts.pop("thread", None)
-    tasks = await store.task_ready.edge(resource, thread or _NOBODY, now=now)
-    return pack(
-        PackView(
-            tokens=tokens,
-            now=now,
-            counter=memory.counter,
-            zone=zone,
-            working_memory=working_memory_text(facts),
-            task_lines=edge_lines(tasks, now=now, budget=tokens // 6, count=memory.counter.count),
-            hints=threads[0].hints if is_going_on else None,
-            conversations=tuple(conversations),
-        )
-    )
-
-
-def _clean(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return the messages without secrets: a pack is read in other conversations."""
-    return tuple(replace(one, parts=parts_without_secrets(one.parts, redactor)) for one in messages)
-
-
-def _newest(tokens: int, place: int) -> int:
-    """Return how many messages of a thread are read: more than fit for the first thread, few for the others."""
-    return min(max(tokens // (25 if place == 0 else 100), 10), 500)
-
-
-async def _threads(store: "Store", resource: str, thread: str | None) -> "list[ThreadInfo]":
-    """Return the current thread, if it exists, and the last active ones."""
-    found: list[ThreadInfo] = []
-    if thread is not None:
-        with suppress(ThreadNotFound):
-            found.append(await store.threads.get(resource, thread))
-    newest = (await store.threads.list(resource, limit=_THREADS)).items
-    return [*found, *(one for one in newest if one.id != thread)][:_THREADS]
-
-
-async def _facts(store: "Store", resource: str) -> dict[str, str]:
-    document = await store.working_memory.get(resource, None)
-    return {} if document is None else {"resource": document.current.text}
-
-
-async def _own(store: "Store", thread: "ThreadInfo", snapshot: "Snapshot") -> Conversation:
-    """Return a thread with its own log."""
-    groups = await _groups(store, snapshot)
-    return _packing_conversation(thread, snapshot, snapshot.tail, groups)
-
-
-async def _shared(
-    store: "Store", threads: "Sequence[ThreadInfo]", snapshots: "Sequence[Snapshot]"
-) -> list[Conversation]:
-    """Return the uncovered messages of each thread, then the log that they share."""
-    if not snapshots:
-        return []
-    # The store is loaded by now.
-    from memolog.log.snapshot import OtherLimits  # noqa: PLC0415
-
-    snapshot = snapshots[0]
-    where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-    others = await store.logs.others(*where, snapshot.ends, limits=OtherLimits(threads=_THREADS, messages=_MESSAGES))
-    tails = {threads[0].id: snapshot.tail, **{other.thread: other.messages for other in others.tails}}
-    spoken = [_packing_conversation(one, snapshot, tails.get(one.id, ())) for one in threads]
-    return [*spoken, Conversation(thread=None, groups=await _groups(store, snapshot))]
-
-
-def _packing_conversation(
-    thread: "ThreadInfo", snapshot: "Snapshot", read: Sequence[Message], groups: tuple[str, ...] = ()
-) -> Conversation:
-    """Return a thread with the messages that neither the log nor a buffered group holds."""
-    spans = [group.span for group in snapshot.buffered if group.thread == thread.id and group.span is not None]
-    is_own = thread.id == snapshot.thread.id
-    cursor = snapshot.cursor if is_own else 0
-
-    def is_held(seq: int) -> bool:
-        return seq <= cursor or any(span.first <= seq <= span.last for span in spans)
-
-    first = read[0].seq if read and is_own else 1
-    return Conversation(
-        thread=thread.id,
-        title=thread.title or thread.hints.title,
-        at=thread.updated_at,
-        groups=groups,
-        messages=tuple(one for one in read if not is_held(one.seq)),
-        earlier=sum(not is_held(seq) for seq in range(cursor + 1, first)),
-    )
-
-
-async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
-    """Return the texts of active and of buffered groups: a pack is no prefix and need not wait for activation."""
-    ready = [group for group in snapshot.buffered if group.kind == "observer"]
-    texts = [group.text for group in snapshot.groups if group.text]
-    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in ready])
-    for group in ready:
-        alias = None
-        if snapshot.scope == "resource" and group.thread is not None:
-            number = await store.logs.alias(snapshot.resource, snapshot.log.pk, group.thread)
-            alias = f"t{number}" if number else None
-        own = [line for line in lines if line.group == group.id]
-        text = render_group(handle=group.handle, observations=own, previous=None, alias=alias, is_reflection=False)
-        if text:
-            texts.append(text)
-    return tuple(texts)

@@ -6,7 +6,7 @@ of another turn, and the two are shown together. One thing cannot be stable: an 
 of "no result".
 
 Where more than an hour lies between two rows, a note before the later row says how much time has passed. It is a message of
-its own, since adapters store data with a message's first part. It never stands behind a call or a result unless a user
+its own, since adapters store data with a message's first part. It never follows a call or a result unless a user
 message follows.
 """
 
@@ -31,20 +31,20 @@ _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
 
 def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
-    """Return the messages as a model must be shown them: each call with its result, nothing withdrawn, summaries once."""
+    """Return the messages as a model must see them: each call with its result, no withdrawn messages, summaries once."""
     shown = _shown(messages)
     return (*shown.mended, *_mended(shown.pieces, shown.items, shown.names))
 
 
 def mark_between(earlier: datetime, message: Message) -> ContextMessage | None:
-    """Return the mark before a message, if more than an hour lies between it and what was said before."""
+    """Return the time mark before a message, if more than an hour has passed since `earlier`."""
     return _mark(earlier, message.created_at, message.zone) if is_gap(earlier, message.created_at) else None
 
 
 def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
-    """Return the positions, 0 to the length, at which a cut tears neither a call from its result nor a message apart.
+    """Return the positions, 0 to the length, at which a cut separates neither a call from its result nor the rows of a message.
 
-    A call without a result holds the cuts behind it back until a user message follows, as when spans are cut.
+    After a call without a result there is no cut until a user message follows, as for spans.
     """
     items = [
         _item(
@@ -67,9 +67,6 @@ def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
 def is_compacted(message: Message) -> bool:
     """Return whether a context shows a summary instead of the parts."""
     return message.level > 0 and message.injection is not None
-
-
-# ---------------------------------------------------------------- rows to pieces
 
 
 def _is_live(message: Message) -> bool:
@@ -106,54 +103,54 @@ class _Row(NamedTuple):
         yield from _runs(self.message)
 
 
-class _Time(NamedTuple):
-    """When the last row was said, and what the next mark needs."""
+class _MarkState(NamedTuple):
+    """The time of the last row, and what the next time mark needs."""
 
     last: Message | None = None
     zone: str | None = None
-    """Where the last speaker was who said so."""
+    """The last known time zone of a speaker."""
     since: datetime | None = None
-    """When the last row before a gap was said, if no mark could stand at that gap yet."""
+    """The time of the last row before a gap, if no mark could be placed at that gap yet."""
     before: Message | None = None
     """The row before the last one that has anything to show."""
 
-    def at(self, message: Message) -> "_Time":
+    def at(self, message: Message) -> "_MarkState":
         """Return the time at the next row."""
         since, last = self.since, self.last
         if last is not None and is_gap(last.created_at, message.created_at):
             since = last.created_at if since is None else min(since, last.created_at)
         before = last if last is not None and last.parts else self.before
-        return _Time(message, message.zone or self.zone, since, before)
+        return _MarkState(message, message.zone or self.zone, since, before)
 
     def mark(self) -> ContextMessage | None:
-        """Return the mark that this row needs, if one may stand before it."""
+        """Return the mark that this row needs, if one may be placed before it."""
         row, since, before = self.last, self.since, self.before
         if row is None or since is None or not row.parts or not is_gap(since, row.created_at):
             return None
         is_free = is_compacted(row) or is_question(row)
         if not is_free and row.role == "assistant" and before is not None:
-            # Behind calls and results some providers take nothing but results or the model's own words.
+            # After calls and results some providers accept only results or messages of the assistant.
             is_free = is_compacted(before) or not any(isinstance(part, _TOOL_PARTS) for part in before.parts)
         return _mark(since, row.created_at, self.zone) if is_free else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is shown of the rows so far, and what the next row may have to do with it."""
+    """What is shown of the rows so far, and the state that the next row needs."""
 
     mended: tuple[ContextMessage, ...] = ()
-    """What no row that follows can change: no call was open behind it."""
+    """Messages that later rows cannot change: no call is open after them."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
     """The tools of the calls among these."""
     pieces: tuple[ContextMessage, ...] = ()
-    """What came since, in pieces that hold either results or everything else."""
+    """Later messages, in pieces that hold either results or everything else."""
     items: tuple[_Item, ...] = ()
     """What matching needs of each piece."""
     row: _Row | None = None
     """The last row, which may still grow."""
     last: Message | None = None
     summary: str | None = None
-    time: _Time = field(default_factory=_Time)
+    time: _MarkState = field(default_factory=_MarkState)
 
 
 def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
@@ -167,7 +164,7 @@ def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
             if message.injection and message.injection != summary:
                 summed = _summary(message, message.injection)
                 rows.append(_Row(summed, message.turn, asks=False, mark=time.mark()))
-            # What passed within a batch is for its summary to say.
+            # Time that passed within a batch is not marked: the summary covers it.
             summary, last, time = message.injection or summary, None, time._replace(since=None)
         elif last and (last.id, last.role) == (message.id, message.role):
             row = rows[-1]
@@ -179,11 +176,13 @@ def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
             summary, last, time = None, message, time._replace(since=None) if mark else time
     for at, parts in grown.items():
         rows[at] = rows[at]._replace(message=replace(rows[at].message, parts=tuple(parts)))
-    return _settle(shown, rows, last, summary, time)
+    return _with_rows(shown, rows, last, summary, time)
 
 
-def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None, time: _Time) -> _Shown:
-    """Return what is shown with new rows, the first of which takes the place of the last one before."""
+def _with_rows(
+    shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None, time: _MarkState
+) -> _Shown:
+    """Return what is shown with new rows; the first of them replaces the last row before."""
     known = len(shown.pieces) - (len(tuple(shown.row.pieces())) if shown.row else 0)
     pieces, items = list(shown.pieces[:known]), list(shown.items[:known])
     settled = known
@@ -207,7 +206,7 @@ def _settle(shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: 
     )
 
 
-# A tail grows by a message or two from one request to the next.
+# A tail grows by a few messages per request, so only these are processed.
 _shown = grown(_Shown(), _show_more)
 
 
@@ -223,7 +222,7 @@ def _summary(message: Message, text: str) -> ContextMessage:
 def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
     """Yield the row in pieces that hold either results or everything else; a row without parts has none."""
     if len(row.parts) == 1:
-        # Nearly every row is of one piece: itself.
+        # Most rows are one piece.
         yield row
         return
     for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart)):
@@ -236,9 +235,6 @@ def _named(pieces: Iterable[ContextMessage]) -> dict[str, str]:
 
 def _is_results(piece: ContextMessage) -> bool:
     return isinstance(piece.parts[0], ToolResultPart)
-
-
-# ---------------------------------------------------------------- calls and results
 
 
 class _Matched(NamedTuple):
@@ -306,7 +302,7 @@ def _answers(
 
 
 def _missing(piece: ContextMessage, answers: Iterable[ContextMessage]) -> Iterator[ContextMessage]:
-    """Yield a result that says so for each call of the piece without one."""
+    """Yield a result with the text `NO_RESULT` for each call of the piece without a result."""
     results = [part for answer in answers for part in answer.parts if isinstance(part, ToolResultPart)]
     answered = Counter(part.call_id for part in results)
     for call in (part for part in piece.parts if isinstance(part, ToolCallPart)):
@@ -323,7 +319,7 @@ def _notes(
     late: Collection[tuple[int, int]],
     names: Mapping[str, str],
 ) -> Iterator[ContextMessage]:
-    """Yield a note for each result of the piece that no shown call takes: come too late, or a second time."""
+    """Yield a note for each result of the piece without a call: it came too late, or a second time."""
     for place, part in enumerate(piece.parts):
         if isinstance(part, ToolResultPart) and (index, place) not in owners:
             is_second = part.call_id in names and (index, place) not in late
@@ -340,11 +336,8 @@ def _late_result(part: ToolResultPart, tool: str) -> str:
     return element("late-result", escape(content_text(part.content)), tool=label(tool), call=part.call_id, error=error)
 
 
-# ---------------------------------------------------------------- cuts
-
-
 def _reach(messages: Sequence[Message], items: Sequence[_Item]) -> list[int]:
-    """Return up to which row each row must stay with those after it."""
+    """Return for each row the last row that must not be separated from it."""
     reach = list(range(len(items)))
     owners = _match(items).owners
     for (index, _), owner in owners.items():

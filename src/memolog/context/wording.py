@@ -1,4 +1,4 @@
-"""The fixed texts of a context, read from `texts/*.md`. What is filled in must be escaped before."""
+"""The fixed texts of a context, read from `texts/*.md`. Inserted texts must be escaped first."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -6,7 +6,7 @@ from typing import Final
 
 
 def _text(name: str) -> str:
-    # A checkout may bring its own line ends; the bytes of a context must not depend on them.
+    # The bytes of a context must not depend on the line ends of a checkout.
     text = files("memolog.context").joinpath("texts", f"{name}.md").read_text("utf-8")
     return "\n".join(text.splitlines()).strip()
 
@@ -36,11 +36,11 @@ WORKING_MEMORY_EMPTIED: Final = _text("working_memory_emptied")
 
 
 def working_memory_text(texts: Mapping[str, str]) -> str | None:
-    """Return what a context shows of these texts, by scope; the thread's comes second and beats the resource's."""
-    told = {scope: text.strip() for scope, text in texts.items() if text.strip()}
-    if len(told) > 1:
-        # Put together by hand: what was written may hold braces of its own.
+    """Return the text that a context shows of these documents by scope; that of the thread comes second and has precedence."""
+    present = {scope: text.strip() for scope, text in texts.items() if text.strip()}
+    if len(present) > 1:
+        # Not by str.format: the texts may contain braces.
         first, _, rest = WORKING_MEMORY_BOTH.partition("{resource}")
         second, _, last = rest.partition("{thread}")
-        return "".join([first, told["resource"], second, told["thread"], last])
-    return next(iter(told.values()), None)
+        return "".join([first, present["resource"], second, present["thread"], last])
+    return next(iter(present.values()), None)

@@ -14,7 +14,7 @@ from memolog.search.bm25 import ASSISTANT, TOOL, USER
 from memolog.text.words import NUMBERS, STOP_WORDS, TIMES, names_in, normal, plain_of, terms_of_word, words_of
 
 ASKS: Final = 1
-"""It ends with a question: what follows is the answer."""
+"""The text ends with a question, so the next message may be the answer."""
 STATES: Final = 2
 """Most of its sentences are statements."""
 NUMBER: Final = 4
@@ -23,7 +23,7 @@ NAMES_SOMETHING: Final = 16
 
 _MOST_CHARACTERS = 1_000_000
 _MOST_TERMS = 16_000
-# How often a term occurs is kept in three steps: once, twice or thrice, more. Beyond that BM25 hardly rises.
+# The frequency of a term is stored in three steps: 1, 2 to 3, 4 or more. Above that BM25 hardly rises.
 _OFTEN, _VERY_OFTEN = 2, 4
 _SENTENCE: Final = re.compile(r"(?<![.!?。!?…])[.!?。!?…]++(?=\s|$)")
 _NAME: Final = re.compile(r"(?<=[a-z,] )[A-Z][a-z]+")
@@ -34,29 +34,28 @@ _LONG_WORD = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Analysed:
-    """One text as the index keeps it."""
+    """A text as it is indexed."""
 
     terms: tuple[str, ...]
-    """Each term, and marked with `^` and `^^` once more if it occurs often or very often."""
+    """Each term, and again with `^` and `^^` if it occurs often or very often."""
     words: frozenset[str]
-    """The different words as they are written, and the names inside longer ones, folded: what prefixes and parts of words are
-    looked up in."""
+    """The distinct words and the names inside longer ones, folded. Prefixes and parts of words are searched in them."""
     length: int
     traits: int
 
 
 def analyse(text: str) -> Analysed:
-    """Return what a text is indexed as; beyond a million characters it is not looked at."""
+    """Return the analysis of a text, of its first million characters."""
     text = normal(text[:_MOST_CHARACTERS])
     counts: dict[str, int] = {}
     words: set[str] = set()
     names: set[str] = set()
     length = 0
     get = counts.get
-    # Every word of every message passes here: what follows from the word alone is remembered.
+    # Every word of every message is analysed, so results are cached by word.
     for word, times in Counter(words_of(text)).items():
-        # A word that is a text of its own does not come again, and would be held for long.
-        plain, terms, inside, is_empty = _known(word) if len(word) <= _LONG_WORD else _looked_at(word)
+        # Very long words do not occur again and would fill the cache.
+        plain, terms, inside, is_empty = _cached_word(word) if len(word) <= _LONG_WORD else _analyse_word(word)
         words.add(plain)
         names.update(inside)
         length += times
@@ -72,13 +71,13 @@ def analyse(text: str) -> Analysed:
     )
 
 
-def _looked_at(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
-    """Return a word folded, its terms, the names in it, and whether it is a function word: how often one occurs says nothing."""
+def _analyse_word(word: str) -> tuple[str, tuple[str, ...], tuple[str, ...], bool]:
+    """Return a word folded, its terms, the names in it, and whether it is a stop word, whose frequency does not count."""
     plain = plain_of(word)
     return plain, terms_of_word(word), tuple(names_in(word)), plain in STOP_WORDS
 
 
-_known = remembered(_REMEMBERED)(_looked_at)
+_cached_word = remembered(_REMEMBERED)(_analyse_word)
 
 
 def _with_marks(counts: dict[str, int]) -> tuple[str, ...]:
@@ -116,14 +115,14 @@ _SHORT = 200
 
 
 def kind_of(role: str, parts: Sequence[Part]) -> int:
-    """Return the class of a message: what users, assistants and tools say is weighed apart."""
+    """Return the class of a message: user, assistant or tool, which are weighted differently."""
     if role == "tool" or not any(isinstance(part, TextPart) for part in parts):
         return TOOL
     return USER if role == "user" else ASSISTANT
 
 
 def text_of_parts(parts: Sequence[Part]) -> str:
-    """Return all that can be read in the parts of a message, tool calls and results too."""
+    """Return all text in the parts of a message, including tool calls and results."""
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
     return "\n".join(text for part in parts for text in _texts(part) if text)
@@ -149,7 +148,7 @@ def _texts(part: Part) -> Iterator[str]:
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts inside a JSON value, keys too: what a tool was asked for is in both."""
+    """Yield the texts inside a JSON value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, bool) or value is None or depth > _DEEPEST:
@@ -159,7 +158,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, dict):
         for key, inner in value.items():  # pyright: ignore[reportUnknownVariableType]
             if _is_short(cast("object", inner)):
-                # A name gives away that what it names is a secret: they stay together.
+                # Redaction recognises secrets by their names, so key and value stay together.
                 yield f'{key}: "{inner}"'
                 continue
             yield str(key)  # pyright: ignore[reportUnknownArgumentType]
@@ -167,7 +166,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(value, list | tuple):
         items = cast("Sequence[object]", value)
         if items and all(map(_is_short, items)):
-            # The words of a command: an option and what it is set to.
+            # The words of a command stay together: an option and its value.
             yield " ".join(map(str, items))
             return
         for inner in items:
@@ -182,5 +181,5 @@ def _is_short(value: object) -> bool:
 
 
 def text_of_task(title: str, description: str, summary: str | None, labels: Sequence[str]) -> str:
-    """Return what a task says of itself."""
+    """Return the text of a task."""
     return "\n".join(text for text in (title, summary or "", description, " ".join(labels)) if text)

@@ -1,7 +1,7 @@
-"""Score hits by their own words with exact BM25, and choose which documents deserve a closer look.
+"""Define the keys of documents, score documents by their own words with exact BM25, and choose which are ranked in detail.
 
-Terms come rarest first. Once enough documents are ahead of everything that the remaining terms could add, those terms are
-added only to documents that were found already. What was passed over is scored when a page asks for it.
+Terms come rarest first. Once enough documents have more than the remaining terms could give any other, these terms are
+added only to documents that were found already. The others are scored when a page needs them.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _LENGTH_BITS = 6
 _SEQ_BITS = 25
 _SHIFT = _CLASS_BITS + _LENGTH_BITS
 _STEP = math.log(1.2)
-"""Lengths are kept to within a tenth: 63 steps of a fifth reach 97,000 words."""
+"""Lengths are stored with an error of a tenth: 63 steps of a fifth reach 97,000 words."""
 LENGTHS: Final = tuple(1.2**step for step in range(1 << _LENGTH_BITS))
-"""What each step stands for, in words."""
+"""The number of words of each step."""
 PLACE: Final = 1 << _SHIFT
-"""One message further on."""
+"""The distance between the keys of two consecutive messages."""
 
 
 def fits(thread_pk: int, seq: int) -> bool:
@@ -73,26 +73,27 @@ def is_task(key: int) -> bool:
 
 _K1 = 0.9
 _B = 0.3
-"""Messages are short, and a long one is long because it says more, so both are below the textbook's 1.2 and 0.75. Of the three
-pairs tried on the development halves (0.9 and 0.4, 1.2 and 0.4, this one) this was best, by half a point at most."""
+"""Messages are short, and long ones contain more, so both are below the usual 1.2 and 0.75. Of the three pairs
+tried on the development halves (0.9 and 0.4, 1.2 and 0.4, this one) this was best, by half a point at most."""
 _OFTEN = (1.0, 2.4, 5.0)
-"""What the three steps of how often a term occurs stand for: once, two or three times, more."""
+"""The frequencies of the three steps: once, two or three times, more."""
 _NEAR: Final = (0.8, 0.6, 0.5, 0.4)
-"""What a term is worth that stands one to four messages away: chats answer each other over a few messages, not over twenty."""
+"""The weight of a term that occurs one to four messages away: replies follow within a few messages."""
 OTHERS_IN_THREAD: Final = 0.3
-"""Assistants and tools say more than they are asked, so their words tell less of what a thread is about."""
+"""The weight of words of assistants and tools in a thread: they say more than was asked."""
 _CLOSELY = 120
 _AROUND = 16
-"""How many hits are looked at closely, and around how many of them. Measured on the development halves: around 32 gives the same
-figures; 80 and 12 find 0.7 points less of LoCoMo (any@10); 400 and 120 moved some up and some down by up to two."""
+"""How many hits are ranked in detail, and for how many of them the neighbours too. Measured on the development halves:
+32 neighbours give the same figures; 80 and 12 find 0.7 points less of LoCoMo (any@10); 400 and 120 moved some figures up and
+some down by up to two."""
 _NEAR_ENOUGH = 0.4
-"""Where no term of the query occurs, what stands around must be worth this share of the best. Measured on the development halves:
-a fifth fewer documents are looked at, and nothing is lost; with a half LoCoMo loses a tenth of a point."""
+"""A message without a term of the query is ranked only if its neighbours are worth this share of the best. Measured on the
+development halves: a fifth fewer documents are ranked, and nothing is lost; with a half LoCoMo loses a tenth of a point."""
 _LONG_LIST = 256
-"""A shorter list is scored sooner than it is decided whether it must be."""
+"""Shorter lists are always scored: that is faster than deciding whether they must be."""
 
 _EIGHTHS: Final = 8
-"""An average is known to within an eighth of a word: resources of the same kind then share their tables."""
+"""Averages are rounded to an eighth of a word, so that similar resources share their tables."""
 
 BESIDE: Final = tuple((side * distance, share) for distance, share in enumerate(_NEAR, start=1) for side in (-1, 1))
 _NOTHING: Final[Mapping[str, float]] = {}
@@ -102,7 +103,7 @@ _Table: TypeAlias = tuple[list[float], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Posting:
-    """Where one term of the query occurs: once at least, often, very often. Keys in ascending order."""
+    """The keys of the documents with a term, and of those where it occurs often or very often, ascending."""
 
     term: str
     weight: float
@@ -113,7 +114,7 @@ class Posting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """How many documents there are in the scope, and how long they are, by class."""
+    """The number of documents in the scope and their total length, by class."""
 
     documents: Mapping[int, int]
     lengths: Mapping[int, int]
@@ -129,7 +130,7 @@ class Stats:
 
 
 class _Scale:
-    """What a term with a weight of 1 gives in a document, by how often it occurs and the last bits of the key."""
+    """The score of a term with a weight of 1 in a document, by its frequency and the last bits of the key."""
 
     def __init__(self, stats: Stats) -> None:
         columns = [_column(round(_EIGHTHS * stats.average(kind))) for kind in range(TASK + 1)]
@@ -138,10 +139,10 @@ class _Scale:
         self.most = max(column[0][0] for column in columns)
 
     def add(self, posting: Posting, factor: float, into: dict[int, float], only: set[int] | None = None) -> None:
-        """Add the scores of a term to the documents that hold it, or only to some of these."""
+        """Add the scores of a term to the documents that contain it, or to some of these."""
         _add(posting.keys if only is None else only, self.messages[0], self.others[0], factor, into)
         for step, keys in ((1, posting.often), (2, posting.very_often)):
-            # It was added as one that occurs less often.
+            # The score for the lower frequency was added before.
             said, less = self.messages[step], self.messages[step - 1]
             for key in keys if only is None else only.intersection(keys):
                 if key > 0:
@@ -150,14 +151,14 @@ class _Scale:
                     into[key] += factor * (self.of(key, step) - self.of(key, step - 1))
 
     def of(self, key: int, step: int) -> float:
-        """Return what a term gives in one document."""
+        """Return the score of a term in one document."""
         return self.messages[step][key & 0xFF] if key > 0 else self.others[step][-key & 0x1FF]
 
 
 def _add(
     keys: Iterable[int], said: Sequence[float], others: Sequence[float], factor: float, into: dict[int, float]
 ) -> None:
-    """Add what the last bits of each key are worth."""
+    """Add the score of the last bits of each key."""
     if into:
         known = into.get
         for key in keys:
@@ -200,19 +201,19 @@ class Draft:
     closely: list[int]
     """Keys, best first."""
     near: dict[int, float]
-    """By place, what the terms are worth that stand nearby, for those to be looked at closely."""
+    """By place, the score of the terms nearby, for the documents that are ranked in detail."""
     places: list[int]
-    """Places around the best hits, where no term of the query occurs but many stand nearby."""
+    """Places around the best hits without a term of the query, but with many of them nearby."""
     thread_terms: dict[int, dict[str, float]]
     """How often each term occurs in the best threads."""
     idf: dict[str, float]
     total: int
-    """How many hits there are, those that were passed over too."""
+    """The number of hits, including those that were not scored yet."""
     passed: list[tuple[Posting, float]]
     scale: _Scale
 
     def everything(self) -> dict[int, float]:
-        """Return the scores of all hits, those that were passed over too."""
+        """Return the scores of all hits, including those that were not scored yet."""
         every = dict(self.own)
         for posting, factor in self.passed:
             self.scale.add(posting, factor, every, set(posting.keys).difference(self.own))
@@ -230,9 +231,9 @@ def draft(
 ) -> Draft:
     """Score hits by their own words.
 
-    `prefer` is the class whose documents get a `bonus`, as a share of the best score, when it is chosen what to look at
-    closely; with `around` the places beside the best hits are looked at too. `allowed`, if given, are the only keys that may
-    be found. Postings come rarest first.
+    `prefer` is the class whose documents get a `bonus`, as a share of the best score, when documents are chosen to be
+    ranked in detail; with `around` the places beside the best hits are chosen too. `allowed`, if given, are the only keys
+    that may be found. Postings come rarest first.
     """
     scale = _Scale(stats)
     weighed = [(posting, _rarity(len(posting.keys), stats.total) * posting.weight) for posting in postings]
@@ -277,7 +278,7 @@ def _summed(
     left = sum(factor for _, factor in weighed) * scale.most
     for at, (posting, factor) in enumerate(weighed):
         if not is_whole and len(posting.keys) > _LONG_LIST and _are_ahead(own, left, prefer):
-            # Where a common word occurs often it may give more than that; such documents are few, and are taken in.
+            # Documents in which a common word occurs often may get more; they are few and are added.
             taken = set(own).union(*(common.often for common, _ in weighed[at:]))
             for common, worth in weighed[at:]:
                 scale.add(common, worth, own, taken.intersection(common.keys))
@@ -288,7 +289,7 @@ def _summed(
 
 
 def _are_ahead(own: Mapping[int, float], most: float, prefer: int) -> bool:
-    """Return whether enough hits, of the class that is preferred, have more than any other could get."""
+    """Return whether enough hits of the preferred class have more than any other could get."""
     ahead = [key for key, score in own.items() if score > most]
     if prefer >= 0 and len(ahead) >= _CLOSELY:
         ahead = [key for key in ahead if key > 0 and key & 3 == prefer]
@@ -300,7 +301,7 @@ def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
     scores = list(own.values())
     if prefer >= 0:
         scores = [score + bonus if key & 3 == prefer and key > 0 else score for key, score in own.items()]
-    # Numbers alone are compared many times faster than pairs: the pairs below the last that counts are never made.
+    # Comparing numbers is much faster than comparing pairs, so pairs below the limit are not created.
     last = nlargest(_CLOSELY, scores)[-1] if len(scores) > _CLOSELY else 0.0
     best = sorted([(score, key) for score, key in zip(scores, own, strict=True) if score >= last], reverse=True)
     return [key for _, key in best[:_CLOSELY]]
@@ -309,7 +310,7 @@ def _best(own: Mapping[int, float], prefer: int, bonus: float) -> list[int]:
 def _placed(
     weighed: Sequence[tuple[Posting, float]], scale: _Scale, threads: Sequence[int], others: frozenset[int]
 ) -> tuple[dict[int, dict[str, float]], dict[int, dict[str, float]]]:
-    """Note what each term gave, and how often it occurs, for the hits that stand in one of the best threads."""
+    """Return the score of each term by place, and its frequency by thread, for the hits in the best threads."""
     by_place: dict[int, dict[str, float]] = {}
     thread_terms: dict[int, dict[str, float]] = {thread: {} for thread in threads}
     for posting, factor in weighed:
@@ -331,7 +332,7 @@ def _placed(
 
 
 def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
-    """Yield the keys that stand in some threads, thread by thread."""
+    """Yield the keys of each of some threads."""
     at, count = 0, len(keys)
     for thread in threads:
         at = bisect_left(keys, first_key_of(thread), at)
@@ -344,13 +345,13 @@ def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[in
 
 
 def _beside(keys: Iterable[int], by_place: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
-    """Return the places beside some hits where no term occurs, and what stands near each."""
+    """Return the places beside some hits where no term occurs, with the score of the terms nearby."""
     places = {key // PLACE + distance for key in keys if key > 0 for distance, _ in BESIDE}
     return _near(places.difference(by_place), by_place)
 
 
 def _near(places: Iterable[int], by_place: Mapping[int, Mapping[str, float]]) -> dict[int, float]:
-    """Return what the terms are worth that stand near each place and not in it, each term where it counts most."""
+    """Return for each place the score of the terms that occur nearby but not there, each at its best distance."""
     get = by_place.get
     found: dict[int, float] = {}
     for place in places:

@@ -22,45 +22,9 @@ from memolog.search.analysis import Analysed, Redact, analyse, kind_of, text_of_
 from memolog.search.bm25 import OBSERVATION, TASK, fits, key_of_message, key_of_other
 from memolog.text.words import folded, grams, normal, words_of
 
-q = load_queries("search/reindexing")
-
-
-def taking_index(resource: str) -> Script[int]:
-    """Lock the index of a resource until the transaction ends; returns its key.
-
-    Lock the index before threads and logs, to avoid deadlocks.
-    """
-    rows = yield q.take_scope(resource=resource)
-    return rows[0].pk
-
-
-def clearing_index(resource: str) -> Script[Forgotten]:
-    """Delete the index of a resource; returns how many documents and words it had."""
-    yield from taking_index(resource)
-    documents = yield q.delete_docs_of(resource=resource)
-    words = yield q.delete_words_of(resource=resource)
-    yield q.delete_grams_of(resource=resource)
-    yield q.delete_speakers_of(resource=resource)
-    yield q.delete_stats_of(resource=resource)
-    yield q.delete_lengths_of(resource=resource)
-    yield q.delete_scope(resource=resource)
-    yield q.forget_queue(resource=resource)
-    return Forgotten(resource=resource, index=len(documents) + len(words))
-
-
-def resetting_index(resource: str) -> Script[None]:
-    """Queue everything of a resource to be indexed again, so that no word of deleted texts remains."""
-    yield from clearing_index(resource)
-    yield q.index_threads_again(resource=resource)
-    yield q.wait_for_threads(resource=resource)
-    yield q.wait_for_observations(resource=resource)
-    yield q.wait_for_tasks(resource=resource)
-
-
-indexing_q = load_queries("search/search")
-
+reindex_queries = load_queries("search/reindexing")
+q = load_queries("search/search")
 Values: TypeAlias = dict[str, Any]
-
 # The rows of one batch: a writer never waits for more.
 _BATCH = 128
 _WORDS_A_QUERY = 512
@@ -68,6 +32,72 @@ _TERMS_A_QUERY = 20_000
 # Longer texts take some milliseconds, so a worker thread analyses and writes them.
 _LONG = 20_000
 _FOUND_OBSERVATIONS = frozenset({"active", "superseded", "dropped"})
+
+
+class Indexing:
+    """Brings the index of a resource up to date."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
+        """Index waiting rows, in at most `most` batches; returns how many batches there were."""
+        check_ids(resource=resource)
+        batches = 0
+        while most is None or batches < most:
+            rows = await self._engine.read(lambda: _reading_waiting(resource))
+            if not rows:
+                break
+            is_long = rows.is_long
+            waiting = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
+            await self._engine.write(
+                lambda found=waiting: _writing(resource, found), name="search.index", brief=not is_long
+            )
+            batches += 1
+        return batches
+
+
+def reading_scope(resource: str) -> Script[int | None]:
+    """Return the key that a resource has in the index."""
+    rows = yield q.get_scope(resource=resource)
+    return rows[0].pk if rows else None
+
+
+def taking_index(resource: str) -> Script[int]:
+    """Lock the index of a resource until the transaction ends; returns its key.
+
+    Lock the index before threads and logs, to avoid deadlocks.
+    """
+    rows = yield reindex_queries.take_scope(resource=resource)
+    return rows[0].pk
+
+
+def clearing_index(resource: str) -> Script[Forgotten]:
+    """Delete the index of a resource; returns how many documents and words it had."""
+    yield from taking_index(resource)
+    documents = yield reindex_queries.delete_docs_of(resource=resource)
+    words = yield reindex_queries.delete_words_of(resource=resource)
+    yield reindex_queries.delete_grams_of(resource=resource)
+    yield reindex_queries.delete_speakers_of(resource=resource)
+    yield reindex_queries.delete_stats_of(resource=resource)
+    yield reindex_queries.delete_lengths_of(resource=resource)
+    yield reindex_queries.delete_scope(resource=resource)
+    yield reindex_queries.forget_queue(resource=resource)
+    return Forgotten(resource=resource, index=len(documents) + len(words))
+
+
+def resetting_index(resource: str) -> Script[None]:
+    """Queue everything of a resource to be indexed again, so that no word of deleted texts remains."""
+    yield from clearing_index(resource)
+    yield reindex_queries.index_threads_again(resource=resource)
+    yield reindex_queries.wait_for_threads(resource=resource)
+    yield reindex_queries.wait_for_observations(resource=resource)
+    yield reindex_queries.wait_for_tasks(resource=resource)
+
+
+def has_words(row: Row, redact: Redact) -> bool:
+    """Return whether a message, a row with the columns of `select_texts`, belongs into the index."""
+    return _message(row, redact) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,58 +162,26 @@ class _Waiting:
     changed: tuple[_Changed, ...]
 
 
-class Indexing:
-    """Brings the index of a resource up to date."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def catch_up(self, resource: str, redact: Redact, *, most: int | None = None) -> int:
-        """Index waiting rows, in at most `most` batches; returns how many batches there were."""
-        check_ids(resource=resource)
-        batches = 0
-        while most is None or batches < most:
-            rows = await self._engine.read(lambda: _reading_waiting(resource))
-            if not rows:
-                break
-            is_long = rows.is_long
-            waiting = await asyncio.to_thread(_analysed, rows, redact) if is_long else _analysed(rows, redact)
-            await self._engine.write(
-                lambda found=waiting: _writing(resource, found), name="search.index", brief=not is_long
-            )
-            batches += 1
-        return batches
-
-
-def reading_scope(resource: str) -> Script[int | None]:
-    """Return the key that a resource has in the index."""
-    rows = yield indexing_q.get_scope(resource=resource)
-    return rows[0].pk if rows else None
-
-
-# ---------------------------------------------------------------- what waits
-
-
 def _reading_waiting(resource: str) -> Script[_Unread]:
-    waiting = (yield indexing_q.any_behind(resource=resource))[0]
+    waiting = (yield q.any_behind(resource=resource))[0]
     threads = (yield from _reading_threads(resource)) if waiting.behind else ()
     if not waiting.queued:
         return _Unread(threads=threads)
-    messages = yield indexing_q.messages_queued(resource=resource, limit=_BATCH)
-    observations = yield indexing_q.observations_queued(resource=resource, limit=_BATCH)
-    tasks = yield indexing_q.tasks_queued(resource=resource, limit=_BATCH)
-    labels = yield indexing_q.labels_of(tasks=[row.pk for row in tasks])
+    messages = yield q.messages_queued(resource=resource, limit=_BATCH)
+    observations = yield q.observations_queued(resource=resource, limit=_BATCH)
+    tasks = yield q.tasks_queued(resource=resource, limit=_BATCH)
+    labels = yield q.labels_of(tasks=[row.pk for row in tasks])
     return _Unread(threads=threads, messages=messages, observations=observations, tasks=tasks, labels=labels)
 
 
 def _reading_threads(resource: str) -> Script[Sequence[tuple[int, int, int, Sequence[Row]]]]:
     found: list[tuple[int, int, int, Sequence[Row]]] = []
     left = _BATCH
-    for thread in (yield indexing_q.threads_behind(resource=resource, limit=_BATCH)):
+    for thread in (yield q.threads_behind(resource=resource, limit=_BATCH)):
         indexed, last = thread.indexed_seq, thread.last_seq
         rows: Sequence[Row] = ()
         if indexed < last and left > 0:
-            rows = yield indexing_q.messages_behind(thread_pk=thread.pk, after=indexed, up_to=last, limit=left)
+            rows = yield q.messages_behind(thread_pk=thread.pk, after=indexed, up_to=last, limit=left)
         elif indexed < last:
             break
         # Numbers may be missing at the end, as in a clone of a part of a thread.
@@ -235,11 +233,6 @@ def _message(row: Row, redact: Redact) -> _Document | None:
 def _name(speaker: str) -> str | None:
     """Return a speaker's name as it is searched, without characters that an engine cannot store."""
     return folded(normal("".join(filter(str.isprintable, speaker[:LONGEST_SPEAKER])))) or None
-
-
-def has_words(row: Row, redact: Redact) -> bool:
-    """Return whether a message, a row with the columns of `select_texts`, belongs into the index."""
-    return _message(row, redact) is not None
 
 
 def _document(values: Values, analysed: Analysed, level: int = 0) -> _Document:
@@ -312,26 +305,21 @@ def _labels(labels: Iterable[Row], pk: int) -> tuple[str, ...]:
     return tuple(row.label for row in labels if row.task_pk == pk)
 
 
-# ---------------------------------------------------------------- writing
-
-
 def _writing(resource: str, waiting: _Waiting) -> Script[None]:
     scope_pk = yield from taking_index(resource)
     documents: list[_Document] = []
     for stretch in waiting.stretches:
-        claimed = yield indexing_q.claim_thread(
-            thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to
-        )
+        claimed = yield q.claim_thread(thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to)
         if claimed:
             documents += stretch.documents
-            yield indexing_q.thread_is_indexed(thread_pk=stretch.thread_pk)
+            yield q.thread_is_indexed(thread_pk=stretch.thread_pk)
     for changed in (yield from _claiming(resource, waiting.changed)):
-        yield indexing_q.remove_docs(first=changed.first, last=changed.last)
+        yield q.remove_docs(first=changed.first, last=changed.last)
         documents += [changed.document] if changed.document else []
     documents = yield from _still_so(documents)
     if documents:
         for some in _in_parts(documents):
-            yield indexing_q.add_doc.many([_scoped(document.values, scope_pk) for document in some])
+            yield q.add_doc.many([_scoped(document.values, scope_pk) for document in some])
         yield from _writing_words(scope_pk, documents)
 
 
@@ -357,7 +345,7 @@ def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Change
     """
     taken: list[_Changed] = []
     for one in changed:
-        rows = yield indexing_q.claim_queued(kind=one.kind, source_pk=one.source_pk, version=one.version)
+        rows = yield q.claim_queued(kind=one.kind, source_pk=one.source_pk, version=one.version)
         taken += [one] if rows else []
     now = yield from _reading_sources(taken)
     same: list[_Changed] = []
@@ -366,7 +354,7 @@ def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Change
         if source is None or source == one.source:
             same.append(one)
         else:
-            yield indexing_q.wait_again(kind=one.kind, source_pk=one.source_pk, resource=resource)
+            yield q.wait_again(kind=one.kind, source_pk=one.source_pk, resource=resource)
     return same
 
 
@@ -376,11 +364,11 @@ def _reading_sources(taken: Iterable[_Changed]) -> Script[dict[tuple[str, int], 
     plans = [one.source_pk for one in taken if one.kind == "task"]
     found: dict[tuple[str, int], tuple[object, ...]] = {}
     if lines:
-        rows = yield indexing_q.observations_now(pks=lines)
+        rows = yield q.observations_now(pks=lines)
         found |= {("observation", row.pk): tuple(row) for row in rows}
     if plans:
-        rows = yield indexing_q.tasks_now(pks=plans)
-        labels = yield indexing_q.labels_of(tasks=plans)
+        rows = yield q.tasks_now(pks=plans)
+        labels = yield q.labels_of(tasks=plans)
         found |= {("task", row.pk): (*row, _labels(labels, row.pk)) for row in rows}
     return found
 
@@ -390,7 +378,7 @@ def _still_so(documents: Sequence[_Document]) -> Script[list[_Document]]:
     said = [document for document in documents if document.values["doc"] > 0]
     levels: dict[int, int] = {}
     for some in chunks(said, _WORDS_A_QUERY):
-        rows = yield indexing_q.unchanged(messages=[document.values["source_pk"] for document in some])
+        rows = yield q.unchanged(messages=[document.values["source_pk"] for document in some])
         levels |= {row.pk: row.level for row in rows}
     return [
         document
@@ -409,16 +397,16 @@ def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None
     words = list(frozenset[str]().union(*(document.words for document in documents)))
     new: list[str] = []
     for chunk in chunks(words, _WORDS_A_QUERY):
-        known = {row.word for row in (yield indexing_q.known_words(scope_pk=scope_pk, words=chunk))}
+        known = {row.word for row in (yield q.known_words(scope_pk=scope_pk, words=chunk))}
         new += [word for word in chunk if word not in known]
     # In one order, to avoid deadlocks.
     new.sort()
     for chunk in chunks(new, _WORDS_A_QUERY):
-        yield indexing_q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])
-        yield indexing_q.add_gram.many(list(_gram_values(scope_pk, chunk)))
+        yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])
+        yield q.add_gram.many(list(_gram_values(scope_pk, chunk)))
     names = sorted({name for document in documents for name in _names(document.values)})
     if names:
-        yield indexing_q.add_speaker.many([{"scope_pk": scope_pk, "name": name} for name in names])
+        yield q.add_speaker.many([{"scope_pk": scope_pk, "name": name} for name in names])
 
 
 def _gram_values(scope_pk: int, words: Iterable[str]) -> Iterator[Values]:

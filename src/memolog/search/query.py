@@ -1,9 +1,9 @@
-"""Parse a query. Any text is a valid query: what is not an operator is searched for as words.
+"""Parse a query, with the times that it names. Any text is a valid query: what is not an operator is searched as words.
 
-"exact words"   must stand there in this order      role:user  thread:t1  task:T-7  source:observation
+"exact words"   must occur in this order            role:user  thread:t1  task:T-7  source:observation
 auth*           words that begin like this          after:2024-03  before:2024-03-05
 *chem*          words that contain this
--draft          must not stand there                everything else: the more of it, the better; so are -f and --force
+-draft          must not occur                      everything else: the more of it, the better; so are -f and --force
 """
 
 import math
@@ -21,7 +21,7 @@ from memolog.text.words import STOP_WORDS, Word, folded, normal, parts_in_order,
 
 
 class Window(NamedTuple):
-    """From a moment up to another one."""
+    """A span of time."""
 
     first: datetime
     end: datetime
@@ -54,15 +54,15 @@ _AGO: Final = re.compile(rf"\b{_COUNT} (day|week|month|year)s? ago\b")
 _PAST: Final = re.compile(rf"\b(?:past|last) {_COUNT} (day|week|month|year)s\b")
 _LAST: Final = re.compile(r"\b(?:last|past|previous) (weekend|week|month|year)\b")
 _LAST_DAY: Final = re.compile(rf"\b(?:last|on) ({'|'.join(_DAYS)})\b")
-# How far back a month without a year may lie: longer than any memory here.
+# How many years back a month without a year may be.
 _YEARS_BACK = 10
-# What is a week off is still a third as close: people err by days, not by months.
+# A moment a week outside a span still counts a third: people err by days, not by months.
 _FORGIVEN_DAYS = 7.0
 _DAY_MICROS = 86_400_000_000
 
 
 def windows_in(text: str, now: datetime) -> tuple[Window, ...]:
-    """Return the spans of time that a text names, seen from the present."""
+    """Return the spans of time that a text names, relative to `now`."""
     plain = text.lower()
     found = [*_dated(plain, now), *_iso(plain), *_relative(plain, now)]
     if not found:
@@ -71,7 +71,7 @@ def windows_in(text: str, now: datetime) -> tuple[Window, ...]:
 
 
 def closeness(at: int, spans: Sequence[tuple[int, int]]) -> float:
-    """Return 1 for a moment (microseconds) inside one of the spans, and less the further outside it lies."""
+    """Return 1 for a moment (in microseconds) inside one of the spans, and less the farther outside it is."""
     if not spans:
         return 0.0
     outside = min(max(first - at, at - end, 0) for first, end in spans)
@@ -79,7 +79,7 @@ def closeness(at: int, spans: Sequence[tuple[int, int]]) -> float:
 
 
 def moment(text: str, now: datetime) -> Window | None:
-    """Return the span that a single date means: `2024`, `2024-03`, `2024-03-05`, `today`, `yesterday`."""
+    """Return the span of a single date: `2024`, `2024-03`, `2024-03-05`, `today`, `yesterday`."""
     plain = text.strip().lower()
     if plain in {"today", "yesterday"}:
         first = _midnight(now) - timedelta(days=plain == "yesterday")
@@ -96,7 +96,7 @@ def moment(text: str, now: datetime) -> Window | None:
     try:
         exact.astimezone(UTC)
     except OverflowError:
-        # The first and the last hours of the calendar are no moments everywhere.
+        # The first and last hours of the calendar do not exist in every time zone.
         return None
     return Window(exact, exact)
 
@@ -106,7 +106,7 @@ def _midnight(now: datetime) -> datetime:
 
 
 def _year(year: int, now: datetime) -> Window:
-    # Only years from 1900 to 2099 are taken for years.
+    # Only the numbers 1900 to 2099 count as years.
     first = _midnight(now).replace(year=year, month=1, day=1)
     return Window(first, first.replace(year=year + 1))
 
@@ -118,14 +118,14 @@ def _span(year: int, month: int, day: int | None, now: datetime) -> Window | Non
             return Window(first, first + timedelta(days=1))
         return Window(first, first.replace(year=year + month // 12, month=month % 12 + 1))
     except (ValueError, OverflowError):
-        # A day that no calendar has.
+        # There is no such day.
         return None
 
 
 def _dated(plain: str, now: datetime) -> Iterator[Window]:
     for hit in _DATED.finditer(plain):
         day, month, year = hit[1] or hit[5], hit[2] or hit[4] or hit[8], hit[3] or hit[6] or hit[9]
-        # "may" is mostly a verb, "mars" a planet, "mai" never: only a preposition, a day or a year makes it a month.
+        # "may" is mostly a verb and "mars" a planet: they are months only after a preposition or with a day or a year.
         if month in {"may", "mars", "mai"} and not (day or year or hit[7]):
             continue
         years = [int(year)] if year else range(now.year - _YEARS_BACK, now.year + 1)
@@ -177,8 +177,8 @@ def _back(now: datetime, days: float) -> datetime:
 
 
 MOST_WORDS: Final = 256
-"""More words than any question has. Of a longer text, say a log that was pasted before the question, the longest are taken,
-and those at its two ends, where the question mostly stands."""
+"""The most words of a query. Of a longer text, such as a pasted log, the longest words are taken, and those at both ends,
+where the question usually is."""
 _AT_THE_ENDS = 32
 _MOST_CHARACTERS = 10_000
 _MOST_SPECIAL = 8
@@ -193,16 +193,16 @@ _PIECE: Final = re.compile(
     )""",
     re.VERBOSE | re.IGNORECASE,
 )
-# After the first dash: an option of a command, which is looked for as often as the command.
+# After the first dash: an option of a command, which is searched, not excluded.
 _OPTION: Final = re.compile(r"-|[A-Za-z]{1,2}$")
 _NO_SOURCE: Final = frozenset({"none"})
-"""Where every source is excluded, nothing is found."""
+"""Used if every source is excluded: nothing is found."""
 _QUESTION: Final = re.compile(
     r"\?\s*$|^\s*(?:what|when|where|which|who|whom|whose|why|how|did|do|does|is|are|was|were|can|could|has|have|had|should|"
     r"would|will|tell|remind|find|recall)\b|\b(?:i|my|me|we|our)\b",
     re.IGNORECASE,
 )
-# A query that names a function or a file asks for its occurrences, whoever wrote them.
+# A query that names a function or a file asks for all its occurrences.
 _CODE: Final = re.compile(
     r"\w_\w|\b[a-z]{2,}[A-Z]|[A-Za-z_]\w{1,40}\.[a-z]\w{0,3}\b|(?<!\w)/\w+/\w|\w/\w+/\w|::|\w\(\)"
 )
@@ -228,7 +228,7 @@ _ASKS_NAME: Final = re.compile(r"\bwho\b|\bwhere\b|\bwhich\b|\bthe name\b", re.I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """One word of a query, as terms of the index: the first says most."""
+    """One word of a query with its terms in the index, the most significant first."""
 
     word: Word
     terms: tuple[str, ...]
@@ -238,11 +238,11 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What is looked for."""
+    """A parsed query."""
 
     wishes: tuple[Wish, ...] = ()
     phrases: tuple[str, ...] = ()
-    """Words that must stand in this order."""
+    """Phrases that must occur."""
     without: tuple[Wish, ...] = ()
     without_phrases: tuple[str, ...] = ()
     without_roles: frozenset[str] = frozenset()
@@ -262,22 +262,22 @@ class Query:
     asks_time: bool = False
     asks_name: bool = False
     spoken: frozenset[str] = field(default_factory=frozenset[str])
-    """The plain words, folded: a speaker's name may be among them."""
+    """The plain words, folded; names of speakers may be among them."""
     said: tuple[str, ...] = ()
-    """The same words in their order, each as often as it stands there."""
+    """The same words in their order, with repetitions."""
     named: tuple[str, ...] = ()
-    """Words that better stand in this order: who asks about "a title" is not sure that it was quoted."""
+    """Phrases that a question quotes: hits that contain them are preferred, not required."""
     unread: tuple[str, ...] = ()
-    """What was too much to be looked at, as it was written."""
+    """The parts of the text that exceeded a limit, as written."""
 
 
 def parse(text: str, now: datetime) -> Query:
-    """Return what a text asks for. Never raises; of more than ten thousand characters the middle is not read."""
-    found = _Found(now)
+    """Return the query of a text. Never raises; the middle of more than ten thousand characters is not read."""
+    found = _Pieces(now)
     for stretch in _read(text):
         for piece in _PIECE.finditer(normal(stretch)):
             found.take(piece)
-    # Questions are short: in a long text the words say what is wanted, not the way it is put.
+    # Questions are short: only the beginning of a long text is checked for the form of a question.
     plain = " ".join(found.plain)[:_LOOKED_AT]
     said = tuple(folded(word) for word in words_of(plain))
     phrases = tuple(found.phrases[:_MOST_SPECIAL])
@@ -314,8 +314,8 @@ def parse(text: str, now: datetime) -> Query:
     )
 
 
-class _Found:
-    """The pieces of a query, sorted by what they are."""
+class _Pieces:
+    """Collects the pieces of a query by kind."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -334,7 +334,7 @@ class _Found:
         self.before: list[datetime] = []
 
     def take(self, piece: re.Match[str]) -> None:
-        """Sort one piece."""
+        """Add one piece."""
         if (phrase := piece["phrase"]) is not None:
             wanted = phrase_of(phrase)
             if wanted:
@@ -385,7 +385,7 @@ class _Found:
 def phrase_of(text: str) -> str:
     """Return the words of a text in order, folded, with one space around each: what a phrase is looked for in.
 
-    Identifiers fall into their parts ("state of the art" stands in `state-of-the-art`), and scripts without spaces into
+    Identifiers fall into their parts ("state of the art" occurs in `state-of-the-art`), and scripts without spaces into
     characters, since nothing else says where a word of theirs begins.
     """
     words = [folded(part) for word in words_of(normal(text)) for part in parts_in_order(word)]
@@ -396,7 +396,7 @@ def _wish(word: Word) -> Wish:
     return Wish(word=word, terms=terms_of_word(word))
 
 
-def _chosen(found: _Found, plain: str) -> tuple[list[Word], list[Word]]:
+def _chosen(found: _Pieces, plain: str) -> tuple[list[Word], list[Word]]:
     """Return the words to look for, and those that are too many."""
     words = list(dict.fromkeys(word for text in found.plain for word in words_of(text)))
     telling = [word for word in words if folded(word) not in STOP_WORDS]
@@ -424,13 +424,13 @@ def _skipped(text: str) -> Iterator[str]:
         yield f"{len(text) - _MOST_CHARACTERS:,} characters in the middle"
 
 
-def _sources(found: _Found) -> frozenset[str]:
+def _sources(found: _Pieces) -> frozenset[str]:
     """Return the sources that are wanted; none means all, so that an exclusion names the others."""
     wanted, excluded = frozenset(found.values["source"]), frozenset(found.excluded["source"])
     return (wanted or frozenset(SOURCES)) - excluded or _NO_SOURCE if excluded else wanted
 
 
-def _too_many(found: _Found) -> Iterator[str]:
+def _too_many(found: _Pieces) -> Iterator[str]:
     yield from (f"{prefix}*" for prefix in found.prefixes[_MOST_SPECIAL:])
     yield from (f"*{inside}*" for inside in found.insides[_MOST_SPECIAL:])
     yield from (f'"{phrase.strip()}"' for phrase in found.phrases[_MOST_SPECIAL:])

@@ -35,25 +35,25 @@ from memolog.text.words import words_of
 
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75
-"""The textbook values: threads are as long as the texts that they were found for."""
+"""The usual values of BM25 for longer texts."""
 _SAYS_MUCH: Final = frozenset({ASSISTANT, TOOL})
 _NOTHING: Final[Mapping[str, float]] = {}
 _JUST_BELOW = 1e-6
 _OF_THE_FACT = 0.5
-"""A message may state what is asked for if it holds at least this share of the words of the query, weighed by their rarity."""
+"""A message may state a fact if it contains at least this share of the words of the query, weighted by rarity."""
 _SAME_FACT = 0.6
-"""Two may state one fact if the words of the query that both hold are at least this share of those that either holds,"""
+"""Two messages may state one fact if they share at least this part of the words of the query that either contains,"""
 _NEAR_EQUAL = 0.5
-"""and if the words of one are worth at least this share of those of the other."""
+"""and if the weights of their words differ by no more than this factor."""
 _FIRST_PAGE = 10
-_MOST_TOLD = 8
-"""Facts are looked for among the first results, each in so many messages."""
+_MOST_STATEMENTS = 8
+"""Facts are searched among the results of the first page, each in at most this many messages."""
 _FIGURES: Final = NUMBER | TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """What each part of a score is worth beside a message's own words, which count 1.
+    """The weights of the parts of a score; a message's own words count 1.
 
     Tuned together by coordinate ascent on the development halves of two public sets, mostly in steps of a twentieth. The same
     halves are what `bench-retrieval` reports, so its figures are those of a tuned half, not of unseen questions.
@@ -67,57 +67,57 @@ class Weights:
     """Of several speakers that a question names, the first is mostly the one who acts. From 0.1 to 0.3 LoCoMo gains 0.2 to 0.5
     points (any@5); the other sets have no named speakers."""
     asked: float = 1.0
-    """Whose words are asked for: the user's, unless the question is about what the assistant said."""
+    """For messages of the asked speaker: the user, unless the question is about what the assistant said."""
     date: float = 0.7
     reply: float = 0.45
-    """What follows a question about the matter, if a person asked it. Assistants end with a question out of politeness: without
-    theirs LongMemEval gains 0.8 points (turns, any@1). From 0.35 to 0.6 all figures stay within 0.6 points."""
+    """For the message after a question of a user about the topic. Questions of assistants do not count: without them
+    LongMemEval gains 0.8 points (turns, any@1). From 0.35 to 0.6 all figures stay within 0.6 points."""
     number: float = 0.15
     time: float = 0.1
     time_near: float = 0.2
     name: float = 0.05
     name_near: float = 0.2
-    """An answer to when, where or who often does not repeat the matter: the question's words stand nearby. 0.1 to 0.3 for times
-    and from 0.05 to 0.2 for names both parts of the questions gain; the same for numbers lost LongMemEval what it gave LoCoMo."""
+    """Answers to when, where or who often do not repeat the topic: the words of the question are in nearby messages. Both sets
+    gain with 0.1 to 0.3 for times and 0.05 to 0.2 for names; with the same for numbers LongMemEval lost what LoCoMo gained."""
     states: float = 0.025
     early: float = 0.5
-    """The first to speak of something is asked for more often than what came of it."""
+    """For early messages of a thread: the first mention of something is asked for more often than later ones."""
     covers: float = 0.5
-    """A query of words, not a question, asks for all of them; half of the own words' weight lets a long text with all of them
-    pass a short one with some."""
+    """For the share of the query that a text contains, if the query is not a question: a long text with all words then ranks
+    above a short one with some."""
     stated: float = 0.5
-    """What the user states is what edits, calls and output repeat. As much as `covers`; nothing where a function or a file is
-    named, since then any place where it stands may be meant."""
+    """For statements of the user, which edits, calls and output only repeat. As much as `covers`; 0 if the query names a
+    function or a file, since then every occurrence may be meant."""
     phrase: float = 1.0
-    """Words in the order in which a question quotes them: as much as its own words. With 0.3 the figures are the same."""
+    """For phrases that a question quotes. With 0.3 the figures are the same."""
     recent: float = 0.01
-    """Breaks near-ties and nothing more."""
+    """For newer messages; only breaks near-ties."""
     session: float = 0.5
-    """What a whole thread is worth beside its best message, where threads are what is asked for. Of 0.2, 0.5 and 1 the best."""
+    """For a whole thread beside its best message, if threads are searched. The best of 0.2, 0.5 and 1."""
 
 
 WEIGHTS: Final = Weights()
 
 
-class Detail(NamedTuple):
-    """What is known of a document beside its key."""
+class DocumentDetail(NamedTuple):
+    """Details of a document that its key does not contain."""
 
     at: int
     """Microseconds since 1970."""
     traits: int
     speaker: str | None
     thread: int | None = None
-    """Of a line of the log; a message's is in its key."""
+    """The thread of a line of the log; that of a message is in its key."""
 
 
 class Scored(NamedTuple):
-    """One document in the order of the answer."""
+    """A document with its score."""
 
     score: float
     key: int
     parts: Mapping[str, float] = _NOTHING
     is_beside: bool = False
-    """Whether it holds no word of the query: it is there for what stands beside it."""
+    """Whether it contains no word of the query and was found only by its neighbours."""
 
 
 class Fact(NamedTuple):
@@ -129,9 +129,9 @@ class Fact(NamedTuple):
 
 
 class Ranked(Sequence[Scored]):
-    """All hits, the best first: those of a closer look, then the others by their own words.
+    """All hits, the best first: those that were ranked in detail, then the others by their own words.
 
-    The others are sorted when they are asked for: most pages end before.
+    The others are sorted on demand, since most pages end before them.
     """
 
     def __init__(
@@ -141,10 +141,10 @@ class Ranked(Sequence[Scored]):
         threads: Mapping[int, float] | None = None,
         facts: Sequence[Fact] = (),
     ) -> None:
-        """Take what was looked at closely, the draft that holds the rest, and what each of the best threads is worth."""
+        """Take the hits that were ranked in detail, the draft with the others, and the scores of the best threads."""
         self._closely = closely
         self.facts = facts
-        """Hits that may state one fact: their texts tell."""
+        """Hits that may state one fact; their texts decide."""
         self.threads: Mapping[int, float] = threads or {}
         self._drafted = drafted
         seen = {one.key for one in closely}
@@ -168,7 +168,7 @@ class Ranked(Sequence[Scored]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[Scored]: ...
     def __getitem__(self, index: int | slice) -> Scored | Sequence[Scored]:
-        # Of a long list only what is asked for is made.
+        # Only the requested items are created.
         chosen = range(self._length)[index]
         if isinstance(chosen, int):
             return self._at(chosen)
@@ -182,7 +182,7 @@ class Ranked(Sequence[Scored]):
         return Scored(scores[key], key)
 
     def favouring(self, keys: AbstractSet[int]) -> Ranked:
-        """Return the same hits, with some of the best raised: they hold what the question quotes."""
+        """Return the same hits, with a bonus for those that contain what the question quotes."""
         closely: list[Scored] = []
         for one in self._closely:
             raised = one
@@ -194,7 +194,7 @@ class Ranked(Sequence[Scored]):
         return Ranked(closely, self._drafted, self.threads, self.facts)
 
     def rearranged(self, facts: Iterable[Sequence[int]]) -> Ranked:
-        """Return the same hits, where those that state one fact, each time the newest first, have exchanged their places."""
+        """Return the same hits, with those that state one fact reordered among their positions, the newest first."""
         closely = list(self._closely)
         places = {one.key: place for place, one in enumerate(closely)}
         for keys in facts:
@@ -203,39 +203,36 @@ class Ranked(Sequence[Scored]):
 
     @cached_property
     def _others(self) -> tuple[Mapping[int, float], Sequence[int]]:
-        """Return the scores and the order of those that were not looked at closely."""
+        """Return scores and order of the hits that were not ranked in detail."""
         if self._drafted is None or len(self._closely) == self._length:
             return {}, ()
         every, seen = self._drafted.everything(), {one.key for one in self._closely}
         rest = sorted((key for key in every if key not in seen), reverse=True)
         rest.sort(key=every.__getitem__, reverse=True)
-        # Their scores are on another scale, and so are put below.
+        # Their scores have another scale, so they are limited to the lowest score of the others.
         floor, best = min((one.score for one in self._closely), default=0.0), self._drafted.best or 1.0
         return {key: min(floor, every[key] / best) for key in rest}, rest
 
 
 def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:
-    """Score every hit by its own words, as this query wants it."""
-    # An answer may stand beside the words of the question; who looks for a word wants the word itself.
+    """Score every hit by its own words, with the preferences of this query."""
+    # The answer to a question may be next to its words; a search for words needs the words themselves.
     return draft(
         postings, stats, prefer=_preferred(query), bonus=WEIGHTS.asked, around=query.is_question, allowed=allowed
     )
 
 
 def _preferred(query: Query) -> int:
-    """Return the class whose words are asked for; -1: any."""
+    """Return the class of documents that is preferred; -1 for none."""
     if not query.is_question:
         return -1
     return ASSISTANT if query.asks_assistant else USER
 
 
-# ---------------------------------------------------------------- with what stands around it
-
-
 def rank(
     found: Draft,
     query: Query,
-    details: Mapping[int, Detail],
+    details: Mapping[int, DocumentDetail],
     thread_lengths: Mapping[int, tuple[int, int]],
     speakers: frozenset[str] = frozenset(),
     *,
@@ -243,27 +240,27 @@ def rank(
 ) -> Ranked:
     """Return all hits, the best first.
 
-    `details` are of the keys to look at closely and of those found around them; `thread_lengths` are the words of users and
+    `details` are of the keys to rank in detail and of those around them; `thread_lengths` are the numbers of words of users and
     of others in each thread; `speakers` are the names in the question that are speakers in this scope.
     """
     if not details:
         return Ranked()
-    look = _Look(found, query, details, thread_lengths, speakers)
+    scorer = _Scorer(found, query, details, thread_lengths, speakers)
     scored: list[Scored] = []
     beside: list[Scored] = []
     for key, detail in details.items():
-        own, around = found.own.get(key, 0.0), look.near.get(key, 0.0)
+        own, around = found.own.get(key, 0.0), scorer.near.get(key, 0.0)
         if own or around:
-            parts = look.parts(key, detail, own / look.own_max, around / look.near_max)
+            parts = scorer.parts(key, detail, own / scorer.own_max, around / scorer.near_max)
             one = Scored(sum(parts.values()), key, parts if explain else _NOTHING, not own)
-            (scored if own or key // PLACE in look.asked else beside).append(one)
+            (scored if own or key // PLACE in scorer.asked else beside).append(one)
     scored += _after_their_hits(beside, scored)
     scored.sort(key=itemgetter(0, 1), reverse=True)
-    return Ranked(scored, found, look.threads, tuple(look.facts(scored)))
+    return Ranked(scored, found, scorer.threads, tuple(scorer.facts(scored)))
 
 
 def _exchange(scored: list[Scored], places: Sequence[int], ordered: Sequence[Scored]) -> None:
-    """Put hits at the places that they have together, in another order: each gets the score of its new place."""
+    """Put hits at these positions in another order; each gets the score of its new position."""
     scores = [scored[place].score for place in places]
     for place, score, one in zip(places, scores, ordered, strict=True):
         parts = {**one.parts, "newest": score - one.score} if one.parts else _NOTHING
@@ -271,10 +268,10 @@ def _exchange(scored: list[Scored], places: Sequence[int], ordered: Sequence[Sco
 
 
 def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Iterator[Scored]:
-    """Yield what holds no word of the query, each no higher than the best hit that it stands near.
+    """Yield the neighbours without a word of the query, each scored no higher than the best hit near it.
 
-    It is there for the hit's sake; what follows a question may well be what is looked for, and is not asked after here. It
-    costs LoCoMo 0.1 points (any@1) and keeps a greeting of the right speaker from the top.
+    Messages after a question are not limited, since they may be the answer. The limit costs LoCoMo 0.1 points
+    (any@1) and keeps a greeting of the right speaker from the top.
     """
     by_place = {one.key // PLACE: one.score for one in hits if one.key > 0}
     for one in beside:
@@ -287,14 +284,14 @@ def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Itera
             yield one._replace(score=most, parts=parts)
 
 
-class _Look:
-    """A closer look at some documents: what holds for all of them is worked out once."""
+class _Scorer:
+    """Scores documents in detail; values that hold for all of them are computed once."""
 
     def __init__(
         self,
         found: Draft,
         query: Query,
-        details: Mapping[int, Detail],
+        details: Mapping[int, DocumentDetail],
         thread_lengths: Mapping[int, tuple[int, int]],
         speakers: frozenset[str],
     ) -> None:
@@ -307,7 +304,7 @@ class _Look:
         self.oldest = min(moments)
         self.recent_share = WEIGHTS.recent / ((max(moments) - self.oldest) or 1)
         self.first = _first_named(query, speakers)
-        # What each place gives to the one after it: what follows a question answers it.
+        # The bonus of each place for the one after it: a message after a question may answer it.
         self.asked = {
             key // PLACE + 1: sum(found.by_place[key // PLACE].values()) * WEIGHTS.reply / self.own_max
             for key, detail in details.items()
@@ -315,14 +312,14 @@ class _Look:
         }
         self.prefer = _preferred(query)
         self.weighs_statements = not query.names_code
-        # An agent that edits a file says its name each time; who asks for the file wants any of them.
-        self.tellers = frozenset({USER} if query.names_code else {USER, ASSISTANT})
+        # If the query names code, only users state facts: an agent repeats the name of a file with each edit.
+        self.authors = frozenset({USER} if query.names_code else {USER, ASSISTANT})
         self.wanted = sum(found.idf.values())
         self.asks_for = NUMBER * query.asks_number | TIME * query.asks_time | NAMES_SOMETHING * query.asks_name
         self.spans = [window.in_micros() for window in query.windows]
 
-    def parts(self, key: int, detail: Detail, own: float, around: float) -> dict[str, float]:
-        """Return the parts of a document's score; `own` and `around` are shares of the best."""
+    def parts(self, key: int, detail: DocumentDetail, own: float, around: float) -> dict[str, float]:
+        """Return the parts of the score of a document; `own` and `around` are shares of the best."""
         at, traits, speaker, _ = detail
         parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (at - self.oldest)}
         if key > 0:
@@ -368,28 +365,26 @@ class _Look:
             parts["name"] = WEIGHTS.name * own + WEIGHTS.name_near * around
 
     def _covered(self, key: int) -> float:
-        """Return which share of what is looked for, by its rarity, stands in a document."""
+        """Return the share of the query, weighted by rarity, that a document contains."""
         here = self.found.by_place.get(key // PLACE, _NOTHING)
         return self._worth(here) / self.wanted if self.wanted else 0.0
 
     def _worth(self, terms: Iterable[str]) -> float:
         return sum(map(self.found.idf.__getitem__, terms))
 
-    # ------------------------------------------------------------ statements of one fact
-
     def facts(self, scored: Sequence[Scored]) -> Iterator[Fact]:
-        """Yield the hits that may state one fact. Whether they do, and say different things of it, is told by their texts."""
-        told: dict[tuple[int, int | None, str | None], list[int]] = {}
+        """Yield the hits that may state one fact. Their texts decide whether they do, and whether they differ."""
+        by_author: dict[tuple[int, int | None, str | None], list[int]] = {}
         first = {one.key for one in scored[:_FIRST_PAGE] if self._states(one)}
-        tellers = set(map(self._teller, first))
+        authors = set(map(self._stated_by, first))
         for one in scored:
-            if (teller := self._teller(one.key)) in tellers and self._states(one):
-                told.setdefault(teller, []).append(one.key)
-        for keys in told.values():
+            if (author := self._stated_by(one.key)) in authors and self._states(one):
+                by_author.setdefault(author, []).append(one.key)
+        for keys in by_author.values():
             left = keys
             while len(left) > 1 and left[0] in first:
                 best, *others = left
-                same = [best, *(key for key in others if self._may_be_of_one_fact(best, key))][:_MOST_TOLD]
+                same = [best, *(key for key in others if self._may_be_of_one_fact(best, key))][:_MOST_STATEMENTS]
                 left = [key for key in others if key not in same]
                 if len(same) > 1:
                     yield Fact(best, tuple(sorted(same, key=self._moment, reverse=True)))
@@ -398,19 +393,19 @@ class _Look:
         """Return whether a hit may be a statement of what is asked for."""
         if one.is_beside or is_task(one.key):
             return False
-        return (one.key < 0 or one.key & 3 in self.tellers) and self._covered(one.key) >= _OF_THE_FACT
+        return (one.key < 0 or one.key & 3 in self.authors) and self._covered(one.key) >= _OF_THE_FACT
 
-    def _teller(self, key: int) -> tuple[int, int | None, str | None]:
-        """Return who makes a statement, and where: one of a user is not replaced by one of an assistant."""
+    def _stated_by(self, key: int) -> tuple[int, int | None, str | None]:
+        """Return class, thread and speaker of a statement. Only statements with the same ones replace each other."""
         detail = self.details[key]
         return (key & 3, thread_of(key), detail.speaker) if key > 0 else (OBSERVATION, detail.thread, None)
 
     def _moment(self, key: int) -> tuple[int, int]:
-        """Return when a statement was made: messages are ordered by their sequence, lines of the log by what they say."""
+        """Return the sort key of a statement by time: the sequence of messages, the stated time of lines of the log."""
         return (0, key) if key > 0 else (self.details[key].at, -key)
 
     def _may_be_of_one_fact(self, best: int, other: int) -> bool:
-        """Return whether two messages hold what is asked for about equally well."""
+        """Return whether two messages match the query about equally well and with the same words."""
         own, get = self.found.own, self.found.by_place.get
         if own[other] < _NEAR_EQUAL * own[best]:
             return False

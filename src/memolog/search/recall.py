@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, cast, get_args
 from memolog.core.message import Message, ToolResultPart
 from memolog.db.scope import FIRST, check_choices, check_number, page_key, page_token
 from memolog.errors import InputError
-from memolog.search.recall_page import LEAST_TOKENS, PageDraft, Wanted
+from memolog.search.recall_page import LEAST_TOKENS, PageDraft, PartFilter
 from memolog.search.recall_store import Place, Position, Reference
 from memolog.search.values import Detail, PartType, RecallPage
 from memolog.text.tokens import TokenCounter
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Rows are read in growing batches: most pages need few, and a filter may skip many.
 _FIRST_BATCH: Final = 12
 _LAST_BATCH: Final = 200
-# A page ends after so many rows even if none matched; its cursor says where to go on.
+# A page ends after this many rows even if none matched; its cursor continues.
 _MOST_ROWS: Final = 5_000
 _FORWARD: Final = "f"
 _BACK: Final = "b"
@@ -58,7 +58,9 @@ async def recall(
     place = await store.recall.find(
         resource, request.reference, thread=request.thread, shared=shared, alone=request.part is not None
     )
-    wanted = Wanted(types=frozenset(cast("Collection[PartType]", request.types)), tool=request.tool, part=request.part)
+    wanted = PartFilter(
+        types=frozenset(cast("Collection[PartType]", request.types)), tool=request.tool, part=request.part
+    )
     labels = {stretch.thread: stretch.label for stretch in place.stretches if stretch.label}
     if len({stretch.thread for stretch in place.stretches}) > 1:
         labels = {stretch.thread: stretch.label or stretch.thread for stretch in place.stretches}
@@ -82,14 +84,14 @@ async def recall(
 
 
 class _Walk:
-    """Goes through the rows of a place and fills a page with them."""
+    """Reads the rows of a place and fills a page with them."""
 
     def __init__(self, store: "Store", resource: str, place: Place, draft: PageDraft) -> None:
         self._store, self._resource, self._place, self._draft = store, resource, place, draft
         self._keys = {stretch.thread: stretch.thread_pk for stretch in place.stretches}
 
     async def fill(self, position: Position, *, back: bool) -> Position | None:
-        """Fill the page from a position on, or backwards; returns where to go on, or None at the end."""
+        """Fill the page forwards or backwards from a position; return where to continue, None at the end."""
         batch, looked = _FIRST_BATCH, 0
         while looked < _MOST_ROWS:
             rows = await self._store.recall.rows(self._resource, self._place, position, back=back, limit=batch)
@@ -107,7 +109,7 @@ class _Walk:
         return position
 
     async def _learn_tools(self, rows: tuple[Message, ...]) -> None:
-        """Learn the names of the tools that these rows speak of; a result need not name its own."""
+        """Find the names of the tools of these rows, since a result need not have it."""
         self._draft.learn(rows)
         nameless = {
             part.call_id: message

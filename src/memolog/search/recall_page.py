@@ -26,22 +26,22 @@ from memolog.text.lookalikes import label, quoted_label
 from memolog.text.tokens import TokenCounter
 
 LEAST_TOKENS: Final = 200
-"""The smallest page that always has room for a message's head and some of its text."""
+"""The smallest page, with room for the head of a message and some of its text."""
 
 _LINE_CHARACTERS: Final = 240
 _RESULT_CHARACTERS: Final = 120
 _NAME_CHARACTERS: Final = 60
-# Few characters are worth less than a tenth of a token, so that no more of a long text need be looked at.
+# The most characters per token, which limits how much of a long text is read.
 _CHARACTERS_A_TOKEN: Final = 10
-# What joins one message to the next, and what rounding may add.
+# For line breaks between messages and rounding.
 _SLACK: Final = 6
 _LEAST_ROOM: Final = 24
 _TOMBSTONES: Final = {"withdrawn": "[withdrawn]", "forgotten": "[forgotten]"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """Which parts are shown: of some types, of one tool, or one alone."""
+class PartFilter:
+    """Selects the parts to show: by type, by tool, or by index."""
 
     types: frozenset[PartType] = frozenset()
     tool: str | None = None
@@ -49,7 +49,7 @@ class Wanted:
 
     @property
     def is_all(self) -> bool:
-        """Return whether nothing is left out."""
+        """Return whether all parts are shown."""
         return not self.types and self.tool is None and self.part is None
 
     def takes(self, index: int, part: Part, tool: str | None) -> bool:
@@ -63,26 +63,26 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class PageDraft:
-    """A page that is being filled, from its first message on or, going back, from its last."""
+    """A page under construction, filled forwards from its first message or backwards from its last."""
 
     counter: TokenCounter
     tokens: int
     detail: Detail
-    wanted: Wanted
+    wanted: PartFilter
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: dict[str, str] = field(default_factory=dict[str, str])
-    """The names of the tools that calls with these ids named."""
+    """The names of tools by the ids of calls."""
     items: list[Recalled] = field(default_factory=list[Recalled])
     _texts: list[str] = field(default_factory=list[str])
     _used: int = 0
 
     def learn(self, messages: Iterable[Message]) -> None:
-        """Learn which call names which tool: results need not say."""
+        """Store the names of the tools of calls, since results need not have them."""
         for message in messages:
             self.tools |= {part.id: part.name for part in message.parts if isinstance(part, ToolCallPart)}
 
     def add(self, message: Message, start: tuple[int, int]) -> tuple[int, int] | None:
-        """Add a message from a part and a character on; returns where it stopped if the page is full, else None."""
+        """Add a message from a part and a character on; return where it stopped if the page is full, else None."""
         shown = self._shown(message)
         if shown is not None:
             return None if self._put(shown) else start
@@ -102,7 +102,7 @@ class PageDraft:
         return None
 
     def add_before(self, message: Message, end: tuple[int, int] | None) -> tuple[int, int] | None:
-        """Add what of a message lies before a part and a character; returns where it begins if the page is full."""
+        """Add the content of a message before a part and a character; return where it begins if the page is full."""
         all_of_it = (max(1, len(message.parts)), 0)
         shown = self._shown(message)
         if shown is not None:
@@ -126,13 +126,13 @@ class PageDraft:
 
     @property
     def text(self) -> str:
-        """Return the page as a model is shown it."""
+        """Return the page as text for a model."""
         return "\n".join(self._texts)
 
     # ------------------------------------------------------------ messages
 
     def _shown(self, message: Message) -> Recalled | None:
-        """Return a message that is shown at once or not at all; None if it is shown by its pieces."""
+        """Return a message that is shown as a whole or not at all; None if it is shown in pieces."""
         if message.state != "live" or not (message.parts or message.pruned):
             return _head(message)
         if message.pruned:
@@ -148,7 +148,7 @@ class PageDraft:
         return [(index, part) for index, part in parts if self.wanted.takes(index, part, self._tool(part))]
 
     def _put(self, item: Recalled, *, first: bool = False) -> bool:
-        """Put a message on the page, if there is room; one alone is always put."""
+        """Put a message on the page if it fits; an empty page takes any message. Return whether it was put."""
         is_empty = not item.pieces and item.state == "live"
         if is_empty and not self.wanted.is_all:
             return True
@@ -162,9 +162,9 @@ class PageDraft:
         return True
 
     def _finish(self, message: Message, pieces: Sequence[RecalledPiece], *, first: bool = False) -> None:
-        """Put what was chosen of a message on the page."""
+        """Put the chosen pieces of a message on the page."""
         if pieces:
-            # They were measured one by one, with more for what is around them than it comes to.
+            # They were counted one by one, with some slack for the text around them.
             item = replace(_head(message), pieces=tuple(pieces))
             self.items.insert(0 if first else len(self.items), item)
             self._texts.insert(0 if first else len(self._texts), self._render(item))
@@ -197,21 +197,21 @@ class PageDraft:
         )
 
     def _line(self, index: int, part: Part) -> RecalledPiece:
-        """Return a part in at most a line or two."""
+        """Return a part shortened to a line or two."""
         whole = self._whole(index, part)
         most = _RESULT_CHARACTERS if whole.type in {"tool_result", "reasoning"} else _LINE_CHARACTERS
-        # The ends are enough; a long text need not be folded as a whole.
+        # Only the ends of a long text are needed.
         ends = cut_middle(whole.text, 8 * most, " … ")
         return replace(whole, text=cut_middle(" ".join(ends.split()), most, " … "))
 
     def _head_size(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
-        """Return what a message costs beside its pieces; the first piece pays for it."""
+        """Return the tokens of a message without its pieces, counted with the first piece."""
         return 0 if pieces else self._count(self._render(_head(message))) + _SLACK
 
     def _room(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
-        """Return how many tokens a further piece may have, with what says which piece it is."""
+        """Return how many tokens a further piece may have, including its heading."""
         room = self.tokens - self._used - self._head_size(message, pieces) - _SLACK
-        # A page with nothing on it shows at least something, so that going on always ends.
+        # An empty page shows at least something, so that paging always ends.
         return max(room, _LEAST_ROOM) if not self.items and not pieces else room
 
     def _spend(self, message: Message, pieces: Sequence[RecalledPiece], piece: RecalledPiece) -> RecalledPiece:
@@ -240,9 +240,9 @@ class PageDraft:
         whole: RecalledPiece,
         stretch: Callable[[int], tuple[int, int]],
     ) -> RecalledPiece | None:
-        """Return the largest piece that fits the page; `stretch` returns start and end of one of about so many tokens."""
+        """Return the largest piece that fits the page; `stretch` returns start and end of a piece of about that many tokens."""
         room = self._room(message, pieces)
-        # A stretch of a few tokens is of no use: the next page begins with more of it.
+        # A piece of a few tokens is useless: the next page begins with more of it.
         if room < _LEAST_ROOM:
             return None
         most = room
@@ -253,12 +253,12 @@ class PageDraft:
             if size <= room:
                 return self._spend(message, pieces, piece)
             if most <= 1:
-                # Not even a character fits: on a page with nothing else it is shown all the same.
+                # Not even one character fits: it is shown only if the page is empty.
                 return None if self.items or pieces else self._spend(message, pieces, piece)
             most = min(most - 1, max(1, most * room // size))
 
     def _end(self, text: str, offset: int, most: int) -> int:
-        """Return how far a stretch of so many tokens reaches; it ends between two characters as a reader sees them."""
+        """Return the end of a piece of that many tokens, at the border of a visible character."""
         stretch = text[offset : offset + _CHARACTERS_A_TOKEN * most]
         taken = cut_tokens(stretch, most, self.counter) or cut(stretch, 1) or stretch[:1]
         end = offset + len(taken)
@@ -279,15 +279,15 @@ class PageDraft:
         if item.state != "live":
             return f"{_place(item, thread)} ({when}) {who}: {_TOMBSTONES[item.state]}"
         if self.detail == "low" or item.pruned:
-            told = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
+            shown = " | ".join(filter(None, map(_in_line, item.pieces))) or "[nothing to show]"
             note = "[raw text removed] " if item.pruned else ""
-            return f"{_place(item, thread)} ({when}) {who}: {note}{told}"
+            return f"{_place(item, thread)} ({when}) {who}: {note}{shown}"
         body = "\n".join(map(_body, item.pieces))
         return element("message", body, thread=thread, seq=str(item.seq), at=when, role=item.role, speaker=speaker)
 
 
 def part_text(part: Part) -> str:
-    """Return the text of a part: what was said, asked of a tool or answered by it; of a file, what it is."""
+    """Return the text of a part: a text, the arguments or result of a tool, or the description of a file."""
     match part:
         case TextPart() | ReasoningPart():
             return part.text
@@ -342,7 +342,7 @@ def _in_line(piece: RecalledPiece) -> str:
 
 
 def _body(piece: RecalledPiece) -> str:
-    """Return a piece between brackets that say what it is, unless it is a whole text."""
+    """Return a piece with a heading in brackets, unless it is a whole text."""
     name = _named(piece)
     if not piece.is_whole:
         end = piece.start + len(piece.text)

@@ -69,7 +69,7 @@ class Place:
 
 
 class Recall:
-    """Finds the messages behind references, one resource at a time."""
+    """Finds the messages behind references; each call is limited to one resource."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

@@ -19,12 +19,12 @@ from memolog.db.rows import message_from_row
 from memolog.db.scope import check_id, check_limit, page_key
 from memolog.errors import InputError, StoreError, ThreadNotFound
 from memolog.search.analysis import Redact, text_of_parts, text_of_task
-from memolog.search.bm25 import is_task as is_of_task
+from memolog.search.bm25 import is_task as is_task_key
 from memolog.search.query import Query, parse
 from memolog.search.ranking import Fact, Ranked, Scored, best_of_threads
-from memolog.search.snippets import Marker, stand_in
+from memolog.search.snippets import Marker, contains_phrases
 from memolog.search.statements import Statement, changes, statement_in
-from memolog.search.store import Found
+from memolog.search.store import SearchHits
 from memolog.search.values import SOURCES, SearchAnswer, SearchResult, Source
 from memolog.text.redaction import for_the_index
 
@@ -43,7 +43,7 @@ _MOST_TRIES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class SearchOptions:
     """The arguments of a search beside the query."""
 
     thread: str | None = None
@@ -58,7 +58,7 @@ class Wanted:
 
 
 async def search_memory(
-    store: "Store", config: Config, text: str, resource: str, wanted: Wanted, now: datetime
+    store: "Store", config: Config, text: str, resource: str, wanted: SearchOptions, now: datetime
 ) -> SearchAnswer:
     """Return one page of what a query finds."""
     start = _checked(text, resource, wanted)
@@ -91,8 +91,8 @@ async def search_memory(
     )
 
 
-async def _found(store: "Store", config: Config, resource: str, query: Query, *, explain: bool) -> Found:
-    """Return what the index finds, after bringing it up to date if the search says that it is behind."""
+async def _found(store: "Store", config: Config, resource: str, query: Query, *, explain: bool) -> SearchHits:
+    """Return what the index finds, after bringing it up to date if it is behind."""
     tries = 0 if config.read_only else _MOST_TRIES
     for _ in range(tries):
         found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
@@ -112,7 +112,7 @@ async def index_more(store: "Store", config: Config, resource: str, *, most: int
     return await store.indexing.catch_up(resource, for_the_index(config), most=most)
 
 
-def _checked(text: object, resource: str, wanted: Wanted) -> int:
+def _checked(text: object, resource: str, wanted: SearchOptions) -> int:
     """Check the arguments; any text is a valid query. Returns where the page starts."""
     check_id("resource", resource)
     check_limit(wanted.limit)
@@ -137,13 +137,13 @@ def _checked(text: object, resource: str, wanted: Wanted) -> int:
     return start
 
 
-def _mark(text: str, resource: str, wanted: Wanted) -> int:
+def _mark(text: str, resource: str, wanted: SearchOptions) -> int:
     """Return a checksum of the search that a cursor belongs to."""
     asked = (text, resource, wanted.thread, sorted(wanted.sources or ()), wanted.by)
     return crc32(repr(asked).encode("utf-8", "surrogatepass"))
 
 
-def _narrowed(query: Query, wanted: Wanted) -> Query | None:
+def _narrowed(query: Query, wanted: SearchOptions) -> Query | None:
     """Return the query narrowed to the arguments; None if they exclude each other."""
     if wanted.thread is not None:
         if query.threads and wanted.thread not in query.threads:
@@ -157,31 +157,25 @@ def _narrowed(query: Query, wanted: Wanted) -> Query | None:
     return query
 
 
-# ---------------------------------------------------------------- facts that changed
-
-
-async def _newest_first(store: "Store", resource: str, found: Found, rows: dict[int, Row]) -> Ranked:
+async def _newest_first(store: "Store", resource: str, found: SearchHits, rows: dict[int, Row]) -> Ranked:
     """Put the newest of several statements of one fact first; adds the rows that were read to `rows`."""
     ranked = found.scored
     if not ranked.facts:
         return ranked
     rows |= await store.searching.rows(resource, [key for fact in ranked.facts for key in fact.keys])
-    told = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
-    return ranked.rearranged(_of_one_fact(fact, told, found.terms) for fact in ranked.facts)
+    statements = {key: statement_in(_searched(key, row), found.terms) for key, row in rows.items()}
+    return ranked.rearranged(_of_one_fact(fact, statements, found.terms) for fact in ranked.facts)
 
 
-def _of_one_fact(fact: Fact, told: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
+def _of_one_fact(fact: Fact, statements: Mapping[int, Statement | None], rarity: Mapping[str, float]) -> list[int]:
     """Return the best statement and those that say something else of the same, the newest first."""
-    best = told.get(fact.best)
+    best = statements.get(fact.best)
     if best is None:
         return []
     place = fact.keys.index(fact.best)
-    newer = [key for key in fact.keys[:place] if (other := told.get(key)) and changes(best, other, rarity)]
-    older = [key for key in fact.keys[place + 1 :] if (other := told.get(key)) and changes(other, best, rarity)]
+    newer = [key for key in fact.keys[:place] if (other := statements.get(key)) and changes(best, other, rarity)]
+    older = [key for key in fact.keys[place + 1 :] if (other := statements.get(key)) and changes(other, best, rarity)]
     return [*newer, fact.best, *older]
-
-
-# ---------------------------------------------------------------- phrases
 
 
 async def _favouring(
@@ -227,17 +221,14 @@ def _fits(text: str, query: Query, redact: Redact) -> bool:
 
 
 def _holds(text: str, phrases: Sequence[str], redact: Redact) -> bool:
-    """Return whether all of some phrases stand in a text as the index knows it.
+    """Return whether a text, as it is indexed, contains all of some phrases.
 
     A search for a guessed secret must not confirm the guess.
     """
-    if not stand_in(text, phrases):
+    if not contains_phrases(text, phrases):
         return False
     known = redact(text)
-    return known == text or stand_in(known, phrases)
-
-
-# ---------------------------------------------------------------- results
+    return known == text or contains_phrases(known, phrases)
 
 
 async def _page(
@@ -246,7 +237,7 @@ async def _page(
     scored: Sequence[Scored],
     start: int,
     marker: Marker,
-    wanted: Wanted,
+    wanted: SearchOptions,
     known: Mapping[int, Row],
 ) -> tuple[list[SearchResult], int]:
     """Return the results of a page, and the number of the first hit after it; `known` are rows that were read already."""
@@ -281,9 +272,9 @@ def _texts_of(message: Message) -> tuple[str, str]:
 
 
 def _other_text(key: int, row: Row) -> str:
-    if is_of_task(key):
-        return text_of_task(unpack(row[4]) or "", unpack(row[5]) or "", unpack(row[6]), ())
-    return "\n".join(filter(None, (unpack(row[4]), unpack(row[5]))))
+    if is_task_key(key):
+        return text_of_task(unpack(row.title) or "", unpack(row.description) or "", unpack(row.summary), ())
+    return "\n".join(filter(None, (unpack(row.text), unpack(row.verbatim))))
 
 
 def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
@@ -291,23 +282,27 @@ def _result(one: Scored, row: Row, rank: int, marker: Marker) -> SearchResult:
     if one.key > 0:
         return _of_message(one, message_from_row(row), rank, score, marker)
     text = _other_text(one.key, row)
-    is_task = is_of_task(one.key)
+    is_task = is_task_key(one.key)
     snippet, exact = marker.both(text)
-    doubt = "" if is_task or not is_doubtful(grounded=bool(row[9]), metadata=loads(row[10])) else f"{UNVERIFIED} "
+    doubt = (
+        ""
+        if is_task or not is_doubtful(grounded=bool(row.grounded), metadata=loads(row.metadata))
+        else f"{UNVERIFIED} "
+    )
     return SearchResult(
-        id=row[0],
-        source="task" if is_task else row[1],
+        id=row.id,
+        source="task" if is_task else row.source,
         rank=rank,
         score=score,
         content=f"{doubt}{text}",
         snippet=f"{doubt}{snippet}",
         exact=f"{doubt}{exact}" if exact else exact,
-        at=from_micros(row[2]),
-        zone=None if is_task else row[7],
-        state=row[3],
-        thread=None if is_task else row[6],
-        task=row[0] if is_task else None,
-        handle=row[1] if is_task else row[8],
+        at=from_micros(row.at),
+        zone=None if is_task else row.zone,
+        state=row.status if is_task else row.state,
+        thread=None if is_task else row.thread,
+        task=row.id if is_task else None,
+        handle=row.handle,
         parts=one.parts,
     )
 

@@ -15,12 +15,12 @@ _REMEMBERED: Final = 512
 _BEGINS_A_WORD: Final = re.compile(r"\w")
 
 
-def stand_in(text: str, phrases: Sequence[str]) -> bool:
-    """Return whether all of some phrases, as `phrase_of` returns them, stand in a text."""
-    # To take a text apart takes a hundred times as long as to look through it.
+def contains_phrases(text: str, phrases: Sequence[str]) -> bool:
+    """Return whether a text contains all of some phrases, which are as `phrase_of` returns them."""
+    # Splitting a text into words takes a hundred times as long as a regular expression.
     plain = folded(normal(text))
     if text.isascii():
-        # Two spaces: a lone accent stood between them.
+        # Two spaces: a single accent was removed between them.
         return all("  " not in phrase and among_ascii(phrase).search(plain) for phrase in phrases)
     if not all(_roughly(phrase).search(plain) for phrase in phrases):
         return False
@@ -30,16 +30,16 @@ def stand_in(text: str, phrases: Sequence[str]) -> bool:
 
 @remembered(_REMEMBERED)
 def among_ascii(phrase: str) -> re.Pattern[str]:
-    """Return where a phrase stands in a plain text of ASCII: there only letters and digits make words."""
+    """Return a pattern for a phrase in folded ASCII text, where words consist of letters and digits."""
     words = r"[^a-z0-9]+".join(map(re.escape, phrase.split()))
     return re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])")
 
 
 @remembered(_REMEMBERED)
 def _roughly(phrase: str) -> re.Pattern[str]:
-    """Return where a phrase may stand in a plain text of any script, and does not stand elsewhere."""
+    """Return a pattern that matches wherever a folded text of any script may contain a phrase."""
     words = phrase.split()
-    # What begins with a mark may itself stand among signs: a long run of them would be gone through again and again.
+    # A word that begins with a mark may occur in a long run of signs, on which the pattern would be slow.
     if not all(_BEGINS_A_WORD.match(word) for word in words):
         words = words[:1]
     return re.compile(r"[\W_]*".join(map(re.escape, words)))
@@ -48,51 +48,51 @@ def _roughly(phrase: str) -> re.Pattern[str]:
 _LENGTH: Final = 240
 _LOOKED_AT = 20_000
 _MOST_CHARACTERS = 1_000_000
-# What a long text may cost: in one that repeats the words of the query without end, the first places decide.
+# Limits for texts that repeat the words of the query very often: only the first places count.
 _MOST_HITS = 10_000
 _MOST_PHRASES = 1_000
-# Outside of ASCII words take four times as long: a better place than the first, or a phrase, is looked for up to here.
+# Other scripts take four times as long as ASCII, so less of the text is searched.
 _MOST_OTHERWISE = 250_000
 _MOST_READ_BY_WORD = 50_000
 _BEGINS = 3
 _NAME: Final = re.compile(r"\W")
-# Of terms that are equally rare elsewhere, the one that a text repeats says less of where to look in it.
+# Of equally rare terms, the one that the text repeats counts a little less.
 _SHADE, _MOST_SHADES = 1e-6, 10
 _OPEN, _CLOSE = "«", "»"
 _BEFORE = 40
 _MORE = 160
-"""How far a stretch may grow at each end, to begin and end with a line."""
+"""How far a snippet may grow at each end, to begin and end with a whole line."""
 _SAME = 1e-9
-"""Sums of the same numbers in another order differ by less."""
+"""Tolerance for sums of the same numbers in another order."""
 
 _Hit: TypeAlias = tuple[int, int, str, float]
-"""Where a term stands: its first character, the one after its last, the term and its weight."""
+"""Start and end of a match, the term and its weight."""
 
 
 class Marker:
-    """Cuts and marks the texts of one answer: what a word is worth is looked up once for all of them."""
+    """Cuts and marks the texts of one answer; the weights of words are computed once for all of them."""
 
     def __init__(self, terms: Mapping[str, float], phrases: Collection[str] = ()) -> None:
-        """Take what was looked for and how rare it is, and the phrases (as `phrase_of` returns them) that it holds."""
+        """Take the terms of the query with their weights, and its phrases as `phrase_of` returns them."""
         self._terms = terms
         self._phrases = [phrase.split() for phrase in phrases]
-        # Words that stand as they were quoted are worth more than all words anywhere.
+        # A phrase counts more than all single words together.
         self._all = sum(terms.values())
         self._phrase_worth = self._all + 1.0
         self._seen: set[Word] = set()
         self._marked: dict[Word, tuple[float, str]] = {}
 
     def snippet(self, text: str, length: int = _LENGTH) -> str:
-        """Return the stretch of a text where the rarest terms stand closest together, each hit between « and »."""
+        """Return the part of a text where the rarest terms are closest together, with matches marked by « and »."""
         return self._with_marks(text, *self._best(text, length), length)
 
     def both(self, text: str, length: int = _LENGTH) -> tuple[str, str]:
-        """Return the snippet, and the same stretch as it is written: without marks, with its spaces, in whole lines."""
+        """Return the snippet, and the same part as written: without marks, with its spaces, in whole lines."""
         start, hits = self._best(text, length)
         return self._with_marks(text, start, hits, length), _whole_lines(text, start, min(len(text), start + length))
 
     def exact(self, text: str, length: int = _LENGTH) -> str:
-        """Return the same stretch as it is written: without marks, with its spaces, in whole lines."""
+        """Return the same part as written: without marks, with its spaces, in whole lines."""
         return self.both(text, length)[1]
 
     def _with_marks(self, text: str, start: int, hits: Sequence[_Hit], length: int) -> str:
@@ -107,13 +107,13 @@ class Marker:
         return " ".join("".join(pieces).split())
 
     def place(self, text: str, length: int = _LENGTH) -> tuple[int, int] | None:
-        """Return from where to where the hits of the same stretch stand; None if the text has none."""
+        """Return start and end of the matches in the same part; None if there are none."""
         start, hits = self._best(text, length)
         inside = [hit for hit in hits if hit[0] >= start and hit[1] <= start + length] or hits[:1]
         return (inside[0][0], inside[-1][1]) if inside else None
 
     def _best(self, text: str, length: int) -> tuple[int, list[_Hit]]:
-        """Return where the best stretch begins, and the hits in it and around it."""
+        """Return the start of the best part, and the matches in and around it."""
         phrases = self._phrase_hits(text[:_MOST_CHARACTERS], length - _BEFORE) if self._phrases else []
         if len(text) > _LOOKED_AT:
             return self._best_of_long(text, phrases, length)
@@ -121,12 +121,12 @@ class Marker:
         return _start(sorted(hits + phrases) if phrases else hits, length)[0], hits
 
     def _best_of_long(self, text: str, phrases: Sequence[_Hit], length: int) -> tuple[int, list[_Hit]]:
-        """Return the same for a long text, piece by piece: where no piece can be better, none is looked at closely."""
+        """Return the same for a long text, piece by piece; pieces that cannot be better are skipped."""
         best, start, shown = 0.0, 0, list[_Hit]()
         sieve = _sieve(self._terms)
         most, left = self._all + self._phrase_worth * len(self._phrases), _MOST_HITS
         most -= _SHADE * _MOST_SHADES * len(self._terms)
-        # What stands across the border of two pieces is whole in the second.
+        # Pieces overlap, so that a part across a border is complete in the second piece.
         step = max(_LOOKED_AT - length, _LOOKED_AT // 2)
         for at in range(0, min(len(text), _MOST_CHARACTERS), step):
             piece = text[at : at + _LOOKED_AT]
@@ -147,20 +147,20 @@ class Marker:
         return start, shown
 
     def _worths(self, words: Sequence[Word], here: AbstractSet[Word]) -> dict[str, float]:
-        """Return what each term is worth in a piece of a long text."""
+        """Return the weight of each term in a piece of a long text."""
         often = Counter(self._marked[word] for word in words if word in here)
         return {term: worth - _SHADE * min(count, _MOST_SHADES) for (worth, term), count in often.items()}
 
     def _limit(self, here: AbstractSet[Word], worths: Mapping[str, float], quoted: Sequence[_Hit]) -> float:
-        """Return what a stretch with these words and phrases can be worth at most."""
+        """Return the highest possible weight of a part with these words and phrases."""
         most = self._phrase_worth * len({hit[2] for hit in quoted})
         if any(map(is_unspaced, here)):
-            # A run without spaces may hold any of the terms.
+            # A run without spaces may contain any of the terms.
             return most + self._all
         return most + sum(worths.values())
 
     def _phrase_hits(self, text: str, longest: int) -> list[_Hit]:
-        """Return where the phrases stand, each no longer than fits into a stretch."""
+        """Return the matches of the phrases, each cut to the length of a part."""
         hits: list[_Hit] = []
         parts = None if text.isascii() else _parts_of(text[:_MOST_READ_BY_WORD])
         plain = text.lower() if parts is None else ""
@@ -173,9 +173,9 @@ class Marker:
         return sorted(hits)
 
     def _words(self, text: str, sieve: re.Pattern[str] | None = None) -> tuple[list[Word], AbstractSet[Word]]:
-        """Return the words of a text, and the different ones among them that are hits."""
+        """Return the words of a text, and the distinct words that match."""
         words = words_of(text)
-        # Most words are no hit, and most texts repeat words: only the different ones are looked at.
+        # Most words do not match and many are repeated, so only distinct words are checked.
         here = set(words)
         new = here.difference(self._seen)
         if sieve is not None:
@@ -186,7 +186,7 @@ class Marker:
         return words, here
 
     def _hits(self, text: str, words: Sequence[Word], here: AbstractSet[Word]) -> list[_Hit]:
-        """Return where the terms stand."""
+        """Return the matches of the terms."""
         marked = self._marked
         if text.isascii():
             places = [(at, word) for word in here for at in places_of(word, text)]
@@ -203,7 +203,7 @@ class Marker:
         return hits
 
     def _inside(self, run: Word, at: int) -> Iterator[_Hit]:
-        """Yield where terms stand in a run without spaces; those that touch are one hit."""
+        """Yield the matches in a run without spaces; adjacent ones are joined."""
         plain = folded(run)
         wanted = [term for term in dict.fromkeys(terms_of_word(normal(run))) if term in self._terms]
         found = sorted((hit.start(), hit.end(), term) for term in wanted for hit in re.finditer(re.escape(term), plain))
@@ -231,11 +231,11 @@ class Marker:
 
 
 def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> list[tuple[int, Word]]:
-    """Return where some of the words of a text stand, whatever script it is in."""
+    """Return the positions of some of the words of a text in any script."""
     found: list[tuple[int, Word]] = []
     at = 0
     for word in words if wanted else ():
-        # Between two words there is nothing that a word could be found in.
+        # The next occurrence is the next word, since there are no words in between.
         at = text.index(word, at)
         if word in wanted:
             found.append((at, word))
@@ -244,7 +244,7 @@ def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> 
 
 
 def _whole_lines(text: str, start: int, end: int) -> str:
-    """Return a stretch of a text, longer by what makes its first and its last line whole; … stands for what is cut off."""
+    """Return a part of a text, extended to whole lines; … marks an end that is cut."""
     first = text.rfind("\n", max(0, start - _MORE), start) + 1
     if not first:
         first = 0 if start <= _MORE else start
@@ -256,18 +256,18 @@ def _whole_lines(text: str, start: int, end: int) -> str:
 
 
 def _sieve(terms: Collection[str]) -> re.Pattern[str]:
-    """Return what every word has that may stand for one of the terms: how the term begins, or an irregular form of it.
+    """Return a pattern that every word of one of the terms matches: the beginning of the term, or an irregular form.
 
-    Analysing a word takes thirty times as long as this, and a long log holds tens of thousands that are all different.
+    Analysing a word takes thirty times as long, and a long log has tens of thousands of distinct words.
     """
     begins = {_NAME.split(term.lstrip("="))[0] for term in terms}
-    # The last letter of a short stem may be another one in the word: `dai` stands for `day`.
+    # The last letter of a short stem may differ from that of the word: `dai` is the stem of `day`.
     short = {begin[: _BEGINS if len(begin) > _BEGINS else _BEGINS - 1] for begin in begins}
     return re.compile("|".join(map(re.escape, sorted(short | {form for form in IRREGULAR if stem(form) in terms}))))
 
 
 def _moved(hits: Sequence[_Hit], worths: Mapping[str, float], by: int, size: int, *, is_last: bool) -> list[_Hit]:
-    """Return the hits of a piece as they stand in its text, without what may be a part of a word that the border cuts."""
+    """Return the matches of a piece with their positions in the text, without those that the border may cut."""
     return [
         (first + by, last + by, term, worths.get(term, worth))
         for first, last, term, worth in hits
@@ -276,13 +276,13 @@ def _moved(hits: Sequence[_Hit], worths: Mapping[str, float], by: int, size: int
 
 
 def _in_ascii(words: Sequence[str], plain: str) -> Iterator[tuple[int, int]]:
-    """Yield where a phrase stands in an ASCII text of small letters."""
+    """Yield the matches of a phrase in lower-case ASCII text."""
     if all(word in plain for word in words):
         yield from (hit.span() for hit in among_ascii(" ".join(words)).finditer(plain))
 
 
 def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield where a phrase stands in a text that is given by its parts."""
+    """Yield the matches of a phrase in a text that is given by its parts."""
     texts = [part for part, _, _ in parts]
     for at, text in enumerate(texts):
         if text == words[0] and texts[at : at + len(words)] == words:
@@ -290,7 +290,7 @@ def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> It
 
 
 def _parts_of(text: str) -> list[tuple[str, int, int]]:
-    """Return what phrases are made of, and where in a text each stands: characters of a run without spaces, else its word."""
+    """Return the parts that phrases consist of, with their positions: characters of runs without spaces, else words."""
     words = words_of(text)
     by_word = {word: phrase_of(word).split() for word in set(words)}
     found: list[tuple[str, int, int]] = []
@@ -307,11 +307,11 @@ def _parts_of(text: str) -> list[tuple[str, int, int]]:
 
 
 def _start(hits: Sequence[_Hit], length: int) -> tuple[int, float]:
-    """Return where the stretch begins whose different terms are worth most, and how much; of equals, the first."""
+    """Return the start of the part whose distinct terms have the highest weight, and that weight; of equals, the first."""
     best, start, worth, end = 0.0, 0, 0.0, 0
     inside: dict[str, int] = {}
     for first, _, term, weight in hits:
-        # The stretch moves along the text: what enters is added, what leaves is taken off.
+        # A sliding window: terms that enter are added, terms that leave are subtracted.
         while end < len(hits) and hits[end][1] <= first + length - _BEFORE:
             _, _, entering, more = hits[end]
             inside[entering] = inside.get(entering, 0) + 1
@@ -325,6 +325,6 @@ def _start(hits: Sequence[_Hit], length: int) -> tuple[int, float]:
                 del inside[term]
                 worth -= weight
         else:
-            # A word longer than the stretch never entered it.
+            # A word longer than the window never entered it.
             end += 1
     return start, best

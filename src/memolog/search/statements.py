@@ -10,14 +10,14 @@ from memolog.text.words import NUMBERS, STOP_WORDS, folded, normal, terms_of_wor
 
 _LOOKED_AT = 4_000
 _LONGEST = 30
-"""A sentence of more words is about several things. With 40 LongMemEval loses 1.3 points (turns, any@1); 25 gives the same."""
+"""Longer sentences state several things. With 40 LongMemEval loses 1.3 points (turns, any@1); 25 gives the same."""
 _OF_THE_FACT = 0.5
-"""It holds at least this share of the words of the query, weighed by their rarity."""
+"""The least share of the words of the query, weighted by rarity, that a statement contains."""
 _SAME_FACT = 0.6
-"""Two are about the same if the words of the query that both hold are at least this share of those that either holds."""
+"""Two statements are about one fact if they share at least this part of the words of the query that either contains."""
 _FEW = 4
-"""Beside the words of the query a short statement has at most so many. With any number LoCoMo loses half a point (any@1)."""
-# "Dr." and "St." end no sentence.
+"""The most words of a short statement besides those of the query. Without a limit LoCoMo loses half a point (any@1)."""
+# "Dr." and "St." do not end a sentence.
 _BORDER: Final = re.compile(r"(?<=[.!?。!?…])(?<!\b[A-Z]\.)(?<!\b[A-Z][a-z]\.)(?<!\b[A-Z][a-z]{2}\.)\s+|\n+")
 _FIGURE: Final = re.compile(r"\d")
 _NAME: Final = re.compile(r"[A-ZÀ-ÖØ-Þ_./\\:@#]")
@@ -39,22 +39,22 @@ _CHANGES: Final = frozenset(_WORDS_OF_CHANGE.split())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A sentence that states what is asked for."""
+    """A sentence that states what the query asks for."""
 
     terms: frozenset[str]
     """The terms of the query in it."""
     figures: frozenset[str]
-    """Its numbers, and what else holds a digit, that are not in the query."""
+    """Its numbers, and other words with a digit, that are not in the query."""
     names: frozenset[str]
     """Its names and identifiers that are not in the query."""
     others: frozenset[str]
     """Its other words that are not in the query."""
-    says_so: bool
-    """Whether it says that something changed."""
+    mentions_change: bool
+    """Whether it contains a word that means a change."""
 
 
 def statement_in(text: str, rarity: Mapping[str, float]) -> Statement | None:
-    """Return the sentence of a text that holds most of what is asked for; None if none holds enough of it."""
+    """Return the sentence with most of the words of the query; None if no sentence has enough of them."""
     best, most = None, _OF_THE_FACT * sum(rarity.values())
     for sentence in _BORDER.split(normal(text[:_LOOKED_AT])):
         if sentence.rstrip().endswith(_ASKS):
@@ -78,7 +78,7 @@ def _statement(words: Sequence[str], terms: frozenset[str]) -> Statement:
         if plain in _NUMBERS or _FIGURE.search(word):
             figures.add(stems[0])
         elif _NAME.search(word, 0 if place else 1):
-            # The first word of a sentence begins with a capital letter, whatever it is.
+            # The first word of a sentence always begins with a capital letter.
             names.add(stems[0])
         else:
             others.add(stems[0])
@@ -87,12 +87,12 @@ def _statement(words: Sequence[str], terms: frozenset[str]) -> Statement:
         figures=frozenset(figures),
         names=frozenset(names),
         others=frozenset(others),
-        says_so=not _CHANGES.isdisjoint(map(folded, words)),
+        mentions_change=not _CHANGES.isdisjoint(map(folded, words)),
     )
 
 
 def changes(older: Statement, newer: Statement, rarity: Mapping[str, float]) -> bool:
-    """Return whether a later statement is about the same and says something else."""
+    """Return whether a later statement is about the same fact and gives another value."""
     rests = (older.others, newer.others)
     both = sum(map(rarity.__getitem__, older.terms & newer.terms))
     if both < _SAME_FACT * sum(map(rarity.__getitem__, older.terms | newer.terms)):
@@ -102,7 +102,7 @@ def changes(older: Statement, newer: Statement, rarity: Mapping[str, float]) -> 
         return bool(newer.figures - older.figures)
     if newer.names:
         return bool(newer.names - older.names)
-    if newer.says_so:
+    if newer.mentions_change:
         return True
-    # A short statement has little beside what is asked for: other words there are another value ("the café", "the station").
+    # In a short statement the other words are the value ("the café", "the station").
     return min(map(len, rests)) > 0 and max(map(len, rests)) <= _FEW and rests[0].isdisjoint(rests[1])

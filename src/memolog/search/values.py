@@ -1,4 +1,4 @@
-"""Result values of a search."""
+"""Result values of search and recall."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,18 +14,18 @@ SOURCES: Final[tuple[str, ...]] = get_args(Source)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """One hit: what was found, where, and why."""
+    """One hit of a search."""
 
     html_columns: ClassVar = ("rank", "source", "thread", "seq", "role", "at", "snippet")
     id: str
-    """Of the message, the observation or the task."""
+    """The id of the message, the observation or the task."""
     source: Source
     rank: int
     """1 is the best."""
     score: float
     content: str
     snippet: str
-    """The part of the content around the hits, each of them between « and »."""
+    """The part of the content around the matches, which are marked by « and »."""
     at: datetime
     exact: str = ""
     """The same part as it was written: whole lines, without marks, to be copied."""
@@ -37,35 +37,34 @@ class SearchResult:
     speaker: str | None = None
     task: str | None = None
     handle: str | None = None
-    """What people and models call it: g3.2 for a line of the log (recall takes it, with its thread), T-7 for a task."""
+    """The short name: g3.2 for a line of the log (recall accepts it, with its thread), T-7 for a task."""
     state: str = "live"
-    """Observations and reflections may be superseded or dropped, and are found all the same."""
+    """The state of an observation, which may be superseded or dropped, or the status of a task."""
     message: Message | None = None
     before: tuple[Message, ...] = ()
     after: tuple[Message, ...] = ()
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
-    """With `explain=True`: what each part of the ranking gave to the score."""
+    """With `explain=True`: the share of each part of the ranking in the score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchAnswer:
-    """Some results, how many there are in all, and how to go on."""
+    """A page of results, the total number, and the cursor of the next page."""
 
     results: tuple[SearchResult, ...]
     total: int
     next: str | None = None
-    """Pass it as `cursor` for the results after these; None: there are no more."""
+    """Pass it as `cursor` for the next results; None if there are no more."""
     terms: tuple[str, ...] = ()
-    """What was looked for, rarest first."""
+    """The terms that were searched, rarest first."""
     rarity: Mapping[str, float] = field(default_factory=dict[str, float])
-    """How much each of the terms counts for being rare."""
+    """The weight of each term by its rarity."""
     left_out: tuple[str, ...] = ()
-    """What was too common or too much to be looked for, or to be looked for everywhere."""
+    """The terms that were too common or too many to be searched, or to be searched completely."""
     relaxed: tuple[str, ...] = ()
-    """What stands nowhere as it was asked for: words, where others that hold them or look like them were found instead, and what
-    a question quotes."""
+    """What was not found as written: words for which similar ones were found instead, and quotations of a question."""
     behind: int = 0
-    """How many threads have messages that could not be indexed, since the memory is read-only or others go on writing."""
+    """How many threads have messages that are not indexed, because the memory is read-only or other processes keep writing."""
 
     def _repr_html_(self) -> str:
         return html_items(self.results, note=f"{len(self.results)} of {self.total}")
@@ -77,24 +76,24 @@ PartType: TypeAlias = Literal["text", "reasoning", "tool_call", "tool_result", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledPiece:
-    """A part of a message, or a stretch of one.
+    """A part of a message, or a piece of one.
 
-    In full detail the pieces of a part, put one after the other, are its text, character for character.
+    In full detail the concatenated pieces of a part are exactly its text.
     """
 
     part: int
-    """Which part of its row it is, from 0."""
+    """The index of the part, from 0."""
     type: PartType
     text: str
     start: int
-    """At which character of the part it begins."""
+    """The first character of the part that it contains."""
     length: int
-    """How many characters the whole part has."""
+    """The number of characters of the whole part."""
     tool: str | None = None
     call: str | None = None
     is_error: bool = False
     files: tuple[str, ...] = ()
-    """The files that came with a tool's result, described."""
+    """Descriptions of the files of a tool's result."""
 
     @property
     def is_whole(self) -> bool:
@@ -104,7 +103,7 @@ class RecalledPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A message with what the page shows of it. A tombstone keeps its place and shows nothing."""
+    """A message with what the page shows of it; nothing of a withdrawn or forgotten one."""
 
     thread: str
     seq: int
@@ -116,16 +115,16 @@ class Recalled:
     speaker: str | None = None
     pieces: tuple[RecalledPiece, ...] = ()
     pruned: bool = False
-    """Its raw text was removed; what was written about it is shown instead."""
+    """Whether its raw text was removed, and its summary is shown instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallPage:
-    """Some messages in their order, and how to go on in either direction."""
+    """A page of messages in their order, and the cursors of the pages before and after."""
 
     items: tuple[Recalled, ...]
     text: str
-    """The page as a model is shown it."""
+    """The page as text for a model."""
     tokens: int
     detail: Detail
     next: str | None = None

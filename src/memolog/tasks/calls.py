@@ -1,7 +1,4 @@
-"""Task memory's face: the tasks of one resource, as one session sees them.
-
-Knows whose tasks they are, which session claims them and who is named in their history. Rules and rows are elsewhere.
-"""
+"""The calls on tasks of one resource for one session: read, create, change, claim, close, search and summarise."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +12,7 @@ from memolog.core.observation import Observation, Span
 from memolog.db.scope import Page, check_id, check_limit
 from memolog.errors import Conflict, InputError, MemologError, StoreReadOnly, TaskMoveRefused, TaskNotFound
 from memolog.observer.model import Model, ModelRequest, complete_in_time
-from memolog.search.search import Wanted, search_memory
+from memolog.search.search import SearchOptions, search_memory
 from memolog.tasks.rows import TaskFilter
 from memolog.tasks.summary import draft, summary_prompt, written
 from memolog.tasks.task import (
@@ -48,52 +45,24 @@ if TYPE_CHECKING:
 
 _MESSAGES = 5
 _OBSERVATIONS = 10
-# Hits of another status are passed over, page after page, but not for ever.
+# The most pages that are read if filters remove most hits.
 _MOST_PAGES = 10
+_log = logging.getLogger("memolog")
+_MOST_LINES = 100
+_MOST_TOKENS = 2_000
+_TRIED_A_PAGE: Final = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskQuery:
-    """Which tasks are looked for, and how they are shown."""
-
-    text: str
-    statuses: tuple[TaskStatus, ...] = ()
-    limit: int = 10
-    related: bool = False
+class Unchanged:
+    """The default of arguments for which None is a value."""
 
 
-async def search_tasks(
-    store: "Store", config: Config, resource: str, asked: TaskQuery, now: datetime
-) -> tuple[TaskHit, ...]:
-    """Return the tasks that fit some words best."""
-    size = check_limit(asked.limit) if not asked.statuses else 3 * check_limit(asked.limit)
-    hits: list[TaskHit] = []
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        wanted = Wanted(limit=size, sources=("task",), cursor=cursor)
-        answer = await search_memory(store, config, asked.text, resource, wanted, now)
-        found = await store.task_views.some(resource, [result.id for result in answer.results])
-        hits.extend(
-            TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
-            for result in answer.results
-            if result.id in found and (not asked.statuses or found[result.id].status in asked.statuses)
-        )
-        cursor = answer.next
-        if cursor is None or len(hits) >= asked.limit:
-            break
-    shown = hits[: asked.limit]
-    return tuple([await _with_related(store, resource, hit) for hit in shown] if asked.related else shown)
-
-
-async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:
-    page = await store.task_messages.messages(resource, hit.task.id, limit=_MESSAGES)
-    observations = await store.task_messages.observations(resource, hit.task.id, limit=_OBSERVATIONS)
-    return replace(hit, messages=page.items, observations=observations)
+UNCHANGED: Final = Unchanged()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scoped:
-    """Whose tasks, for which session, and how they are held."""
+    """The resource, session, author and thread that calls on tasks are made for."""
 
     resource: str
     session: str | None = None
@@ -102,8 +71,8 @@ class Scoped:
     config: Config = field(default_factory=Config)
 
 
-class TaskReading:
-    """The tasks of one resource, to be read. A task is named by its id or its handle everywhere."""
+class Tasks:
+    """The tasks of one resource. A task is named by its id or its handle (`T-12`, `t12`, `#12`) everywhere."""
 
     def __init__(self, open_components: "Callable[[], Awaitable[Components]]", scoped: Scoped) -> None:
         self._open_components, self._scoped = open_components, scoped
@@ -115,13 +84,13 @@ class TaskReading:
             raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
         components = await self._open_components()
         if self._session is None:
-            # Nobody else can have it: a claim of these tasks is the claim of this very object.
+            # A new id: claims belong to this object alone.
             self._session = components.store.new_id()
         return components.store
 
     @property
     def _name(self) -> str:
-        """Who is named in the history."""
+        """Return the author that the history names."""
         return self._scoped.who or self._session or "unknown"
 
     @property
@@ -135,7 +104,7 @@ class TaskReading:
         return await (await self._store()).task_views.get(self.resource, task)
 
     async def find(self, name: str) -> tuple[Task, ...]:
-        """Return the tasks that somebody may mean: by id, by handle, or else by exactly this title."""
+        """Return the tasks with this id or handle, or else with exactly this title."""
         store = await self._store()
         try:
             return (await store.task_views.get(self.resource, name),)
@@ -161,7 +130,7 @@ class TaskReading:
         limit: int = 50,
         after: str | None = None,
     ) -> Page[Task]:
-        """Return tasks, newest first; what is not given does not matter. Pass `next` as `after` for more."""
+        """Return tasks, newest first, that match all given filters. Pass `next` as `after` for more."""
         store = await self._store()
         chosen = TaskFilter(
             statuses=names_in(status),
@@ -202,13 +171,13 @@ class TaskReading:
         return await (await self._store()).task_ready.explain(self.resource, task)
 
     async def stale(self, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
-        """Return tasks that nobody touched for so many days and nobody works on, the longest untouched first."""
+        """Return tasks that are not claimed and were not changed for `days` days, the oldest change first."""
         return await (await self._store()).task_views.stale(self.resource, days=days, limit=limit, after=after)
 
     async def duplicates(
         self, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return tasks that likely mean the same: all pairs, or those of a task, or of a title before it is created."""
+        """Return pairs of tasks that are likely duplicates: all pairs, or those of a task or of a new title."""
         store = await self._store()
         return await store.task_views.duplicates(self.resource, task, title=title, least=least, limit=limit)
 
@@ -224,22 +193,22 @@ class TaskReading:
         limit: int = 10,
         related: bool = False,
     ) -> tuple[TaskHit, ...]:
-        """Return the tasks that fit some words best; `related` adds what was said and learned about each."""
+        """Return the tasks that match a text best; `related` adds the messages and observations about each."""
         store = await self._store()
         asked = TaskQuery(text=query, statuses=names_in(status), limit=limit, related=related)
         now = (await self._open_components()).clock.now()
         return await search_tasks(store, self._scoped.config, self.resource, asked, now)
 
     async def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
-        """Return what was said about a task, oldest first."""
+        """Return the messages of a task, oldest first."""
         return await (await self._store()).task_messages.messages(self.resource, task, limit=limit, after=after)
 
     async def observations(self, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
-        """Return what was learned from a task's messages."""
+        """Return the observations that were made from the messages of a task."""
         return await (await self._store()).task_messages.observations(self.resource, task, limit=limit)
 
     async def about(self, task: str, *, limit: int = 50, after: str | None = None) -> TaskAbout:
-        """Return everything about a task: what was said, what was learned, and what it cost."""
+        """Return a task with its messages, its observations and its cost."""
         store = await self._store()
         found = await store.task_views.get(self.resource, task)
         page = await store.task_messages.messages(self.resource, found.id, limit=limit, after=after)
@@ -252,67 +221,7 @@ class TaskReading:
             next=page.next,
         )
 
-
-def names_in(given: Any) -> tuple[Any, ...]:
-    """Return one name or several as a tuple."""
-    return (given,) if isinstance(given, str) else tuple(given)
-
-
-_log = logging.getLogger("memolog")
-
-_MOST_LINES = 100
-_MOST_TOKENS = 2_000
-
-
-async def drafted_summary(
-    components: "Components", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
-) -> DraftSummary:
-    """Return a summary of what came of a task, with citations."""
-    observations = await components.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
-    if components.writer is None or not observations:
-        return draft(task, observations, most=most)
-    system, text = summary_prompt(task, observations)
-    request = ModelRequest(
-        purpose="reflect",
-        system=system,
-        text=redactor.redact(text),
-        max_tokens=_MOST_TOKENS,
-        timeout=components.config.model_timeout,
-    )
-    answer = await _ask(components, components.writer, resource, task, request, to_write=to_write)
-    return written(answer, observations, components.writer.name) or draft(task, observations, most=most)
-
-
-async def _ask(
-    components: "Components", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool
-) -> str:
-    try:
-        reply = await complete_in_time(model, request)
-    except Exception as error:  # noqa: BLE001 - a model may raise anything, and the embedded draft is there
-        _log.warning("the model did not write a summary of %s: %s", task.handle, error)
-        return ""
-    if reply.usage is not None and to_write:
-        try:
-            await components.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
-        except MemologError as error:
-            _log.warning("what the summary of %s cost could not be entered: %s", task.handle, error)
-    return reply.text
-
-
-_TRIED_A_PAGE: Final = 20
-
-
-class Unchanged:
-    """Stands for an argument that was not given, where None means something."""
-
-
-UNCHANGED: Final = Unchanged()
-
-
-class Tasks(TaskReading):
-    """The tasks of one resource. A task is named by its id or its handle (`T-12`, `t12`, `#12`) everywhere."""
-
-    # ------------------------------------------------------------ making and changing
+    # ------------------------------------------------------------ changing
 
     async def create(
         self,
@@ -320,7 +229,7 @@ class Tasks(TaskReading):
         *,
         description: str = "",
         priority: int = 2,
-        type: TaskType = "task",  # noqa: A002 - the word that everybody uses for it
+        type: TaskType = "task",  # noqa: A002 - the usual name
         assignee: str | None = None,
         labels: Sequence[str] = (),
         defer_until: datetime | None = None,
@@ -332,7 +241,7 @@ class Tasks(TaskReading):
         related: Sequence[str] = (),
         discovered_from: str | None = None,
         created_from: Sequence[str] = (),
-        id: str | None = None,  # noqa: A002 - as in every other value of ours
+        id: str | None = None,  # noqa: A002 - as in other values
     ) -> Task:
         """Create a task, with its labels and its links to other tasks; `created_from` names the messages it came from."""
         store = await self._store(to_write=True)
@@ -369,7 +278,7 @@ class Tasks(TaskReading):
         due: datetime | Unchanged | None = UNCHANGED,
         version: int | None = None,
     ) -> Task:
-        """Change what is given. With the `version` that was read, a change by somebody else since is a conflict."""
+        """Change the given fields. With `version`, raise a conflict if the task has changed since that version."""
         store = await self._store(to_write=True)
         given = {"title": title, "description": description, "priority": priority, "type": type, "metadata": metadata}
         changes: dict[str, object] = {name: value for name, value in given.items() if value is not None}
@@ -383,32 +292,32 @@ class Tasks(TaskReading):
         return await store.tasks.label(self.resource, task, add=names_in(add), remove=names_in(remove), who=self._name)
 
     async def defer(self, task: str, until: datetime | None) -> Task:
-        """Keep a task out of what is ready until a moment; None brings it back."""
+        """Defer a task: it is not ready until a moment; None removes the date."""
         return await self.edit(task, defer_until=until)
 
     async def due(self, task: str, when: datetime | None) -> Task:
-        """Say when a task is due; None takes it back."""
+        """Set when a task is due; None removes the date."""
         return await self.edit(task, due=when)
 
     async def link(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
         """Link two tasks: `source` blocks, is the parent of, is related to, or gave rise to `target`.
 
-        Returns the target. Raises TaskCycle, with the circle, where the two would wait for each other.
+        Returns the target. Raises TaskCycle, which names the cycle, if the tasks would wait for each other.
         """
         store = await self._store(to_write=True)
         return await store.task_links.link(self.resource, source, target, kind, who=self._name)
 
     async def unlink(self, source: str, target: str, kind: LinkKind = "blocks") -> Task:
-        """Take a link away; returns the target."""
+        """Remove a link; returns the target."""
         store = await self._store(to_write=True)
         return await store.task_links.unlink(self.resource, source, target, kind, who=self._name)
 
-    # ------------------------------------------------------------ working
+    # ------------------------------------------------------------ claiming and closing
 
     async def claim(self, task: str, *, thread: str | None = None, lease: float | None = None) -> Claimed:
-        """Claim a task for this session, for so many seconds, and make it the active task of a thread.
+        """Claim a task for this session, for `lease` seconds, and make it the active task of a thread.
 
-        Exactly one of any number of callers wins. Raises TaskBlocked or TaskHeld, which say what to do instead.
+        Exactly one of any number of callers succeeds. Raises TaskBlocked or TaskHeld.
         """
         store = await self._store(to_write=True)
         return await store.task_claims.claim(
@@ -430,7 +339,7 @@ class Tasks(TaskReading):
         thread: str | None = None,
         lease: float | None = None,
     ) -> Claimed | None:
-        """Claim the most pressing task that is ready; None if there is none."""
+        """Claim the most urgent ready task; None if there is none."""
         store = await self._store(to_write=True)
         chosen = TaskFilter(labels=names_in(labels), types=tuple(types), most_priority=max_priority, assignee=assignee)
         tried: set[str] = set()
@@ -444,16 +353,16 @@ class Tasks(TaskReading):
                 try:
                     return await self.claim(task.id, thread=thread, lease=lease)
                 except (Conflict, TaskMoveRefused, TaskNotFound):
-                    # Somebody was quicker with this one; the next may still be had.
+                    # Another session has taken it: try the next one.
                     continue
 
     async def heartbeat(self, task: str, *, lease: float | None = None) -> Claimed:
-        """Prolong this session's claim. Saving messages in the thread of an active task does it too."""
+        """Renew the claim of this session. Saving messages in the thread of an active task renews it too."""
         store = await self._store(to_write=True)
         return await store.task_claims.heartbeat(self.resource, task, self._holder, lasts=self._lasts(lease))
 
     async def release(self, task: str, *, force: bool = False) -> Task:
-        """Give a task back unfinished; `force` takes it from another session."""
+        """Release a task, so that it is open again; `force` releases it for another session."""
         store = await self._store(to_write=True)
         return await store.task_claims.release(self.resource, task, self._holder, who=self._name, force=force)
 
@@ -466,7 +375,7 @@ class Tasks(TaskReading):
         claim_next: bool = False,
         force: bool = False,
     ) -> Closed:
-        """Close a task, saying why and what came of it; tells what that unblocked, and may claim the next."""
+        """Close a task with a reason and a summary; returns what that unblocked. `claim_next` claims the next ready task."""
         store = await self._store(to_write=True)
         closed = await store.task_claims.close(
             self.resource, task, reason, summary, session=self._holder, who=self._name, force=force
@@ -477,7 +386,7 @@ class Tasks(TaskReading):
         return Closed(task=closed.task, unblocked=closed.unblocked, open_children=closed.open_children, next=following)
 
     async def reopen(self, task: str, *, why: str | None = None) -> Task:
-        """Open a closed task again."""
+        """Reopen a closed task."""
         store = await self._store(to_write=True)
         return await store.task_claims.reopen(self.resource, task, who=self._name, why=why)
 
@@ -486,9 +395,11 @@ class Tasks(TaskReading):
         try:
             return timedelta(seconds=seconds)
         except (OverflowError, ValueError, TypeError):
-            raise InputError(f"A claim cannot last {seconds!r} s.", then="Pass a positive number of seconds.") from None
+            raise InputError(
+                f"`lease` must be a number of seconds, got {seconds!r}.", then="Pass a positive number of seconds."
+            ) from None
 
-    # ------------------------------------------------------------ what was said and learned
+    # ------------------------------------------------------------ messages and summaries
 
     async def attach(
         self,
@@ -504,13 +415,13 @@ class Tasks(TaskReading):
         return await store.task_messages.attach(self.resource, task, messages, kind, who=self._name, thread=where)
 
     async def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
-        """Take messages away from a task, however they came to it."""
+        """Unlink messages from a task, whether they were linked by hand or not."""
         store = await self._store(to_write=True)
         where = thread or (self._scoped.thread if isinstance(messages, Span) else None)
         return await store.task_messages.detach(self.resource, task, messages, who=self._name, thread=where)
 
     async def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
-        """Draft the summary that closing asks for, with citations; the model writes it, if there is one."""
+        """Draft the summary for closing a task, with citations, by the model if there is one."""
         components = await self._open_components()
         found = await self.get(task)
         config = self._scoped.config
@@ -521,9 +432,88 @@ class Tasks(TaskReading):
     # ------------------------------------------------------------ decay
 
     async def decay(self, *, limit: int = 500) -> Decayed:
-        """Let closed tasks whose time has come shrink: to their summary after 30 days, to an archive after 90."""
+        """Shrink closed tasks: to their summary after 30 days, to an archive after 90."""
         return await (await self._store(to_write=True)).task_decay.decay(self.resource, limit=limit)
 
     async def restore(self, task: str) -> Task:
-        """Make a decayed task whole again, byte for byte."""
+        """Restore a decayed task exactly."""
         return await (await self._store(to_write=True)).task_decay.restore(self.resource, task)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskQuery:
+    """The arguments of a search for tasks."""
+
+    text: str
+    statuses: tuple[TaskStatus, ...] = ()
+    limit: int = 10
+    related: bool = False
+
+
+async def search_tasks(
+    store: "Store", config: Config, resource: str, asked: TaskQuery, now: datetime
+) -> tuple[TaskHit, ...]:
+    """Return the tasks that match a text best."""
+    size = check_limit(asked.limit) if not asked.statuses else 3 * check_limit(asked.limit)
+    hits: list[TaskHit] = []
+    cursor: str | None = None
+    for _ in range(_MOST_PAGES):
+        wanted = SearchOptions(limit=size, sources=("task",), cursor=cursor)
+        answer = await search_memory(store, config, asked.text, resource, wanted, now)
+        found = await store.task_views.some(resource, [result.id for result in answer.results])
+        hits.extend(
+            TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
+            for result in answer.results
+            if result.id in found and (not asked.statuses or found[result.id].status in asked.statuses)
+        )
+        cursor = answer.next
+        if cursor is None or len(hits) >= asked.limit:
+            break
+    shown = hits[: asked.limit]
+    return tuple([await _with_related(store, resource, hit) for hit in shown] if asked.related else shown)
+
+
+async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:
+    page = await store.task_messages.messages(resource, hit.task.id, limit=_MESSAGES)
+    observations = await store.task_messages.observations(resource, hit.task.id, limit=_OBSERVATIONS)
+    return replace(hit, messages=page.items, observations=observations)
+
+
+async def drafted_summary(
+    components: "Components", resource: str, task: Task, *, most: int, to_write: bool, redactor: Redactor
+) -> DraftSummary:
+    """Return a summary of the results of a task, with citations."""
+    observations = await components.store.task_messages.observations(resource, task.id, limit=_MOST_LINES)
+    if components.writer is None or not observations:
+        return draft(task, observations, most=most)
+    system, text = summary_prompt(task, observations)
+    request = ModelRequest(
+        purpose="reflect",
+        system=system,
+        text=redactor.redact(text),
+        max_tokens=_MOST_TOKENS,
+        timeout=components.config.model_timeout,
+    )
+    answer = await _ask(components, components.writer, resource, task, request, to_write=to_write)
+    return written(answer, observations, components.writer.name) or draft(task, observations, most=most)
+
+
+async def _ask(
+    components: "Components", model: Model, resource: str, task: Task, request: ModelRequest, *, to_write: bool
+) -> str:
+    try:
+        reply = await complete_in_time(model, request)
+    except Exception as error:  # noqa: BLE001 - a model may raise anything; the extractive draft is used then
+        _log.warning("the model did not write a summary of %s: %s", task.handle, error)
+        return ""
+    if reply.usage is not None and to_write:
+        try:
+            await components.store.ledger.add(resource, replace(reply.usage, kind="other", task=task.id))
+        except MemologError as error:
+            _log.warning("the cost of the summary of %s could not be saved: %s", task.handle, error)
+    return reply.text
+
+
+def names_in(given: Any) -> tuple[Any, ...]:
+    """Return one name or several as a tuple."""
+    return (given,) if isinstance(given, str) else tuple(given)

@@ -1,4 +1,4 @@
-"""Claim, renew, release, close and reopen tasks.
+"""Claim, renew, release, close and reopen tasks, and shrink closed ones: to a summary after 30 days, to an archive after 90.
 
 The contract, on every engine and from any number of processes:
 
@@ -24,20 +24,190 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import CleanValue, check_ids, check_limit, check_optional_ids, taking_thread
 from memolog.errors import InputError, StoreCorrupt, TaskBlocked, TaskHeld, TaskMoveRefused
 from memolog.tasks.dependencies import reading_refs, reading_roots, settling_after_status, taking_book
-from memolog.tasks.rows import Found, change_step, finding, lease_name, reading_task, ref_from_row
+from memolog.tasks.rows import TaskRow, change_step, finding, lease_name, reading_task, ref_from_row
 from memolog.tasks.rules import named
 from memolog.tasks.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Decayed, Task
 
-q = load_queries("tasks/task_decay")
-
+decay_queries = load_queries("tasks/task_decay")
 _DAY: Final = timedelta(days=1) // timedelta(microseconds=1)
 _AFTER_DAYS: Final = {1: 30, 2: 90}
 _ARCHIVED_SUMMARY: Final = 200
 _COMPRESSED: Final = "z:"
+claim_queries = load_queries("tasks/task_claims")
+lease_queries = load_queries("log/leases")
+link_queries = load_queries("tasks/task_links")
+thread_queries = load_queries("messages/threads")
+_LONGEST_SUMMARY = 100_000
+
+
+class TaskClaims:
+    """Claims and closes tasks; each call is limited to one resource."""
+
+    def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
+        self._engine, self._clock, self._clean = engine, clock, clean
+
+    async def claim(
+        self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
+    ) -> Claimed:
+        """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
+
+        Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
+        """
+        check_ids(resource=resource, task=task, session=session, who=who)
+        check_optional_ids(thread=thread)
+        moment, end = self._end(lasts)
+        now, until = to_micros(moment), to_micros(end)
+
+        def script() -> Script[Claimed]:
+            found = yield from finding(resource, task)
+            if thread is not None:
+                yield from _locking_thread(resource, thread, now)
+            if found.status == "closed":
+                raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
+            name = lease_name(found.id)
+            # This statement alone decides among any number of callers.
+            rows = yield lease_queries.acquire(
+                resource=resource, name=name, owner=pack(session), now=now, expires_at=until
+            )
+            fence = rows[0].fence if rows else (yield from self._prolonging(resource, found, session, until))
+            took = yield claim_queries.take_task(
+                task_pk=found.pk,
+                session=pack(session),
+                assignee=who,
+                lease_micros=until - now,
+                now=now,
+            )
+            if not took:
+                yield from _refusing(resource, found)
+            if thread is not None:
+                yield claim_queries.set_active(
+                    resource=resource, thread=thread, task_pk=found.pk, session=pack(session)
+                )
+            if rows:
+                before = found.session if found.status == "in_progress" else None
+                yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
+            claimed = yield from reading_task(found.pk)
+            return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
+
+        return await self._engine.write(script, name="task_claims.claim")
+
+    def _prolonging(self, resource: str, found: TaskRow, session: str, until: int) -> Script[int]:
+        """Renew the lease of this session and return its fence; raises TaskHeld if another session has it."""
+        rows = yield claim_queries.prolong(
+            resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until
+        )
+        if not rows:
+            yield from _held_by_other(resource, found)
+        return rows[0].fence
+
+    async def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Claimed:
+        """Renew a claim; raises TaskHeld if this session does not hold the task."""
+        check_ids(resource=resource, task=task, session=session)
+        _, end = self._end(lasts)
+
+        def script() -> Script[Claimed]:
+            found = yield from finding(resource, task)
+            if found.status != "in_progress" or found.session != session:
+                yield from _held_by_other(resource, found)
+            fence = yield from self._prolonging(resource, found, session, to_micros(end))
+            held = yield from reading_task(found.pk)
+            return Claimed(task=held, until=end, fence=fence, renewed=True)
+
+        return await self._engine.write(script, name="task_claims.heartbeat")
+
+    async def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Task:
+        """Release a task, so that it is open again; `force` releases it for another session."""
+        check_ids(resource=resource, task=task, session=session, who=who)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            if found.status != "in_progress":
+                raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
+            yield claim_queries.clear_active(task_pk=found.pk)
+            yield from _expecting_free(resource, found, session, now, force=force)
+            yield claim_queries.free(resource=resource, name=lease_name(found.id))
+            if (yield claim_queries.let_go(task_pk=found.pk, now=now)):
+                yield change_step(found.pk, now, who, "released", session=found.session)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="task_claims.release")
+
+    async def close(
+        self,
+        resource: str,
+        task: str,
+        reason: CloseReason,
+        summary: str,
+        *,
+        session: str,
+        who: str,
+        force: bool = False,
+    ) -> Closed:
+        """Close a task with a reason and a summary; returns what that unblocked.
+
+        Refused while another session holds it, unless forced. Also decays some closed tasks that are old enough.
+        """
+        check_ids(resource=resource, task=task, session=session, who=who)
+        text = _checked_end(reason, summary)
+        text = text if self._clean is None else str(self._clean(text))
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Closed]:
+            yield from taking_book(resource)
+            found = yield from finding(resource, task)
+            yield claim_queries.clear_active(task_pk=found.pk)
+            yield from _expecting_free(resource, found, session, now, force=force)
+            if not (yield claim_queries.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
+                raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
+            yield claim_queries.free(resource=resource, name=lease_name(found.id))
+            yield change_step(found.pk, now, who, "closed", reason=reason, session=found.session)
+            changed = yield from settling_after_status(found.pk)
+            freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
+            unblocked = yield from reading_refs(freed)
+            children = yield link_queries.open_children(task_pk=found.pk)
+            yield from decaying(resource, now, limit=4)
+            closed = yield from reading_task(found.pk)
+            return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
+
+        return await self._engine.write(script, name="task_claims.close")
+
+    async def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Task:
+        """Reopen a closed task; what it blocks is blocked again. A decayed task is restored."""
+        check_ids(resource=resource, task=task, who=who)
+        why = why if self._clean is None or why is None else str(self._clean(why))
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            yield from taking_book(resource)
+            found = yield from finding(resource, task)
+            if found.level > 0:
+                yield from unpacking(found, now)
+            old = yield from reading_task(found.pk)
+            if not (yield claim_queries.reopen_task(task_pk=found.pk, now=now)):
+                raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
+            yield from settling_after_status(found.pk)
+            was = {"reason": old.close_reason, "summary": old.summary}
+            yield change_step(found.pk, now, who, "reopened", why=why, was=was)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="task_claims.reopen")
+
+    def _end(self, lasts: timedelta) -> tuple[datetime, datetime]:
+        now = self._clock.now()
+        try:
+            end = now + lasts
+        except OverflowError:
+            end = now
+        if end <= now:
+            raise InputError(
+                f"`lasts` must be positive and end before the year 10000, got {lasts}.", then="Pass a shorter duration."
+            )
+        return now, end
 
 
 class TaskDecay:
-    """The decay of closed tasks of every resource, one resource at a time."""
+    """Decays and restores closed tasks; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
@@ -70,30 +240,18 @@ def decaying(resource: str, now: int, *, limit: int) -> Script[Decayed]:
     # The higher level first, so that no task decays by two levels at once.
     for level, done in ((2, archived), (1, summarised)):
         before = now - _AFTER_DAYS[level] * _DAY
-        rows = yield q.due_to_decay(resource=resource, level=level - 1, before=before, limit=limit)
+        rows = yield decay_queries.due_to_decay(resource=resource, level=level - 1, before=before, limit=limit)
         for row in rows:
-            archived_now = yield q.decay(
-                task_pk=row.pk, level=level, old_level=level - 1, version=row.version, **_left(row, level)
+            archived_now = yield decay_queries.decay(
+                task_pk=row.pk, level=level, old_level=level - 1, version=row.version, **_decayed_columns(row, level)
             )
             done.extend(changed.handle for changed in archived_now)
     return Decayed(summarised=tuple(summarised), archived=tuple(archived))
 
 
-def _left(row: Row, level: int) -> dict[str, object]:
-    """Return the columns of a task at a level, with the rest archived."""
-    whole = row.archive or dumps({"summary": row.summary, "metadata": row.metadata, "description": row.description})
-    if level == 1:
-        return {"summary": row.summary, "metadata": "{}", "description": "", "archive": whole}
-    short = unpack(row.summary) or ""
-    if len(short) > _ARCHIVED_SUMMARY:
-        short = f"{short[:_ARCHIVED_SUMMARY].rstrip()}…"
-    packed = _COMPRESSED + base64.b64encode(zlib.compress(whole.encode(), 9)).decode()
-    return {"summary": pack(short), "metadata": "{}", "description": "", "archive": packed}
-
-
-def unpacking(found: Found, now: int) -> Script[None]:
+def unpacking(found: TaskRow, now: int) -> Script[None]:
     """Restore the columns of a task from its archive."""
-    rows = yield q.kept(task_pk=found.pk)
+    rows = yield decay_queries.kept(task_pk=found.pk)
     archive = cast("str", rows[0].archive or "")
     try:
         text = (
@@ -106,9 +264,9 @@ def unpacking(found: Found, now: int) -> Script[None]:
         raise StoreCorrupt(
             f"The archive of {found.handle} cannot be read.",
             why=str(error),
-            then="The rest of the task is untouched. Go back to a copy of the database for its description.",
+            then="The rest of the task is untouched. Restore a backup to get its description.",
         ) from error
-    yield q.restore(
+    yield decay_queries.restore(
         task_pk=found.pk,
         summary=kept["summary"],
         metadata=kept["metadata"],
@@ -117,177 +275,31 @@ def unpacking(found: Found, now: int) -> Script[None]:
     )
 
 
-task_claims_q = load_queries("tasks/task_claims")
-leases = load_queries("log/leases")
-links = load_queries("tasks/task_links")
-threads = load_queries("messages/threads")
+def _decayed_columns(row: Row, level: int) -> dict[str, object]:
+    """Return the columns of a task at a level, with the rest archived."""
+    whole = row.archive or dumps({"summary": row.summary, "metadata": row.metadata, "description": row.description})
+    if level == 1:
+        return {"summary": row.summary, "metadata": "{}", "description": "", "archive": whole}
+    short = unpack(row.summary) or ""
+    if len(short) > _ARCHIVED_SUMMARY:
+        short = f"{short[:_ARCHIVED_SUMMARY].rstrip()}…"
+    packed = _COMPRESSED + base64.b64encode(zlib.compress(whole.encode(), 9)).decode()
+    return {"summary": pack(short), "metadata": "{}", "description": "", "archive": packed}
 
-_LONGEST_SUMMARY = 100_000
 
+def held_task(thread_pk: int, now: int) -> Script[Row | None]:
+    """Return the row of a thread's active task, if it is in progress and its session still holds it.
 
-class TaskClaims:
-    """The claims on tasks of every resource, one resource at a time."""
-
-    def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
-        self._engine, self._clock, self._clean = engine, clock, clean
-
-    async def claim(
-        self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
-    ) -> Claimed:
-        """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
-
-        Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
-        """
-        check_ids(resource=resource, task=task, session=session, who=who)
-        check_optional_ids(thread=thread)
-        moment, end = self._end(lasts)
-        now, until = to_micros(moment), to_micros(end)
-
-        def script() -> Script[Claimed]:
-            found = yield from finding(resource, task)
-            if thread is not None:
-                yield from _locking_thread(resource, thread, now)
-            if found.status == "closed":
-                raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
-            name = lease_name(found.id)
-            # This statement alone decides among any number of callers.
-            rows = yield leases.acquire(resource=resource, name=name, owner=pack(session), now=now, expires_at=until)
-            is_mine = False if rows else (yield from self._prolonging(resource, found, session, until))
-            fence = rows[0].fence if rows else is_mine
-            took = yield task_claims_q.take_task(
-                task_pk=found.pk,
-                session=pack(session),
-                assignee=who,
-                lease_micros=until - now,
-                now=now,
-            )
-            if not took:
-                yield from _refusing(resource, found)
-            if thread is not None:
-                yield task_claims_q.set_active(
-                    resource=resource, thread=thread, task_pk=found.pk, session=pack(session)
-                )
-            if rows:
-                before = found.session if found.status == "in_progress" else None
-                yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
-            claimed = yield from reading_task(found.pk)
-            return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
-
-        return await self._engine.write(script, name="task_claims.claim")
-
-    def _prolonging(self, resource: str, found: Found, session: str, until: int) -> Script[int]:
-        """Renew the lease of this session and return its fence; raises TaskHeld if another session has it."""
-        rows = yield task_claims_q.prolong(
-            resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until
-        )
-        if not rows:
-            yield from _held_by_other(resource, found)
-        return rows[0].fence
-
-    async def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Claimed:
-        """Renew a claim; raises TaskHeld if this session does not hold the task."""
-        check_ids(resource=resource, task=task, session=session)
-        _, end = self._end(lasts)
-
-        def script() -> Script[Claimed]:
-            found = yield from finding(resource, task)
-            if found.status != "in_progress" or found.session != session:
-                yield from _held_by_other(resource, found)
-            fence = yield from self._prolonging(resource, found, session, to_micros(end))
-            held = yield from reading_task(found.pk)
-            return Claimed(task=held, until=end, fence=fence, renewed=True)
-
-        return await self._engine.write(script, name="task_claims.heartbeat")
-
-    async def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Task:
-        """Release a task, so that it is open again; `force` releases it for another session."""
-        check_ids(resource=resource, task=task, session=session, who=who)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            if found.status != "in_progress":
-                raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
-            yield task_claims_q.clear_active(task_pk=found.pk)
-            yield from _expecting_free(resource, found, session, now, force=force)
-            yield task_claims_q.free(resource=resource, name=lease_name(found.id))
-            if (yield task_claims_q.let_go(task_pk=found.pk, now=now)):
-                yield change_step(found.pk, now, who, "released", session=found.session)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_claims.release")
-
-    async def close(
-        self,
-        resource: str,
-        task: str,
-        reason: CloseReason,
-        summary: str,
-        *,
-        session: str,
-        who: str,
-        force: bool = False,
-    ) -> Closed:
-        """Close a task with a reason and a summary; returns what that unblocked.
-
-        Refused while another session holds it, unless forced. Also decays some closed tasks that are old enough.
-        """
-        check_ids(resource=resource, task=task, session=session, who=who)
-        text = _checked_end(reason, summary)
-        text = text if self._clean is None else str(self._clean(text))
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Closed]:
-            yield from taking_book(resource)
-            found = yield from finding(resource, task)
-            yield task_claims_q.clear_active(task_pk=found.pk)
-            yield from _expecting_free(resource, found, session, now, force=force)
-            if not (yield task_claims_q.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
-                raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
-            yield task_claims_q.free(resource=resource, name=lease_name(found.id))
-            yield change_step(found.pk, now, who, "closed", reason=reason, session=found.session)
-            changed = yield from settling_after_status(found.pk)
-            freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
-            unblocked = yield from reading_refs(freed)
-            children = yield links.open_children(task_pk=found.pk)
-            yield from decaying(resource, now, limit=4)
-            closed = yield from reading_task(found.pk)
-            return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
-
-        return await self._engine.write(script, name="task_claims.close")
-
-    async def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Task:
-        """Reopen a closed task; what it blocks is blocked again. A decayed task is restored."""
-        check_ids(resource=resource, task=task, who=who)
-        why = why if self._clean is None or why is None else str(self._clean(why))
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            yield from taking_book(resource)
-            found = yield from finding(resource, task)
-            if found.level > 0:
-                yield from unpacking(found, now)
-            old = yield from reading_task(found.pk)
-            if not (yield task_claims_q.reopen_task(task_pk=found.pk, now=now)):
-                raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
-            yield from settling_after_status(found.pk)
-            was = {"reason": old.close_reason, "summary": old.summary}
-            yield change_step(found.pk, now, who, "reopened", why=why, was=was)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_claims.reopen")
-
-    def _end(self, lasts: timedelta) -> tuple[datetime, datetime]:
-        now = self._clock.now()
-        try:
-            end = now + lasts
-        except OverflowError:
-            end = now
-        if end <= now:
-            raise InputError(
-                f"`lasts` must be positive and end before the year 10000, got {lasts}.", then="Pass a shorter duration."
-            )
-        return now, end
+    A thread that saves messages is alive, so the claim is renewed once half of it is over.
+    """
+    rows = yield claim_queries.held(thread_pk=thread_pk, now=now)
+    if not rows:
+        return None
+    held = rows[0]
+    if held.lease_micros and held.expires_at - now < held.lease_micros // 2:
+        lease = {"name": held.name, "owner": held.owner, "fence": held.fence}
+        yield claim_queries.renew_held(thread_pk=thread_pk, expires_at=now + held.lease_micros, **lease)
+    return held
 
 
 def _checked_end(reason: object, summary: object) -> str:
@@ -296,7 +308,7 @@ def _checked_end(reason: object, summary: object) -> str:
     if not isinstance(summary, str) or not summary.strip():
         raise InputError(
             "A task cannot be closed without a summary.",
-            why="It tells later readers what was done and decided.",
+            why="The summary records what was done and decided.",
             then="Write a few sentences about the result; draft_summary() drafts them from the conversation.",
         )
     if len(summary) > _LONGEST_SUMMARY:
@@ -306,17 +318,14 @@ def _checked_end(reason: object, summary: object) -> str:
     return summary
 
 
-# ---------------------------------------------------------------- pieces of scripts
-
-
 def _locking_thread(resource: str, thread: str, now: int) -> Script[None]:
     """Lock the thread, and create it if it is missing: a task may be claimed before the first message is saved."""
     empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
-    yield threads.create_thread(resource=resource, thread=thread, now=now, **empty)
+    yield thread_queries.create_thread(resource=resource, thread=thread, now=now, **empty)
     yield from taking_thread(resource, thread)
 
 
-def _refusing(resource: str, found: Found) -> Script[None]:
+def _refusing(resource: str, found: TaskRow) -> Script[None]:
     """Raise the error for a task that could not be taken although its lease was free."""
     now = yield from finding(resource, found.id)
     if now.status == "closed":
@@ -325,31 +334,16 @@ def _refusing(resource: str, found: Found) -> Script[None]:
     raise TaskBlocked(found.handle, tuple(root.handle for root in roots), named(roots) or "a blocked parent")
 
 
-def _held_by_other(resource: str, found: Found) -> Script[None]:
-    rows = yield task_claims_q.holder(resource=resource, name=lease_name(found.id))
+def _held_by_other(resource: str, found: TaskRow) -> Script[None]:
+    rows = yield claim_queries.holder(resource=resource, name=lease_name(found.id))
     if not rows:
         raise TaskHeld(found.handle, None, "")
     raise TaskHeld(found.handle, unpack(rows[0].owner), f"{from_micros(rows[0].expires_at):%Y-%m-%d %H:%M:%S} UTC")
 
 
-def _expecting_free(resource: str, found: Found, session: str, now: int, *, force: bool) -> Script[None]:
+def _expecting_free(resource: str, found: TaskRow, session: str, now: int, *, force: bool) -> Script[None]:
     """Raise TaskHeld while another session holds the task."""
-    rows = yield task_claims_q.holder(resource=resource, name=lease_name(found.id))
+    rows = yield claim_queries.holder(resource=resource, name=lease_name(found.id))
     is_held = bool(rows) and rows[0].expires_at > now and unpack(rows[0].owner) != session
     if is_held and not force:
         yield from _held_by_other(resource, found)
-
-
-def held_task(thread_pk: int, now: int) -> Script[Row | None]:
-    """Return the row of a thread's active task, if it is in progress and its session still holds it.
-
-    A thread that saves messages is alive, so the claim is renewed once half of it is over.
-    """
-    rows = yield task_claims_q.held(thread_pk=thread_pk, now=now)
-    if not rows:
-        return None
-    held = rows[0]
-    if held.lease_micros and held.expires_at - now < held.lease_micros // 2:
-        lease = {"name": held.name, "owner": held.owner, "fence": held.fence}
-        yield task_claims_q.renew_held(thread_pk=thread_pk, expires_at=now + held.lease_micros, **lease)
-    return held

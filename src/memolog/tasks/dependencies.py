@@ -1,6 +1,6 @@
-"""Link tasks without cycles, and keep `tasks.blocked` equal to its definition (`memolog.tasks.rules`) at every commit.
+"""Link tasks without cycles, keep their blocked state correct, and read which tasks are ready and why.
 
-Only tasks that a change can affect are looked at: those below the changed one.
+`tasks.blocked` equals its definition in `memolog.tasks.rules` at every commit; a change updates only the tasks below it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import FIRST, check_ids, check_limit, chunks, page_key, page_of
 from memolog.errors import InputError, TaskCycle
 from memolog.tasks.rows import (
-    Found,
     TaskFilter,
+    TaskRow,
     change_step,
     finding,
     parent_of,
@@ -27,14 +27,16 @@ from memolog.tasks.rows import (
 from memolog.tasks.rules import ORDERING, CycleSearch, EdgeTask, EdgeTasks, not_ready_because, why_ready
 from memolog.tasks.task import LINK_KINDS, Explained, LinkKind, ReadyTask, ReadyTasks, Task, TaskCounts, TaskRef
 
-q = load_queries("tasks/task_links")
-tasks = load_queries("tasks/tasks")
-
+link_queries = load_queries("tasks/task_links")
+task_queries = load_queries("tasks/tasks")
 _KEYS_A_QUERY = 512
+_AT_EDGE = 24
+_ORDER = ("priority", "created_at", "pk")
+_SOON = timedelta(days=2)
 
 
 class TaskLinks:
-    """Links between the tasks of every resource, one resource at a time."""
+    """Links tasks; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
@@ -67,8 +69,8 @@ class TaskLinks:
             one = yield from finding(resource, source)
             other = yield from finding(resource, target)
             first, second = _ordered(one, other, kind)
-            if (yield q.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
-                yield from _tell(one, other, kind, who, now, "unlinked")
+            if (yield link_queries.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
+                yield from _recording_link(one, other, kind, who, now, "unlinked")
                 if kind in ORDERING:
                     yield from settling([other.pk])
             return (yield from reading_task(other.pk))
@@ -76,105 +78,8 @@ class TaskLinks:
         return await self._engine.write(script, name="task_links.unlink")
 
 
-def _check(resource: str, source: str, target: str, kind: str, who: str) -> None:
-    check_ids(resource=resource, task=source, who=who)
-    check_ids(task=target)
-    if kind not in LINK_KINDS:
-        raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(LINK_KINDS)}.")
-
-
-# ---------------------------------------------------------------- pieces of scripts
-
-
-def taking_book(resource: str) -> Script[None]:
-    """Lock the blocking links of a resource's tasks until the transaction ends."""
-    yield tasks.take_book(resource=resource, count=0)
-
-
-def linking(source: Found, target: Found, kind: LinkKind, who: str, now: int) -> Script[bool]:
-    """Link two tasks, refusing cycles; returns whether the link is new. The caller has taken the book, and settles."""
-    if source.pk == target.pk:
-        raise InputError(
-            f"{source.handle} cannot be linked to itself.", then="Name two tasks, by their ids or their handles."
-        )
-    if kind in ORDERING:
-        yield from refusing_cycle(source, target, kind)
-    first, second = _ordered(source, target, kind)
-    if not (yield q.insert_link(source_pk=first.pk, target_pk=second.pk, kind=kind, now=now)):
-        return False
-    yield from _tell(source, target, kind, who, now, "linked")
-    return True
-
-
-def _ordered(source: Found, target: Found, kind: LinkKind) -> tuple[Found, Found]:
-    # "related" has no direction, so it is stored once.
-    return (target, source) if kind == "related" and target.pk < source.pk else (source, target)
-
-
-def _tell(source: Found, target: Found, kind: LinkKind, who: str, now: int, what: str) -> Script[None]:
-    yield change_step(source.pk, now, who, what, kind=kind, target=target.handle)
-    yield change_step(target.pk, now, who, what, kind=kind, source=source.handle)
-
-
-def refusing_cycle(source: Found, target: Found, kind: LinkKind) -> Script[None]:
-    """Raise TaskCycle if the target of a link already comes before the source."""
-    search = CycleSearch(source.pk, target.pk)
-    while not search.is_over:
-        direction, ends = search.next()
-        found: list[tuple[int, int]] = []
-        for pks in chunks(ends, _KEYS_A_QUERY):
-            rows = yield (q.after_these(pks=pks) if direction == "forward" else q.before_these(pks=pks))
-            found.extend((row.source_pk, row.target_pk) for row in rows)
-        search.feed(direction, found)
-    if search.path is not None:
-        rows = yield q.handles(pks=search.path)
-        handles = {row.pk: row.handle for row in rows}
-        path = (source.handle, *(handles[pk] for pk in search.path))
-        raise TaskCycle(source.handle, target.handle, kind, path)
-
-
-def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
-    """Update the blocked column of these tasks and of all that it affects; returns what changed."""
-    changed: dict[int, bool] = {}
-    todo = list(dict.fromkeys(pks))
-    while todo:
-        touched: list[int] = []
-        for chunk in chunks(todo, _KEYS_A_QUERY):
-            for row in (yield q.settle(pks=chunk)):
-                changed[row.pk] = bool(row.blocked)
-                touched.append(row.pk)
-        # Only children inherit the state: a blocker counts by its status, even if it is blocked itself.
-        felt: dict[int, None] = {}
-        for chunk in chunks(touched, _KEYS_A_QUERY):
-            felt.update({row.target_pk: None for row in (yield q.children_of(pks=chunk))})
-        todo = list(felt)
-    return changed
-
-
-def settling_after_status(task_pk: int) -> Script[dict[int, bool]]:
-    """Settle a task that was closed or opened, what it blocks, and its children."""
-    waiting = yield q.waiting_for(task_pk=task_pk)
-    return (yield from settling([task_pk, *(row.target_pk for row in waiting)]))
-
-
-def reading_refs(pks: Sequence[int]) -> Script[tuple[TaskRef, ...]]:
-    """Return short forms of tasks, the most urgent first."""
-    refs: list[TaskRef] = []
-    for chunk in chunks(pks, _KEYS_A_QUERY):
-        refs.extend(ref_from_row(row) for row in (yield q.refs(pks=chunk)))
-    return tuple(refs)
-
-
-task_ready_q = load_queries("tasks/tasks")
-links = load_queries("tasks/task_links")
-
-_AT_EDGE = 24
-_ORDER = ("priority", "created_at", "pk")
-_SOON = timedelta(days=2)
-
-
 class TaskReady:
-    """Reads ready tasks, one resource at a time."""
+    """Reads ready tasks; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
@@ -221,8 +126,8 @@ class TaskReady:
         def script() -> Script[Explained]:
             found = yield from finding(resource, task)
             shown = yield from reading_task(found.pk)
-            own = [ref_from_row(row) for row in (yield links.open_blockers(pks=[found.pk]))]
-            parents = yield links.blocked_parents(pks=[found.pk])
+            own = [ref_from_row(row) for row in (yield link_queries.open_blockers(pks=[found.pk]))]
+            parents = yield link_queries.blocked_parents(pks=[found.pk])
             by_parent: list[tuple[TaskRef, Sequence[TaskRef]]] = []
             for row in parents:
                 above = yield from reading_roots(row.pk)
@@ -231,7 +136,7 @@ class TaskReady:
             roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
             if reasons:
                 return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
-            waiting = yield task_ready_q.unblocks(pks=[found.pk])
+            waiting = yield task_queries.unblocks(pks=[found.pk])
             why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
             return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
 
@@ -243,9 +148,9 @@ class TaskReady:
         at = to_micros(now)
 
         def script() -> Script[EdgeTasks]:
-            active = yield task_ready_q.active_of_thread(resource=resource, thread=thread, now=at)
+            active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
             ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
-            due = yield task_ready_q.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
+            due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
             rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
             waiting = yield from _unblocks(rows)
             found = yield from tasks_of_rows(rows)
@@ -260,7 +165,92 @@ class TaskReady:
         return await self._engine.read(script)
 
 
-# ---------------------------------------------------------------- pieces of scripts
+def _check(resource: str, source: str, target: str, kind: str, who: str) -> None:
+    check_ids(resource=resource, task=source, who=who)
+    check_ids(task=target)
+    if kind not in LINK_KINDS:
+        raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(LINK_KINDS)}.")
+
+
+def taking_book(resource: str) -> Script[None]:
+    """Lock the blocking link_queries of a resource's tasks until the transaction ends."""
+    yield task_queries.take_book(resource=resource, count=0)
+
+
+def linking(source: TaskRow, target: TaskRow, kind: LinkKind, who: str, now: int) -> Script[bool]:
+    """Link two tasks, refusing cycles; returns whether the link is new. The caller has taken the book, and settles."""
+    if source.pk == target.pk:
+        raise InputError(
+            f"{source.handle} cannot be linked to itself.", then="Name two tasks, by their ids or their handles."
+        )
+    if kind in ORDERING:
+        yield from refusing_cycle(source, target, kind)
+    first, second = _ordered(source, target, kind)
+    if not (yield link_queries.insert_link(source_pk=first.pk, target_pk=second.pk, kind=kind, now=now)):
+        return False
+    yield from _recording_link(source, target, kind, who, now, "linked")
+    return True
+
+
+def _ordered(source: TaskRow, target: TaskRow, kind: LinkKind) -> tuple[TaskRow, TaskRow]:
+    # "related" has no direction, so it is stored once.
+    return (target, source) if kind == "related" and target.pk < source.pk else (source, target)
+
+
+def _recording_link(source: TaskRow, target: TaskRow, kind: LinkKind, who: str, now: int, what: str) -> Script[None]:
+    yield change_step(source.pk, now, who, what, kind=kind, target=target.handle)
+    yield change_step(target.pk, now, who, what, kind=kind, source=source.handle)
+
+
+def refusing_cycle(source: TaskRow, target: TaskRow, kind: LinkKind) -> Script[None]:
+    """Raise TaskCycle if the target of a link already comes before the source."""
+    search = CycleSearch(source.pk, target.pk)
+    while not search.is_over:
+        direction, ends = search.next()
+        found: list[tuple[int, int]] = []
+        for pks in chunks(ends, _KEYS_A_QUERY):
+            rows = yield (
+                link_queries.after_these(pks=pks) if direction == "forward" else link_queries.before_these(pks=pks)
+            )
+            found.extend((row.source_pk, row.target_pk) for row in rows)
+        search.feed(direction, found)
+    if search.path is not None:
+        rows = yield link_queries.handles(pks=search.path)
+        handles = {row.pk: row.handle for row in rows}
+        path = (source.handle, *(handles[pk] for pk in search.path))
+        raise TaskCycle(source.handle, target.handle, kind, path)
+
+
+def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
+    """Update the blocked column of these tasks and of all that it affects; returns what changed."""
+    changed: dict[int, bool] = {}
+    todo = list(dict.fromkeys(pks))
+    while todo:
+        touched: list[int] = []
+        for chunk in chunks(todo, _KEYS_A_QUERY):
+            for row in (yield link_queries.settle(pks=chunk)):
+                changed[row.pk] = bool(row.blocked)
+                touched.append(row.pk)
+        # Only children inherit the state: a blocker counts by its status, even if it is blocked itself.
+        affected: dict[int, None] = {}
+        for chunk in chunks(touched, _KEYS_A_QUERY):
+            affected.update({row.target_pk: None for row in (yield link_queries.children_of(pks=chunk))})
+        todo = list(affected)
+    return changed
+
+
+def settling_after_status(task_pk: int) -> Script[dict[int, bool]]:
+    """Settle a task that was closed or opened, what it blocks, and its children."""
+    waiting = yield link_queries.waiting_for(task_pk=task_pk)
+    return (yield from settling([task_pk, *(row.target_pk for row in waiting)]))
+
+
+def reading_refs(pks: Sequence[int]) -> Script[tuple[TaskRef, ...]]:
+    """Return short forms of tasks, the most urgent first."""
+    refs: list[TaskRef] = []
+    for chunk in chunks(pks, _KEYS_A_QUERY):
+        refs.extend(ref_from_row(row) for row in (yield link_queries.refs(pks=chunk)))
+    return tuple(refs)
 
 
 def _ready_rows(resource: str, wanted: TaskFilter, now: int, key: Sequence[int], limit: int) -> Script[Sequence[Row]]:
@@ -268,8 +258,8 @@ def _ready_rows(resource: str, wanted: TaskFilter, now: int, key: Sequence[int],
     where = {"resource": resource, "now": now, "priority": priority, "at": at, "pk": pk, "limit": limit}
     parent = yield from parent_of(resource, wanted)
     values = {**where, **wanted.values(parent)}
-    opened = yield task_ready_q.ready_open(**values)
-    ended = yield task_ready_q.ready_ended(**values)
+    opened = yield task_queries.ready_open(**values)
+    ended = yield task_queries.ready_ended(**values)
     if not ended:
         return opened
     return sorted((*opened, *ended), key=attrgetter(*_ORDER))[:limit]
@@ -278,14 +268,14 @@ def _ready_rows(resource: str, wanted: TaskFilter, now: int, key: Sequence[int],
 def _unblocks(rows: Sequence[Row]) -> Script[dict[int, int]]:
     if not rows:
         return {}
-    return {row.source_pk: row.tasks for row in (yield task_ready_q.unblocks(pks=[row.pk for row in rows]))}
+    return {row.source_pk: row.tasks for row in (yield task_queries.unblocks(pks=[row.pk for row in rows]))}
 
 
 def _counts(resource: str, now: int) -> Script[TaskCounts]:
-    groups = {(row.status, bool(row.blocked)): row.tasks for row in (yield task_ready_q.counts(resource=resource))}
-    deferred = (yield task_ready_q.count_deferred(resource=resource, now=now))[0].tasks
+    groups = {(row.status, bool(row.blocked)): row.tasks for row in (yield task_queries.counts(resource=resource))}
+    deferred = (yield task_queries.count_deferred(resource=resource, now=now))[0].tasks
     in_progress = sum(groups.get(("in_progress", blocked), 0) for blocked in (False, True))
-    ended = (yield task_ready_q.count_ended(resource=resource, now=now))[0].tasks if in_progress else 0
+    ended = (yield task_queries.count_ended(resource=resource, now=now))[0].tasks if in_progress else 0
     return TaskCounts(
         ready=groups.get(("open", False), 0) - deferred + ended,
         blocked=sum(groups.get((status, True), 0) for status in ("open", "in_progress")),
@@ -299,9 +289,9 @@ def reading_roots(task_pk: int) -> Script[tuple[TaskRef, ...]]:
     roots: dict[int, TaskRef] = {}
     level, seen = [task_pk], {task_pk}
     while level:
-        rows = yield links.open_blockers(pks=level)
+        rows = yield link_queries.open_blockers(pks=level)
         roots.update({row.pk: ref_from_row(row) for row in rows})
-        parents = yield links.blocked_parents(pks=level)
+        parents = yield link_queries.blocked_parents(pks=level)
         level = [pk for pk in dict.fromkeys(row.pk for row in parents) if pk not in seen]
         seen.update(level)
     return tuple(roots.values())

@@ -20,7 +20,7 @@ _ROWS_A_QUERY = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class TaskRow:
     """The key of a task and the columns that decide what may be done with it."""
 
     pk: int
@@ -38,13 +38,13 @@ def lease_name(task_id: str) -> str:
     return f"task:{task_id}"
 
 
-def finding(resource: str, task: str) -> Script[Found]:
+def finding(resource: str, task: str) -> Script[TaskRow]:
     """Find a task by id or handle; raises TaskNotFound."""
     rows = yield q.find(resource=resource, task=task, handle=handle_in(task))
     if not rows:
         raise TaskNotFound(task)
     row = rows[0]
-    return Found(
+    return TaskRow(
         pk=row.pk,
         id=row.id,
         handle=row.handle,

@@ -1,6 +1,6 @@
-"""Define when a task is blocked, and search for cycles of links.
+"""The rules of tasks: blocking, cycles of links, likely duplicates, reasons for being ready, and which tasks a context shows.
 
-The store keeps the result in a column; tests compare it with the definition:
+The store keeps the blocked state in a column; tests compare it with this definition:
 
 1. A closed task is not blocked.
 2. A task is blocked if one of its blockers is not closed.
@@ -20,16 +20,16 @@ from typing import Final, Literal, TypeAlias
 from memolog.tasks.task import Task, TaskCounts, TaskRef
 
 ORDERING: Final = ("blocks", "parent-child")
-"""The links that say what must come first."""
+"""The kinds of links that order tasks."""
 
 Direction: TypeAlias = Literal["forward", "backward"]
 
 
 class CycleSearch:
-    """Looks for a way from `target` to `source`: a link from `source` to `target` would close the circle.
+    """Searches for a path from `target` to `source`: with one, a link from `source` to `target` would close a cycle.
 
-    It goes from both ends, on the side with fewer open ends: a task that nothing comes after, or nothing before, is decided at
-    once, however large the rest of the graph is. Ask `next`, look up those links, hand them to `feed`, until `is_over`.
+    The search runs from both ends and extends the side with fewer open ends. Look up the links that `next` names and pass them
+    to `feed`, until `is_over`.
     """
 
     def __init__(self, source: int, target: int) -> None:
@@ -48,7 +48,7 @@ class CycleSearch:
         return ("forward", forward) if len(forward) <= len(backward) else ("backward", backward)
 
     def feed(self, direction: Direction, found: Iterable[tuple[int, int]]) -> None:
-        """Take the links that were found, as source and target."""
+        """Add the links that were found, as source and target."""
         seen = self._seen[direction]
         other = self._seen["backward" if direction == "forward" else "forward"]
         ends: list[int] = []
@@ -65,7 +65,7 @@ class CycleSearch:
 
     @property
     def path(self) -> tuple[int, ...] | None:
-        """Return the way from `target` to `source`, both included; None if there is none."""
+        """Return the path from `target` to `source`, both included; None if there is none."""
         if self._meeting is None:
             return None
         before = self._back(self._seen["forward"], self._meeting)[::-1]
@@ -88,7 +88,7 @@ _EMPTY = frozenset(
     )
 )
 _SHORTEST_STEM = 3
-# Words that many tasks share bring only pairs that rarer words decide; they are weighed, not looked up.
+# Words that more tasks share only count in the comparison; candidates are found by rarer words.
 _MOST_SHARING = 200
 
 
@@ -99,7 +99,7 @@ def words_in(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
-    """Return a word without the endings that change nothing here; what is compared is never shown."""
+    """Return a word without common endings. Stems are compared, never shown."""
     for ending in ("ing", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= _SHORTEST_STEM:
             return word[: -len(ending)]
@@ -107,7 +107,7 @@ def _stem(word: str) -> str:
 
 
 def like_pairs(texts: Sequence[str], *, least: float, of: int | None = None) -> list[tuple[int, int, float]]:
-    """Return the pairs of texts, by index, that are at least that much alike, the likest first.
+    """Return the pairs of texts, by index, with a likeness of at least `least`, the most alike first.
 
     With `of`, only the pairs of that text are looked at.
     """
@@ -139,7 +139,7 @@ def _candidates(
 
 
 def _likeness(one: frozenset[str], other: frozenset[str], weights: Mapping[str, float]) -> float:
-    """Return the share of the words' weight that both have."""
+    """Return the share of the weight of all words that both texts have."""
     shared = sum(weights[word] for word in one & other)
     union = sum(weights[word] for word in one | other)
     return shared / union if union else 0.0
@@ -161,7 +161,7 @@ def named(refs: Sequence[TaskRef]) -> str:
 
 
 def why_ready(task: Task, now: datetime, unblocks: int = 0) -> str:
-    """Return in one line why a task can be claimed, and what speaks for it."""
+    """Return in one line why a task can be claimed."""
     words = [f"P{task.priority}"]
     if task.status == "in_progress":
         words.append(f"the claim of {task.session or 'its last holder'} has ended")
@@ -233,7 +233,7 @@ class EdgeTasks:
 
 
 def worth(shown: EdgeTask, now: datetime) -> tuple[int, int, int, int, datetime]:
-    """Return the key that sorts what matters most first; among equals the oldest."""
+    """Return the sort key that puts the most important task first; among equals the oldest."""
     task = shown.task
     urgency = 2
     if task.due is not None:
@@ -252,7 +252,7 @@ def edge_lines(given: EdgeTasks, *, now: datetime, budget: int, count: Callable[
     for shown in sorted(given.tasks, key=lambda one: worth(one, now)):
         line = _line(shown, now)
         cost = count(line)
-        # A long title does not push out the shorter ones after it.
+        # Shorter lines after a long one may still fit.
         if cost > left:
             continue
         left -= cost

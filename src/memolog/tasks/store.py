@@ -1,4 +1,4 @@
-"""Create, edit and label tasks, and read the history of their changes."""
+"""Create, edit and label tasks, read the history of their changes, and link messages to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from memolog.db.scope import (
 from memolog.errors import InputError, MessageNotFound, TaskChanged, TaskMoveRefused
 from memolog.log.rows import observation_from_row, sources_by_line
 from memolog.tasks.dependencies import linking, settling
-from memolog.tasks.rows import LOWEST_PRIORITY, Found, change_from_row, change_step, finding, reading_task
+from memolog.tasks.rows import LOWEST_PRIORITY, TaskRow, change_from_row, change_step, finding, reading_task
 from memolog.tasks.rules import ORDERING
 from memolog.tasks.task import (
     MESSAGE_LINK_KINDS,
@@ -40,13 +40,157 @@ from memolog.tasks.task import (
     TaskChange,
 )
 
-q = load_queries("tasks/task_messages")
-
+message_queries = load_queries("tasks/task_messages")
 _IDS_A_QUERY = 256
+task_queries = load_queries("tasks/tasks")
+EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
+"""The fields that `edit` can change."""
+_TEXTS: Final = ("title", "description", "assignee", "metadata")
+_LONGEST_TITLE = 500
+_LONGEST_TEXT = 1_000_000
+
+
+class TaskStore:
+    """Creates and changes tasks; each call is limited to one resource."""
+
+    def __init__(
+        self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None = None
+    ) -> None:
+        self._engine, self._clock, self._new_id, self._clean = engine, clock, new_id, clean
+
+    async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
+        """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
+        check_ids(resource=resource, who=who)
+        task_id = self._new_id() if new.id is None else check_id("task", new.id)
+        values = {**_columns(self._cleaned(_fields(new))), "resource": resource, "id": task_id}
+        labels = sorted(map(check_label, self._clean_labels(new.labels)))
+        links = _links_of(new)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
+            handle = f"T-{number}"
+            rows = yield task_queries.insert_task(**values, handle=handle, now=now)
+            if not rows:
+                raise InputError(
+                    f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
+                )
+            pk = rows[0].pk
+            if labels:
+                yield task_queries.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
+            yield change_step(pk, now, who, "created")
+            made = TaskRow(
+                pk=pk,
+                id=task_id,
+                handle=handle,
+                status="open",
+                is_blocked=False,
+                level=0,
+                version=1,
+                session=None,
+            )
+            yield from _linking_new(resource, made, links, who, now)
+            if created_from:
+                yield from attaching(resource, made, created_from, "created-from")
+            return (yield from reading_task(pk))
+
+        return await self._engine.write(script, name="tasks.create")
+
+    async def edit(
+        self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
+    ) -> Task:
+        """Change fields of a task; with `version`, raises TaskChanged if the task has changed since that version."""
+        check_ids(resource=resource, task=task, who=who)
+        unknown = sorted(set(changes) - set(EDITABLE))
+        if unknown:
+            raise InputError(
+                f"These fields of a task cannot be edited: {', '.join(unknown)}.",
+                why="Claim, release, close and reopen change the status, and links have their own calls.",
+                then=f"Edit {', '.join(EDITABLE)}.",
+            )
+        _columns(changes)
+        changes = self._cleaned(changes)
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            yield task_queries.lock_task(task_pk=found.pk)
+            old = yield from reading_task(found.pk)
+            if version is not None and version != old.version:
+                raise TaskChanged(found.handle, version, old.version)
+            if old.level > 0:
+                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
+            before = {name: getattr(old, name) for name in EDITABLE}
+            after = {**before, **changes}
+            edited = {
+                name: [_for_history(before[name]), _for_history(after[name])]
+                for name in changes
+                if before[name] != after[name]
+            }
+            if not edited:
+                return old
+            yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
+            yield change_step(found.pk, now, who, "edited", fields=edited)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="tasks.edit")
+
+    async def label(
+        self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
+    ) -> Task:
+        """Add and remove labels."""
+        check_ids(resource=resource, task=task, who=who)
+        adding, removing = sorted(set(map(check_label, self._clean_labels(add)))), sorted(set(map(check_label, remove)))
+        now = to_micros(self._clock.now())
+
+        def script() -> Script[Task]:
+            found = yield from finding(resource, task)
+            yield task_queries.lock_task(task_pk=found.pk)
+            old = yield from reading_task(found.pk)
+            new = [label for label in adding if label not in old.labels]
+            gone = [label for label in removing if label in old.labels and label not in adding]
+            if not new and not gone:
+                return old
+            for label in new:
+                yield task_queries.insert_label(task_pk=found.pk, label=label)
+            for label in gone:
+                yield task_queries.delete_label(task_pk=found.pk, label=label)
+            yield task_queries.touch(task_pk=found.pk, now=now)
+            yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
+            return (yield from reading_task(found.pk))
+
+        return await self._engine.write(script, name="tasks.label")
+
+    def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
+        """Remove secrets from the fields of a task, if redaction is on."""
+        if self._clean is None:
+            return fields
+        texts = {name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}
+        return {**fields, **texts}
+
+    def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
+        """Return the labels that contain no secret."""
+        return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
+
+    async def history(
+        self, resource: str, task: str, *, limit: int = 100, after: str | None = None
+    ) -> Page[TaskChange]:
+        """Return who changed what and when, oldest first."""
+        check_ids(resource=resource, task=task)
+        check_limit(limit)
+        (start,) = page_key(after, (FIRST,))
+
+        def script() -> Script[Page[TaskChange]]:
+            found = yield from finding(resource, task)
+            rows = yield task_queries.changes(task_pk=found.pk, after=start, limit=limit + 1)
+            shown, more = page_of(rows, limit, "pk")
+            return Page(items=tuple(map(change_from_row, shown)), next=more)
+
+        return await self._engine.read(script)
 
 
 class TaskMessages:
-    """The messages of the tasks of every resource, one resource at a time."""
+    """Links messages to tasks; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
@@ -91,10 +235,10 @@ class TaskMessages:
         def script() -> Script[int]:
             found = yield from finding(resource, task)
             gone = 0
-            for row in (yield from _meant(resource, thread, messages)):
+            for row in (yield from _reading_messages(resource, thread, messages)):
                 where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
-                by_hand = yield q.detach(**where)
-                by_itself = yield q.unlink_own(**where)
+                by_hand = yield message_queries.detach(**where)
+                by_itself = yield message_queries.unlink_own(**where)
                 gone += bool(by_hand or by_itself)
             if gone:
                 yield change_step(found.pk, now, who, "detached", messages=gone)
@@ -112,7 +256,7 @@ class TaskMessages:
 
         def script() -> Script[Page[LinkedMessage]]:
             found = yield from finding(resource, task)
-            rows = yield q.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
+            rows = yield message_queries.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
             shown, more = page_of(rows, limit, "created_at", "pk")
             return Page(items=tuple(map(_linked, shown)), next=more)
 
@@ -124,7 +268,7 @@ class TaskMessages:
 
         def script() -> Script[int]:
             found = yield from finding(resource, task)
-            return (yield q.count_linked(task_pk=found.pk))[0].messages
+            return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
 
         return await self._engine.read(script)
 
@@ -135,21 +279,21 @@ class TaskMessages:
 
         def script() -> Script[tuple[Observation, ...]]:
             found = yield from finding(resource, task)
-            rows = yield q.observations(task_pk=found.pk, limit=limit)
-            sources = sources_by_line((yield q.sources(pks=[row.pk for row in rows])) if rows else ())
+            rows = yield message_queries.observations(task_pk=found.pk, limit=limit)
+            sources = sources_by_line((yield message_queries.sources(pks=[row.pk for row in rows])) if rows else ())
             return tuple(observation_from_row(row, sources.get(row.id, ())) for row in rows)
 
         return await self._engine.read(script, brief=False)
 
 
 def attaching(
-    resource: str, found: Found, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
+    resource: str, found: TaskRow, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
 ) -> Script[int]:
     """Link messages to a task, as part of a larger script; returns how many links are new."""
-    pks = [row.pk for row in (yield from _meant(resource, thread, messages))]
+    pks = [row.pk for row in (yield from _reading_messages(resource, thread, messages))]
     new = 0
     for chunk in chunks(pks, _IDS_A_QUERY):
-        new += len((yield q.attach(task_pk=found.pk, kind=kind, pks=chunk)))
+        new += len((yield message_queries.attach(task_pk=found.pk, kind=kind, pks=chunk)))
     return new
 
 
@@ -157,12 +301,12 @@ def _linked(row: Row) -> LinkedMessage:
     return LinkedMessage(message=message_from_row(row), kind=row.kind)
 
 
-def _meant(resource: str, thread: str | None, messages: Sequence[str] | Span) -> Script[Sequence[Row]]:
+def _reading_messages(resource: str, thread: str | None, messages: Sequence[str] | Span) -> Script[Sequence[Row]]:
     """Return the rows of some messages; raises MessageNotFound for a missing one."""
     if isinstance(messages, Span):
         if thread is None:
             raise InputError("A span of messages needs a thread.", then="Pass thread=…, or name messages by their ids.")
-        rows = yield q.by_span(resource=resource, thread=thread, first=messages.first, last=messages.last)
+        rows = yield message_queries.by_span(resource=resource, thread=thread, first=messages.first, last=messages.last)
         if not rows:
             raise MessageNotFound(f"{messages.first}-{messages.last} of {thread}")
         return rows
@@ -171,170 +315,25 @@ def _meant(resource: str, thread: str | None, messages: Sequence[str] | Span) ->
         raise InputError("`messages` must not be empty.", then="Pass at least one message id.")
     found: list[Row] = []
     for chunk in chunks(ids, _IDS_A_QUERY):
-        found.extend((yield q.by_ids(resource=resource, thread=thread, ids=chunk)))
+        found.extend((yield message_queries.by_ids(resource=resource, thread=thread, ids=chunk)))
     missing = set(ids) - {row.id for row in found}
     if missing:
         raise MessageNotFound(min(missing))
     return found
 
 
-tasks_q = load_queries("tasks/tasks")
-
-EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
-"""The fields that `edit` can change."""
-
-_TEXTS: Final = ("title", "description", "assignee", "metadata")
-_LONGEST_TITLE = 500
-_LONGEST_TEXT = 1_000_000
-
-
-class Tasks:
-    """The tasks of every resource, one resource at a time."""
-
-    def __init__(
-        self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None = None
-    ) -> None:
-        self._engine, self._clock, self._new_id, self._clean = engine, clock, new_id, clean
-
-    async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
-        """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
-        check_ids(resource=resource, who=who)
-        task_id = self._new_id() if new.id is None else check_id("task", new.id)
-        values = {**_columns(self._cleaned(_fields(new))), "resource": resource, "id": task_id}
-        labels = sorted(map(check_label, self._clean_labels(new.labels)))
-        links = _links_of(new)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            number = (yield tasks_q.take_book(resource=resource, count=1))[0].last_handle
-            handle = f"T-{number}"
-            rows = yield tasks_q.insert_task(**values, handle=handle, now=now)
-            if not rows:
-                raise InputError(
-                    f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
-                )
-            pk = rows[0].pk
-            if labels:
-                yield tasks_q.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
-            yield change_step(pk, now, who, "created")
-            made = Found(
-                pk=pk,
-                id=task_id,
-                handle=handle,
-                status="open",
-                is_blocked=False,
-                level=0,
-                version=1,
-                session=None,
-            )
-            yield from _linking_new(resource, made, links, who, now)
-            if created_from:
-                yield from attaching(resource, made, created_from, "created-from")
-            return (yield from reading_task(pk))
-
-        return await self._engine.write(script, name="tasks.create")
-
-    async def edit(
-        self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
-    ) -> Task:
-        """Change fields of a task; with `version`, raises TaskChanged if the task has changed since that version."""
-        check_ids(resource=resource, task=task, who=who)
-        unknown = sorted(set(changes) - set(EDITABLE))
-        if unknown:
-            raise InputError(
-                f"These fields of a task cannot be edited: {', '.join(unknown)}.",
-                why="Claim, release, close and reopen change the status, and links have their own calls.",
-                then=f"Edit {', '.join(EDITABLE)}.",
-            )
-        _columns(changes)
-        changes = self._cleaned(changes)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            yield tasks_q.lock_task(task_pk=found.pk)
-            old = yield from reading_task(found.pk)
-            if version is not None and version != old.version:
-                raise TaskChanged(found.handle, version, old.version)
-            if old.level > 0:
-                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
-            before = {name: getattr(old, name) for name in EDITABLE}
-            after = {**before, **changes}
-            told = {name: [_told(before[name]), _told(after[name])] for name in changes if before[name] != after[name]}
-            if not told:
-                return old
-            yield tasks_q.update_task(task_pk=found.pk, now=now, **_columns(after))
-            yield change_step(found.pk, now, who, "edited", fields=told)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="tasks.edit")
-
-    async def label(
-        self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
-    ) -> Task:
-        """Add and remove labels."""
-        check_ids(resource=resource, task=task, who=who)
-        adding, removing = sorted(set(map(check_label, self._clean_labels(add)))), sorted(set(map(check_label, remove)))
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            yield tasks_q.lock_task(task_pk=found.pk)
-            old = yield from reading_task(found.pk)
-            new = [label for label in adding if label not in old.labels]
-            gone = [label for label in removing if label in old.labels and label not in adding]
-            if not new and not gone:
-                return old
-            for label in new:
-                yield tasks_q.insert_label(task_pk=found.pk, label=label)
-            for label in gone:
-                yield tasks_q.delete_label(task_pk=found.pk, label=label)
-            yield tasks_q.touch(task_pk=found.pk, now=now)
-            yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="tasks.label")
-
-    def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
-        """Remove secrets from the fields of a task, if redaction is on."""
-        if self._clean is None:
-            return fields
-        texts = {name: self._clean(cast("JsonValue", fields[name])) for name in _TEXTS if name in fields}
-        return {**fields, **texts}
-
-    def _clean_labels(self, labels: Iterable[str]) -> Iterable[str]:
-        """Return the labels that contain no secret."""
-        return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
-
-    async def history(
-        self, resource: str, task: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[TaskChange]:
-        """Return who changed what and when, oldest first."""
-        check_ids(resource=resource, task=task)
-        check_limit(limit)
-        (start,) = page_key(after, (FIRST,))
-
-        def script() -> Script[Page[TaskChange]]:
-            found = yield from finding(resource, task)
-            rows = yield tasks_q.changes(task_pk=found.pk, after=start, limit=limit + 1)
-            shown, more = page_of(rows, limit, "pk")
-            return Page(items=tuple(map(change_from_row, shown)), next=more)
-
-        return await self._engine.read(script)
-
-
 def _linking_new(
-    resource: str, made: Found, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
+    resource: str, made: TaskRow, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
 ) -> Script[None]:
     """Link a new task. A cycle is only possible if it both blocks and is blocked."""
-    felt: list[int] = []
+    affected: list[int] = []
     for name, kind, is_source in links:
         other = yield from finding(resource, name)
         source, target = (made, other) if is_source else (other, made)
         if (yield from linking(source, target, kind, who, now)) and kind in ORDERING:
-            felt.append(target.pk)
-    if felt:
-        yield from settling(felt)
+            affected.append(target.pk)
+    if affected:
+        yield from settling(affected)
 
 
 def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
@@ -352,14 +351,11 @@ def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
     return links
 
 
-# ---------------------------------------------------------------- values
-
-
 def _fields(new: NewTask) -> dict[str, object]:
     return {name: getattr(new, name) for name in EDITABLE}
 
 
-def _told(value: object) -> Any:
+def _for_history(value: object) -> Any:
     """Return a value for the history, a long text shortened."""
     if isinstance(value, str) and len(value) > _LONGEST_TITLE:
         return f"{value[:_LONGEST_TITLE]}…"

@@ -17,11 +17,11 @@ _LONGEST: Final = 4_000
 
 
 def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> DraftSummary:
-    """Return the lines that say most about what came of a task: what was done first, each with its citation."""
+    """Return the most important lines about a task, completed work first, each with its citation."""
     live = [one for one in observations if one.state == "active" and one.text.strip()]
     # A line that only names what was left out says nothing about this task.
     live = [one for one in live if not one.text.startswith(TRACES)] or live
-    chosen = _telling(live, most)
+    chosen = _most_important(live, most)
     kept = [live[index] for index in sorted(chosen)]
     if not kept:
         return DraftSummary(text=f"{task.title}: nothing was observed about it.")
@@ -32,13 +32,13 @@ def draft(task: Task, observations: Sequence[Observation], *, most: int = 8) -> 
     return DraftSummary(text="\n".join([f"{task.title}:", *lines]), sources=sources)
 
 
-def _telling(lines: Sequence[Observation], most: int) -> list[int]:
-    """Return which lines tell most of what came of a task: what was done, then what users said beside what was found."""
-    # The end of a piece of work tells what came of it; an answer tells more than a tool's output, a request least.
+def _most_important(lines: Sequence[Observation], most: int) -> list[int]:
+    """Return the indexes of the most important lines: completed work, then statements of users and findings."""
+    # Later lines first: results stand at the end of the work. Answers come before output of tools, requests last.
     latest = range(len(lines) - 1, -1, -1)
     done = [index for index in latest if lines[index].priority == "done"][:most]
-    told = {place for index in done for place in _places(lines[index])}
-    stated = [index for index in latest if lines[index].priority == "high" and not told & _places(lines[index])]
+    cited_places = {place for index in done for place in _places(lines[index])}
+    stated = [index for index in latest if lines[index].priority == "high" and not cited_places & _places(lines[index])]
     found = [index for index in latest if _RANK[lines[index].priority] > _RANK["high"]]
     found.sort(key=lambda index: (lines[index].category in _ASKED, lines[index].trust == "tool"))
     room = most - len(done)
@@ -47,7 +47,7 @@ def _telling(lines: Sequence[Observation], most: int) -> list[int]:
 
 
 def _places(line: Observation) -> set[tuple[str, int]]:
-    """Return the last messages that a line cites: what confirms a piece of work stands at the end of it."""
+    """Return the last messages that a line cites."""
     return {(source.thread, source.span.last) for source in line.sources}
 
 
@@ -75,7 +75,7 @@ def summary_prompt(task: Task, observations: Sequence[Observation]) -> tuple[str
 
 
 def written(text: str, observations: Sequence[Observation], model: str) -> DraftSummary | None:
-    """Return a model's summary with its citations checked; None if it is empty, runs away or cites nothing that is there."""
+    """Return a model's summary with its citations checked; None if it is empty, too long, or cites unknown lines."""
     body = text.strip()
     cited = {int(number) for number in _CITED.findall(body)}
     if not body or len(body) > _LONGEST or not cited or not cited <= set(range(1, len(observations) + 1)):

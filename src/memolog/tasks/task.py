@@ -34,7 +34,7 @@ def handle_in(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One thing to be done."""
+    """A task."""
 
     html_columns: ClassVar = ("handle", "title", "status", "priority", "type", "assignee", "due")
     id: str
@@ -87,17 +87,8 @@ class NewTask:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLink:
-    """How two tasks hang together: `source` blocks, is the parent of, is related to, or gave rise to `target`."""
-
-    source: str
-    target: str
-    kind: LinkKind
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class TaskRef:
-    """A task in few words."""
+    """The short form of a task."""
 
     id: str
     handle: str
@@ -127,7 +118,7 @@ class ReadyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyTasks:
-    """What can be claimed now, the most pressing first, with the counts of all; `next` continues the page."""
+    """The tasks that can be claimed now, the most urgent first, with the counts of all; `next` continues the page."""
 
     items: tuple[ReadyTask, ...]
     counts: TaskCounts
@@ -140,7 +131,7 @@ class ReadyTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why a task is or is not ready, in words; `blockers` are the open tasks at the root of it."""
+    """Why a task is or is not ready; `blockers` are the open tasks that ultimately block it."""
 
     task: Task
     is_ready: bool
@@ -160,7 +151,7 @@ class TaskChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskView:
-    """A task with all that hangs on it."""
+    """A task with its links."""
 
     task: Task
     blocked_by: tuple[TaskRef, ...] = ()
@@ -177,7 +168,7 @@ class TaskView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A task that is now held. `renewed` says that this session held it before."""
+    """A claimed task. `renewed` is true if this session held it before."""
 
     task: Task
     until: datetime
@@ -187,7 +178,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """A closed task, what its closing unblocked, its children that are still open, and what was claimed next."""
+    """A closed task, the tasks that this unblocked, its children that are still open, and the task claimed next."""
 
     task: Task
     unblocked: tuple[TaskRef, ...] = ()
@@ -197,7 +188,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikelyDuplicate:
-    """Two open tasks that seem to mean the same; `likeness` is between 0 and 1."""
+    """Two open tasks that are likely duplicates; `likeness` is between 0 and 1."""
 
     task: TaskRef
     other: TaskRef
@@ -214,7 +205,7 @@ class LinkedMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskAbout:
-    """Everything about a task: what was said, what was learned, and what it cost."""
+    """A task with its messages, its observations and its cost."""
 
     task: Task
     messages: tuple[LinkedMessage, ...]
@@ -227,7 +218,7 @@ class TaskAbout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskHit:
-    """A task that a search found; with what was said and learned about it, where that was asked for."""
+    """A task that a search found, with its messages and observations if `related` was set."""
 
     task: Task
     snippet: str
@@ -238,7 +229,7 @@ class TaskHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decayed:
-    """What a round of decay did: the handles of the tasks that are now summaries, and of those now archived."""
+    """The result of a decay: the handles of the tasks that are now summaries, and of those now archived."""
 
     summarised: tuple[str, ...] = ()
     archived: tuple[str, ...] = ()

@@ -103,7 +103,7 @@ def moment(value: Any) -> Any:
 
 
 def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], Any]:
-    """Return how to read one of some words: as it is, spelt otherwise, by another word for it, or misspelt."""
+    """Return a reader of one of some words that also accepts other spellings, synonyms and typing errors."""
     spelt = {_plain(word): word for word in known} | {_plain(word): meant for word, meant in other.items()}
 
     def read(value: Any) -> Any:
@@ -112,7 +112,7 @@ def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], 
         plain = _plain(value)
         if plain in spelt:
             return spelt[plain]
-        # A slip in the word itself is likelier than one in another word for it.
+        # A typing error in the word itself is more likely than one in a synonym.
         for words in ([_plain(word) for word in known], list(spelt)):
             near = {spelt[word] for word in difflib.get_close_matches(plain, words, n=3, cutoff=_CLOSE)}
             if near:
@@ -173,7 +173,7 @@ _MOST: Final = 50
 
 
 def _count(value: Any) -> Any:
-    """Return a count within its bounds: who asks for a thousand gets as many as there may be."""
+    """Return a count, limited to its bounds."""
     number = whole(value)
     return min(max(number, 1), _MOST) if isinstance(number, int) and not isinstance(number, bool) else number
 
@@ -183,11 +183,11 @@ _TASK: Final = "handle (T-12), id or title"
 
 
 class Action(BaseModel):
-    """What every action has: its name, and nothing that is not known."""
+    """Base of all actions. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
     example: ClassVar[dict[str, Any]]
-    """A call as it should look."""
+    """An example of a call."""
 
 
 class _Paged(Action):
@@ -380,4 +380,4 @@ READERS: Final[dict[str, TypeAdapter[Any]]] = {
     "task-mutate": TypeAdapter(TaskMutate),
     "memory-search": TypeAdapter(MemorySearch),
 }
-"""What checks the arguments of each tool."""
+"""The validators of the arguments of each tool."""

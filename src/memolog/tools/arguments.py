@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from memolog.tools.actions import ACTIONS, READERS, Action, choice
 
 _DEEPEST: Final = 4
-_MOST_TOLD: Final = 4
+_MOST_PROBLEMS: Final = 4
 _FENCED: Final = re.compile(r"\s*+```[a-z]*+\n?(.*?)\n?```\s*+", re.DOTALL)
 _WRAPPERS: Final = (
     "arguments",
@@ -89,7 +89,7 @@ _OTHER_FIELDS: Final = {
     "claim": ("claim_it", "start"),
     "parent": ("parent_id", "epic", "parent_task"),
 }
-_TELLING: Final[dict[str, tuple[tuple[str, frozenset[str]], ...]]] = {
+_IMPLIED_ACTIONS: Final[dict[str, tuple[tuple[str, frozenset[str]], ...]]] = {
     "task-query": (("search", frozenset({"query"})), ("show", frozenset({"task"}))),
     "task-mutate": (
         ("close", frozenset({"task", "summary"})),
@@ -100,23 +100,23 @@ _TELLING: Final[dict[str, tuple[tuple[str, frozenset[str]], ...]]] = {
     ),
     "memory-search": (("search", frozenset({"query"})), ("recall", frozenset({"target"}))),
 }
-"""Which fields tell the action where it is not named."""
+"""The fields that imply an action if it is not named."""
 
 
 class Misunderstood(Exception):
-    """A call whose meaning is not clear; the text is for the model, and shows what was expected."""
+    """A call that cannot be interpreted. The text is for the model and shows what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Understood:
-    """What a call asks for, and which of its fields were left aside."""
+    """The action of a call, and the fields that were ignored."""
 
     action: Action
     ignored: tuple[str, ...] = ()
 
 
 def understand(tool: str, arguments: object) -> Understood:
-    """Return what is asked of a tool; raises Misunderstood."""
+    """Return the action of a tool call; raises Misunderstood."""
     given = _object(tool, arguments, 0)
     fields = {_snake(key): value for key, value in given.items() if value is not None}
     action, fields = _action(tool, fields)
@@ -130,7 +130,7 @@ def understand(tool: str, arguments: object) -> Understood:
 
 
 def shape_of(tool: str, action: str | None = None) -> str:
-    """Return how a call should look: of one action with its fields, or of every action."""
+    """Return an example of a call with the fields of one action, or of all actions."""
     if action is None:
         examples = " or ".join(_json(kind.example) for kind in ACTIONS[tool].values())
         return f"Expected one object with an action: {examples}."
@@ -141,11 +141,8 @@ def shape_of(tool: str, action: str | None = None) -> str:
     return f"Expected {_json(kind.example)}. Needed: {', '.join(needed)}.{more}"
 
 
-# ---------------------------------------------------------------- the object
-
-
 def _object(tool: str, given: object, depth: int) -> Mapping[str, Any]:
-    """Return the object that was meant: out of a string, a list of one, or a wrapping."""
+    """Return the object of the arguments, taken out of a string, a list of one, or a wrapper."""
     if isinstance(given, bytes | bytearray):
         given = bytes(given).decode("utf-8", "replace")
     if isinstance(given, str):
@@ -172,7 +169,7 @@ def _from_text(tool: str, text: str, depth: int) -> object:
     except (ValueError, RecursionError):
         pass
     try:
-        # A comma too many, and quotation marks of another language, are the commonest slips.
+        # Trailing commas and typographic quotation marks are the most common mistakes.
         return json.loads(re.sub(r",\s*([}\]])", r"\1", plain.replace("“", '"').replace("”", '"')))
     except (ValueError, RecursionError):
         pass
@@ -202,9 +199,6 @@ def _is_object(value: object) -> bool:
     return isinstance(value, Mapping) or (isinstance(value, str) and value.lstrip().startswith("{"))
 
 
-# ---------------------------------------------------------------- the action
-
-
 def _read_action(tool: str, word: object) -> str | None:
     known = tuple(ACTIONS[tool])
     read = choice(known, _OTHER_ACTIONS[tool])(word)
@@ -217,7 +211,7 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         (fields.pop(key) for key in ("action", "operation_name", "method", "type_of_action") if key in fields), None
     )
     if named is None:
-        return _told_by_fields(tool, fields), fields
+        return _action_from_fields(tool, fields), fields
     is_foreign = isinstance(named, str) and not _read_exactly(tool, named) and _is_action_elsewhere(tool, named)
     action = None if is_foreign else _read_action(tool, named)
     if action is None:
@@ -234,7 +228,7 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _is_action_elsewhere(tool: str, word: str) -> bool:
-    """Return whether a word is the name of another tool's action: then it is not a misspelling."""
+    """Return whether a word is an action of another tool, and so not a misspelling."""
     return any(_plain(word) in map(_plain, actions) for other, actions in ACTIONS.items() if other != tool)
 
 
@@ -242,19 +236,16 @@ def _read_exactly(tool: str, word: str) -> bool:
     return _plain(word) in {_plain(one) for one in (*ACTIONS[tool], *_OTHER_ACTIONS[tool])}
 
 
-def _told_by_fields(tool: str, fields: Mapping[str, Any]) -> str:
-    """Return the action that the fields tell where it is missing; raises Misunderstood if they do not."""
-    for action, needed in _TELLING[tool]:
+def _action_from_fields(tool: str, fields: Mapping[str, Any]) -> str:
+    """Return the action that the fields imply; raises Misunderstood if they imply none."""
+    for action, needed in _IMPLIED_ACTIONS[tool]:
         if needed <= set(fields):
             return action
     raise Misunderstood(f"The action is missing. {shape_of(tool)}")
 
 
-# ---------------------------------------------------------------- the fields
-
-
 def _fields(kind: type[Action], given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the fields that an action takes, by their own names, and the names of those that it does not."""
+    """Return the known fields of an action under their own names, and the names of the unknown ones."""
     known = [field.alias or name for name, field in kind.model_fields.items() if name != "action"]
     taken = {name: given[name] for name in known if name in given}
     left = {name: value for name, value in given.items() if name not in taken}
@@ -264,21 +255,21 @@ def _fields(kind: type[Action], given: Mapping[str, Any]) -> tuple[dict[str, Any
             if other is not None:
                 taken[name] = left.pop(other)
     needed = {field.alias or name for name, field in kind.model_fields.items() if field.is_required()}
-    # An optional field that is left empty was not given.
+    # An empty optional field counts as missing.
     given_empty = {name for name, value in taken.items() if value in ("", [], {}) and name not in needed}
     return {name: value for name, value in taken.items() if name not in given_empty}, tuple(left)
 
 
 def _problems(error: ValidationError) -> str:
-    told: list[str] = []
-    for problem in error.errors(include_url=False, include_input=True, include_context=False)[:_MOST_TOLD]:
+    problems: list[str] = []
+    for problem in error.errors(include_url=False, include_input=True, include_context=False)[:_MOST_PROBLEMS]:
         place = ".".join(str(step) for step in problem["loc"][1:]) or "the call"
         if problem["type"] == "missing":
-            told.append(f"`{place}` is missing.")
+            problems.append(f"`{place}` is missing.")
         else:
             words = problem["msg"].removeprefix("Value error, ")
-            told.append(f"`{place}`: {words[:1].lower()}{words[1:]}, not {_short(problem['input'])}.")
-    return " ".join(told)
+            problems.append(f"`{place}`: {words[:1].lower()}{words[1:]}, not {_short(problem['input'])}.")
+    return " ".join(problems)
 
 
 def _snake(key: str) -> str:

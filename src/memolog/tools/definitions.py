@@ -57,7 +57,7 @@ def schema_of(tool: str) -> dict[str, Any]:
     for action, kind in actions.items():
         for name, shape in _properties(kind).items():
             users.setdefault(name, []).append(action)
-            # Where several actions have a field, the words of the first that has some are kept.
+            # If several actions have a field, the first description is used.
             if name not in shapes or ("description" in shape and "description" not in shapes[name]):
                 shapes[name] = shape
     properties: dict[str, Any] = {"action": {"type": "string", "enum": list(actions)}}
@@ -67,11 +67,11 @@ def schema_of(tool: str) -> dict[str, Any]:
 
 
 def _with_users(shape: dict[str, Any], users: list[str], actions: Mapping[str, type[Action]]) -> dict[str, Any]:
-    """Return a field's schema; its description says which actions have it, unless all do."""
+    """Return the schema of a field; its description names the actions that have it, unless all do."""
     words = shape.get("description", "")
     which = "" if len(users) == len(actions) else ", ".join(users)
-    told = f"{which}: {words}" if which and words else which or words
-    return {**shape, "description": told} if told else shape
+    description = f"{which}: {words}" if which and words else which or words
+    return {**shape, "description": description} if description else shape
 
 
 def _properties(kind: type[Action]) -> dict[str, dict[str, Any]]:
@@ -84,7 +84,7 @@ _KEPT: Final = ("type", "enum", "items", "description")
 
 
 def _slim(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a model needs of a field's schema: types, choices and words. Bounds are checked, and need no words."""
+    """Return the parts of a field's schema that a model needs: type, choices and description."""
     choices = [one for one in shape.get("anyOf", ()) if one.get("type") != "null"]
     merged: dict[str, Any] = {**(choices[0] if choices else {}), **{k: v for k, v in shape.items() if k != "anyOf"}}
     if "const" in merged:
@@ -98,7 +98,7 @@ def _slim(shape: Mapping[str, Any]) -> dict[str, Any]:
 
 @cache
 def guidance() -> str:
-    """Return how to use the tools, for the system prompt."""
+    """Return instructions for the system prompt on how to use the tools."""
     text = files("memolog.tools").joinpath("texts", "guidance.md").read_text("utf-8")
     return "\n".join(text.splitlines()).strip()
 

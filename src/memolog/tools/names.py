@@ -1,4 +1,7 @@
-"""Find the task that a model means: by handle, id, title, or "the current one". Ambiguous names are refused."""
+"""What the three tools share: their scope, finding the task that a model names, and showing values as short JSON.
+
+A task is named by handle, id, title or "current"; ambiguous names are refused.
+"""
 
 import difflib
 import json
@@ -24,7 +27,7 @@ _SHORTEST: Final = 4
 
 
 async def active_task(memory: Memory, resource: str, thread: str | None) -> str | None:
-    """Return the active task of a thread, or None, as in a thread where nothing has been said yet."""
+    """Return the active task of a thread; None if there is none or the thread has no messages yet."""
     if thread is None:
         return None
     components = await memory.open()
@@ -51,7 +54,7 @@ async def task_meant(tasks: Tasks, name: str, current: str | None = None) -> Tas
 
 
 async def _by_title(tasks: Tasks, name: str) -> Task:
-    """Return the task whose title is the same but for case, holds the name, or differs by a slip of the pen."""
+    """Return the task whose title equals the name except for case, contains it, or differs by a typing error."""
     wanted = _folded(name)
     hits = [hit.task for hit in await tasks.search(name, limit=2 * _FEW)] if wanted else []
     titles = [(task, _folded(task.title)) for task in hits]
@@ -62,7 +65,7 @@ async def _by_title(tasks: Tasks, name: str) -> Task:
     )
     for is_meant in tests:
         found = [task for task, title in titles if is_meant(title)]
-        # Of several, the one that is still to be done is meant.
+        # Open tasks have precedence over closed ones.
         still = [task for task in found if task.status != "closed"] or found
         if len(still) == 1:
             return still[0]
@@ -88,7 +91,7 @@ def _folded(title: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a toolset acts on."""
+    """The memory, resource, thread and session that a toolset acts on."""
 
     memory: Memory
     resource: str
@@ -102,11 +105,11 @@ class Scope:
 
     @property
     def who(self) -> str:
-        """Return who is named in histories."""
+        """Return the author for histories."""
         return self.session or self.thread or "agent"
 
     async def current(self) -> str | None:
-        """Return the task in hand, or None."""
+        """Return the active task of the thread, or None."""
         return await active_task(self.memory, self.resource, self.thread)
 
     def document(self, *, of_thread: bool) -> WorkingMemory:
@@ -117,20 +120,20 @@ class Scope:
 T = TypeVar("T")
 
 MOST_CHARACTERS: Final = 8_000
-"""The most that one answer has: about 2,000 tokens."""
+"""The most characters of an answer, about 2,000 tokens."""
 ROOM: Final = MOST_CHARACTERS - 1_000
-"""How much of it the items of a list may take."""
+"""The most characters of the items of a list."""
 _MOST_REFS: Final = 15
 _SNIPPET: Final = 400
 
 
 def clip(text: str, most: int) -> str:
-    """Return a text of at most so many characters; a mark says that there is more."""
+    """Return a text of at most `most` characters; … marks a cut."""
     return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
 
 
 def fitting(items: Sequence[T], show: Callable[[T], dict[str, Any]], room: int) -> list[dict[str, Any]]:
-    """Return as many items as there is room for, but at least one."""
+    """Return as many items as fit, but at least one."""
     shown: list[dict[str, Any]] = []
     left = room
     for item in items:
@@ -143,7 +146,7 @@ def fitting(items: Sequence[T], show: Callable[[T], dict[str, Any]], room: int) 
 
 
 def _given(**fields: object) -> dict[str, Any]:
-    """Return the fields that say something."""
+    """Return the fields that are not empty."""
     return {name: value for name, value in fields.items() if value not in (None, "", [], (), False)}
 
 
@@ -157,7 +160,7 @@ def _minute(at: datetime | None) -> str | None:
 
 
 def shown_task(task: Task) -> dict[str, Any]:
-    """Return a task in one line: what it takes to choose it."""
+    """Return the short form of a task."""
     return {
         "handle": task.handle,
         "title": clip(task.title, _SNIPPET),
@@ -176,22 +179,22 @@ def shown_task(task: Task) -> dict[str, Any]:
 
 
 def shown_ref(ref: TaskRef) -> dict[str, Any]:
-    """Return a task in a few words."""
+    """Return handle, title and status of a task."""
     return {"handle": ref.handle, "title": clip(ref.title, 120), "status": ref.status}
 
 
 def shown_refs(refs: Iterable[TaskRef]) -> list[Any]:
-    """Return some tasks, and how many more there are."""
+    """Return some tasks, and the number of further ones."""
     known = list(refs)
     more = [f"and {len(known) - _MOST_REFS} more"] if len(known) > _MOST_REFS else []
     return [*map(shown_ref, known[:_MOST_REFS]), *more]
 
 
 def shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any], int | None]:
-    """Return a task with all that hangs on it, its description from a character on, and where that goes on."""
+    """Return a task with its links and its description from a character on, and where the description continues."""
     task, text = view.task, view.task.description
     end = min(len(text), start + most)
-    told = {
+    shown = {
         **shown_task(task),
         **_given(
             id=task.id,
@@ -211,11 +214,11 @@ def shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any]
             messages=view.messages,
         ),
     }
-    return told, end if end < len(text) else None
+    return shown, end if end < len(text) else None
 
 
 def shown_message(linked: LinkedMessage) -> dict[str, Any]:
-    """Return a message of a task, shortened; recall has the rest."""
+    """Return a message of a task, shortened."""
     message = linked.message
     return {
         "id": message.id,

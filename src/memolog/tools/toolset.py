@@ -1,11 +1,11 @@
-"""The toolset: three tools over one memory, for one resource. Errors are returned, never raised into the agent."""
+"""Run the three tools for models on one memory and resource. Errors are returned, never raised into the agent."""
 
 import json
 import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from memolog.core.observation import Span
 from memolog.core.own_tools import OWN_TOOLS, called_tool
@@ -48,10 +48,72 @@ from memolog.tools.names import (
 _SPAN: Final = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.|to)\s*#?(\d{1,15}))?")
 _NEXT: Final = frozenset({"next", "any", "first", "ready"})
 _SHOWN_DOCUMENT: Final = 4_000
+_DESCRIPTION: Final = 3_500
+_RELATED: Final = 5
+_PAGE_TOKENS: Final = 1_700
+_SNIPPET: Final = 600
+_MOST_RELAXED: Final = 8
+# Numbers and groups refer to this thread, unless another one is named; ids are found in any thread.
+_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+(?:\.\d+)?)\s*", re.IGNORECASE)
+_HERE: Final = frozenset({"this", "current", "here"})
+_DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
+_log = logging.getLogger("memolog")
+_MOST_ERROR: Final = 2_000
+
+
+class Toolset:
+    """The tools of one resource, for one thread and session."""
+
+    def __init__(self, memory: Memory, resource: str, *, thread: str | None = None, session: str | None = None) -> None:
+        """Bind the tools to a resource; tasks are claimed for `session` and become the active task of `thread`."""
+        self.resource, self.thread, self.session = resource, thread, session
+        self._scope = Scope(memory=memory, resource=resource, thread=thread, session=session)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the names of the tools."""
+        return OWN_TOOLS
+
+    @property
+    def guidance(self) -> str:
+        """Return instructions for the system prompt on how to use the tools."""
+        return guidance()
+
+    def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
+        """Return the definitions to give to a model: in the form of `openai`, `openai-responses`, `anthropic` or `mcp`."""
+        return [definition(tool, form) for tool in OWN_TOOLS]
+
+    async def call(self, name: str, arguments: object = None) -> dict[str, Any]:
+        """Return the answer to a call: `{"success": True, …}`, or `{"success": False, "error": …, "retryable": …}`."""
+        try:
+            return await self._call(name, arguments)
+        except Misunderstood as problem:
+            return _failure(str(problem), retryable=False)
+        except MemologError as error:
+            if error.for_outside != str(error):
+                _log.warning("the tool %r failed: %s", name, error)
+            return _failure(error.for_outside, retryable=error.retryable)
+        except Exception:  # noqa: BLE001 - memory must not break the agent
+            _log.exception("the tool %r failed unexpectedly", name)
+            return _failure("The memory failed to answer. Go on without it, or try once more.", retryable=True)
+
+    async def _call(self, name: str, arguments: object) -> dict[str, Any]:
+        tool = called_tool(name)
+        if tool is None:
+            raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
+        understood = understand(tool, arguments)
+        perform: Any = _TOOLS[tool]
+        answer: dict[str, Any] = await perform(self._scope, understood.action)
+        note = {"ignored": sorted(understood.ignored)[:10]} if understood.ignored else {}
+        return {"success": True, **answer, **note}
+
+
+def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
+    return {"success": False, "error": clip(error, _MOST_ERROR), "retryable": retryable}
 
 
 async def mutate_tasks(scope: Scope, action: Create | Claim | Close | Dep | Link | UpdateContext) -> dict[str, Any]:
-    """Make a change and return what came of it."""
+    """Perform a change of tasks or of the working memory, and return its result."""
     match action:
         case Create():
             return await _create(scope, action)
@@ -60,15 +122,11 @@ async def mutate_tasks(scope: Scope, action: Create | Claim | Close | Dep | Link
         case Close():
             return await _close(scope, action)
         case Dep():
-            return await _dep(scope, action)
+            return await _change_dependency(scope, action)
         case Link():
-            return await _link(scope, action)
+            return await _link_messages(scope, action)
         case UpdateContext():
             return await _update_context(scope, action)
-
-
-async def _meant(scope: Scope, name: str) -> str:
-    return (await task_meant(scope.tasks, name, await scope.current())).id
 
 
 async def _create(scope: Scope, action: Create) -> dict[str, Any]:
@@ -82,9 +140,9 @@ async def _create(scope: Scope, action: Create) -> dict[str, Any]:
         labels=action.labels,
         defer_until=action.defer_until,
         due=action.due,
-        parent=await _meant(scope, action.parent) if action.parent else None,
-        blocked_by=[await _meant(scope, name) for name in action.blocked_by],
-        discovered_from=await _meant(scope, action.discovered_from) if action.discovered_from else None,
+        parent=await _task_id(scope, action.parent) if action.parent else None,
+        blocked_by=[await _task_id(scope, name) for name in action.blocked_by],
+        discovered_from=await _task_id(scope, action.discovered_from) if action.discovered_from else None,
     )
     answer: dict[str, Any] = {"task": shown_task(task)}
     if action.claim:
@@ -109,11 +167,11 @@ async def _claim(scope: Scope, action: Claim) -> dict[str, Any]:
                 "See task-query list, or create a task."
             )
         return _claimed(claimed)
-    return _claimed(await scope.tasks.claim(await _meant(scope, action.task)))
+    return _claimed(await scope.tasks.claim(await _task_id(scope, action.task)))
 
 
 async def _close(scope: Scope, action: Close) -> dict[str, Any]:
-    task = await _meant(scope, action.task)
+    task = await _task_id(scope, action.task)
     closed = await scope.tasks.close(task, action.reason, summary=action.summary, claim_next=action.claim_next)
     answer: dict[str, Any] = {"task": shown_task(closed.task), "unblocked": shown_refs(closed.unblocked)}
     if closed.open_children:
@@ -123,16 +181,16 @@ async def _close(scope: Scope, action: Close) -> dict[str, Any]:
     return answer
 
 
-async def _dep(scope: Scope, action: Dep) -> dict[str, Any]:
-    task, other = await _meant(scope, action.task), await _meant(scope, action.depends_on)
+async def _change_dependency(scope: Scope, action: Dep) -> dict[str, Any]:
+    task, other = await _task_id(scope, action.task), await _task_id(scope, action.depends_on)
     change = scope.tasks.link if action.op == "add" else scope.tasks.unlink
     changed = await change(other, task, action.kind)
     view = await scope.tasks.show(changed.id)
     return {"task": shown_task(view.task), "blocked_by": shown_refs(view.blocked_by)}
 
 
-async def _link(scope: Scope, action: Link) -> dict[str, Any]:
-    task = await _meant(scope, action.task)
+async def _link_messages(scope: Scope, action: Link) -> dict[str, Any]:
+    task = await _task_id(scope, action.task)
     thread = scope.thread if action.thread in {None, "this", "current"} else action.thread
     linked = 0
     ids: list[str] = []
@@ -151,16 +209,13 @@ async def _link(scope: Scope, action: Link) -> dict[str, Any]:
     return {"task": shown_task(view.task), "linked": linked, "in_all": view.messages, "as": action.as_}
 
 
-# ---------------------------------------------------------------- what stays in sight
-
-
 async def _update_context(scope: Scope, action: UpdateContext) -> dict[str, Any]:
     if action.mode != "remove" and not action.text.strip():
         raise Misunderstood('`text` is missing. Expected {"action": "update_context", "section": "…", "text": "…"}.')
     if action.task is not None and (action.section is None or action.task.casefold() not in CURRENT):
         return await _note_at_task(scope, action, action.task)
     if action.scope == "thread" and scope.thread is None:
-        raise Misunderstood("These tools belong to no thread. Use scope all.")
+        raise Misunderstood("`scope` thread needs a thread, and these tools have none. Use scope all.")
     facts = scope.document(of_thread=action.scope == "thread")
     present = await facts.read()
     if present is not None and present.format == "json":
@@ -172,13 +227,15 @@ async def _update_context(scope: Scope, action: UpdateContext) -> dict[str, Any]
         read = present.current.number if present is not None else 0
         document = await facts.replace(f"{before}{action.text.strip()}\n", who=scope.who, version=read)
     else:
-        raise Misunderstood("Name the `section` that is replaced or removed; the whole is never thrown away here.")
+        raise Misunderstood(
+            "`section` is missing. Name the section to replace or remove; the whole cannot be replaced here."
+        )
     shown = clip(document.current.text, _SHOWN_DOCUMENT)
     return {"working_memory": shown, "version": document.current.number, "scope": action.scope}
 
 
 def _fields(action: UpdateContext) -> dict[str, Any]:
-    """Return the fields that change in a JSON working memory: those of the text, or one that is named as a section."""
+    """Return the changed fields of a JSON working memory: those of `text`, or the one that `section` names."""
     value: Any
     try:
         value = json.loads(action.text) if action.text.strip() else None
@@ -202,15 +259,9 @@ async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[
         text = f"{task.description.rstrip()}\n\n{text}"
     if task.status == "closed":
         raise InputError(f"{task.handle} is closed.", then="Create a new task for what is left.")
-    # The version that was read: a note written meanwhile is not overwritten.
+    # The version that was read: a note written since then is not overwritten.
     edited = await scope.tasks.edit(task.id, description=text, version=task.version)
     return {"task": {**shown_task(edited), "description": clip(edited.description, _SHOWN_DOCUMENT)}}
-
-
-T = TypeVar("T")
-
-_DESCRIPTION: Final = 3_500
-_RELATED: Final = 5
 
 
 async def query_tasks(scope: Scope, action: Ready | Show | ListTasks | SearchTasks) -> dict[str, Any]:
@@ -223,15 +274,11 @@ async def query_tasks(scope: Scope, action: Ready | Show | ListTasks | SearchTas
         case ListTasks():
             return await _list(scope, action)
         case SearchTasks():
-            return await _search(scope, action)
-
-
-async def _named(scope: Scope, name: str | None) -> str | None:
-    return None if name is None else (await task_meant(scope.tasks, name, await scope.current())).id
+            return await _search_tasks(scope, action)
 
 
 async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
-    parent = await _named(scope, action.parent)
+    parent = None if action.parent is None else await _task_id(scope, action.parent)
 
     async def page(limit: int) -> Any:
         return await scope.tasks.ready(
@@ -246,12 +293,12 @@ async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
 
     found, shown = await _paged(page, action.limit, lambda item: {**shown_task(item.task), "why": item.why})
     counts = found.counts
-    told = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
-    return {"tasks": shown, "counts": told, **_more(found.next)}
+    fields = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
+    return {"tasks": shown, "counts": fields, **_more(found.next)}
 
 
 async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
-    parent = await _named(scope, action.parent)
+    parent = None if action.parent is None else await _task_id(scope, action.parent)
 
     async def page(limit: int) -> Any:
         return await scope.tasks.list(
@@ -270,27 +317,11 @@ async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
     return {"tasks": shown, **_more(found.next)}
 
 
-async def _paged(
-    page: Callable[[int], Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]]
-) -> tuple[Any, list[dict[str, Any]]]:
-    """Return a page and what is shown of it; where it does not fit, a shorter page, so that its cursor is right."""
-    found = await page(limit)
-    shown = fitting(found.items, show, ROOM)
-    if len(shown) < len(found.items):
-        found = await page(len(shown))
-        shown = [show(item) for item in found.items]
-    return found, shown
-
-
-def _more(cursor: str | None) -> dict[str, Any]:
-    return {"cursor": cursor} if cursor is not None else {}
-
-
 async def _show(scope: Scope, action: Show) -> dict[str, Any]:
     task = await task_meant(scope.tasks, action.task, await scope.current())
     view = await scope.tasks.show(task.id)
-    told, end = shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
-    answer: dict[str, Any] = {"task": told}
+    fields, end = shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
+    answer: dict[str, Any] = {"task": fields}
     if task.status == "open":
         explained = await scope.tasks.explain(task.id)
         answer["ready"] = explained.is_ready
@@ -302,7 +333,7 @@ async def _show(scope: Scope, action: Show) -> dict[str, Any]:
     return {**answer, **_more(None if end is None else _cursor(end))}
 
 
-async def _search(scope: Scope, action: SearchTasks) -> dict[str, Any]:
+async def _search_tasks(scope: Scope, action: SearchTasks) -> dict[str, Any]:
     start = _offset(action.cursor)
     hits = await scope.tasks.search(
         action.query,
@@ -312,18 +343,38 @@ async def _search(scope: Scope, action: SearchTasks) -> dict[str, Any]:
         related=action.related,
     )
     chosen: Sequence[TaskHit] = hits[start : start + action.limit]
-    shown = fitting(chosen, _hit, ROOM)
+    shown = fitting(chosen, _shown_hit, ROOM)
     end = start + len(shown)
     return {"tasks": shown, **_more(_cursor(end) if end < len(hits) else None)}
 
 
-def _hit(hit: TaskHit) -> dict[str, Any]:
-    told = {**shown_task(hit.task), "snippet": hit.snippet}
+def _shown_hit(hit: TaskHit) -> dict[str, Any]:
+    fields = {**shown_task(hit.task), "snippet": hit.snippet}
     if hit.messages:
-        told["messages"] = [shown_message(one) for one in hit.messages[:_RELATED]]
+        fields["messages"] = [shown_message(one) for one in hit.messages[:_RELATED]]
     if hit.observations:
-        told["observations"] = [shown_observation(one) for one in hit.observations[:_RELATED]]
-    return told
+        fields["observations"] = [shown_observation(one) for one in hit.observations[:_RELATED]]
+    return fields
+
+
+async def _task_id(scope: Scope, name: str) -> str:
+    return (await task_meant(scope.tasks, name, await scope.current())).id
+
+
+async def _paged(
+    page: Callable[[int], Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]]
+) -> tuple[Any, list[dict[str, Any]]]:
+    """Return a page and the items shown of it; if they do not all fit, request a shorter page, so that its cursor is right."""
+    found = await page(limit)
+    shown = fitting(found.items, show, ROOM)
+    if len(shown) < len(found.items):
+        found = await page(len(shown))
+        shown = [show(item) for item in found.items]
+    return found, shown
+
+
+def _more(cursor: str | None) -> dict[str, Any]:
+    return {"cursor": cursor} if cursor is not None else {}
 
 
 def _cursor(place: int) -> str:
@@ -339,27 +390,12 @@ def _offset(cursor: str | None) -> int:
     return int(place)
 
 
-_PAGE_TOKENS: Final = 1_700
-_SNIPPET: Final = 600
-_MOST_RELAXED: Final = 8
-# Numbers and groups are those of this thread, unless another is named; ids are found wherever they are.
-_OF_THREAD: Final = re.compile(r"\s*(?:#?\d+(?:\s*(?:-|–|—|\.\.|to)\s*#?\d+)?|g\d+(?:\.\d+)?)\s*", re.IGNORECASE)
-_HERE: Final = frozenset({"this", "current", "here"})
-_DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
-
-
 async def search_memory(scope: Scope, action: Search | Recall) -> dict[str, Any]:
-    """Return what was found, or what was said."""
-    return await (_searching_search(scope, action) if isinstance(action, Search) else _recall(scope, action))
+    """Search the memory or recall messages, and return the answer."""
+    return await (_search_messages(scope, action) if isinstance(action, Search) else _recall(scope, action))
 
 
-def _thread(scope: Scope, name: str | None) -> str | None:
-    if name is None or name.casefold() in {"all", "any", "*"}:
-        return None
-    return scope.thread if name.casefold() in _HERE else name
-
-
-async def _searching_search(scope: Scope, action: Search) -> dict[str, Any]:
+async def _search_messages(scope: Scope, action: Search) -> dict[str, Any]:
     query = " ".join([action.query, *_operators(action)])
     thread = _thread(scope, action.thread)
 
@@ -369,10 +405,10 @@ async def _searching_search(scope: Scope, action: Search) -> dict[str, Any]:
         )
 
     found = await page(action.limit)
-    shown = fitting(found.results, _searching_hit, ROOM)
+    shown = fitting(found.results, _shown_result, ROOM)
     if len(shown) < len(found.results):
         found = await page(len(shown))
-        shown = [_searching_hit(result) for result in found.results]
+        shown = [_shown_result(result) for result in found.results]
     answer: dict[str, Any] = {"results": shown, "total": found.total}
     if found.relaxed:
         answer["not_found_as_written"] = list(found.relaxed)[:_MOST_RELAXED]
@@ -385,7 +421,7 @@ async def _searching_search(scope: Scope, action: Search) -> dict[str, Any]:
 
 
 def _operators(action: Search) -> list[str]:
-    """Return the narrowing fields as search's own operators."""
+    """Return the filters as operators of a search query."""
     given = {
         "role": action.role,
         "task": action.task,
@@ -395,8 +431,8 @@ def _operators(action: Search) -> list[str]:
     return [f'{name}:"{value.replace(chr(34), " ")}"' for name, value in given.items() if value]
 
 
-def _searching_hit(result: SearchResult) -> dict[str, Any]:
-    told = {
+def _shown_result(result: SearchResult) -> dict[str, Any]:
+    fields = {
         "source": result.source,
         "id": result.id,
         "at": minute(result.at),
@@ -405,10 +441,10 @@ def _searching_hit(result: SearchResult) -> dict[str, Any]:
         "role": result.role,
         "task": result.task,
         "text": clip(result.snippet or result.content, _SNIPPET),
-        # Marks inside code make it useless to copy.
+        # Marks inside code would be copied with it.
         "exact": clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
-    return {name: value for name, value in told.items() if value is not None}
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
@@ -430,7 +466,7 @@ async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
 
 
 async def _working_memory(scope: Scope) -> dict[str, Any]:
-    """Return the documents as they are now."""
+    """Return the present working memory of the resource and of the thread."""
     found: dict[str, Any] = {}
     for name, of_thread in (("all", False), ("thread", True)):
         if of_thread and scope.thread is None:
@@ -443,58 +479,10 @@ async def _working_memory(scope: Scope) -> dict[str, Any]:
     return {"working_memory": found or "There is none yet. Write one with task-mutate update_context."}
 
 
-_log = logging.getLogger("memolog")
-
-_MOST_ERROR: Final = 2_000
-_PERFORM: Final = {"task-query": query_tasks, "task-mutate": mutate_tasks, "memory-search": search_memory}
-
-
-class Toolset:
-    """The tools of one resource, for one thread and session."""
-
-    def __init__(self, memory: Memory, resource: str, *, thread: str | None = None, session: str | None = None) -> None:
-        """Name whose memory it is; what is claimed is claimed for the session, and is the active task of the thread."""
-        self.resource, self.thread, self.session = resource, thread, session
-        self._scope = Scope(memory=memory, resource=resource, thread=thread, session=session)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return the names of the tools."""
-        return OWN_TOOLS
-
-    @property
-    def guidance(self) -> str:
-        """Return how to use the tools, for the system prompt."""
-        return guidance()
-
-    def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
-        """Return the definitions to give to a model: in the form of `openai`, `openai-responses`, `anthropic` or `mcp`."""
-        return [definition(tool, form) for tool in OWN_TOOLS]
-
-    async def call(self, name: str, arguments: object = None) -> dict[str, Any]:
-        """Return the answer to a call: `{"success": True, …}`, or `{"success": False, "error": …, "retryable": …}`."""
-        try:
-            return await self._call(name, arguments)
-        except Misunderstood as problem:
-            return _failure(str(problem), retryable=False)
-        except MemologError as error:
-            if error.for_outside != str(error):
-                _log.warning("the tool %r failed: %s", name, error)
-            return _failure(error.for_outside, retryable=error.retryable)
-        except Exception:  # noqa: BLE001 - an agent is never stopped by its memory
-            _log.exception("the tool %r failed in a way that it never should", name)
-            return _failure("The memory failed to answer. Go on without it, or try once more.", retryable=True)
-
-    async def _call(self, name: str, arguments: object) -> dict[str, Any]:
-        tool = called_tool(name)
-        if tool is None:
-            raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
-        understood = understand(tool, arguments)
-        perform: Any = _PERFORM[tool]
-        answer: dict[str, Any] = await perform(self._scope, understood.action)
-        note = {"ignored": sorted(understood.ignored)[:10]} if understood.ignored else {}
-        return {"success": True, **answer, **note}
+def _thread(scope: Scope, name: str | None) -> str | None:
+    if name is None or name.casefold() in {"all", "any", "*"}:
+        return None
+    return scope.thread if name.casefold() in _HERE else name
 
 
-def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
-    return {"success": False, "error": clip(error, _MOST_ERROR), "retryable": retryable}
+_TOOLS: Final = {"task-query": query_tasks, "task-mutate": mutate_tasks, "memory-search": search_memory}

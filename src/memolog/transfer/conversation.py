@@ -29,7 +29,6 @@ class Conversation:
     """The owner, if the source names one."""
     title: str | None = None
     metadata: JsonObject = field(default_factory=nothing)
-    working_memory: str | None = None
     created_at: datetime | None = None
     skipped: tuple[Skipped, ...] = ()
 

@@ -71,7 +71,7 @@ def sections(text: str) -> list[tuple[str | None, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class ObserverHints:
     """The latest hints of the observer for a thread, and the time of the last message it had seen."""
 
     current_task: str | None = None
@@ -87,12 +87,12 @@ class Chunk:
     id: str
     text: str
     messages: frozenset[str]
-    told: Told
+    hints: ObserverHints
 
 
-def told_of(metadata: Data) -> Told:
+def hints_in(metadata: Data) -> ObserverHints:
     """Return the hints in the metadata of a thread."""
-    return _told(as_data(as_data(metadata.get("mastra")).get("om")), "suggestedResponse")
+    return _hints_from(as_data(as_data(metadata.get("mastra")).get("om")), "suggestedResponse")
 
 
 def chunks_of(value: object) -> list[Chunk]:
@@ -103,14 +103,14 @@ def chunks_of(value: object) -> list[Chunk]:
             id=str(item.get("id") or number),
             text=str(item.get("observations") or ""),
             messages=frozenset(map(str, as_list(item.get("messageIds")))),
-            told=_told(item, "suggestedContinuation"),
+            hints=_hints_from(item, "suggestedContinuation"),
         )
         for number, item in enumerate(items)
     ]
 
 
-def _told(data: Data, response: str) -> Told:
-    return Told(
+def _hints_from(data: Data, response: str) -> ObserverHints:
+    return ObserverHints(
         current_task=_text(data.get("currentTask")),
         suggested_response=_text(data.get(response)),
         title=_text(data.get("threadTitle")),
@@ -129,7 +129,7 @@ def source_of(name: str) -> tuple[str, str]:
 
 
 def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
-    """Return the messages of one row; results that stand beside their calls become a message of the tool.
+    """Return the messages of one row; results beside their calls become a message of the tool.
 
     A row that grew after it was observed or buffered becomes up to three messages: observed, buffered, and the rest.
     """

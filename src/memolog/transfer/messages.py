@@ -128,7 +128,7 @@ def content_part(part: Data) -> Part:
 
 
 def is_anthropic(messages: Iterable[Any]) -> bool:
-    """Tell whether a message has a block that only the Anthropic API has."""
+    """Return whether a message has a block that only the Anthropic API has."""
     ours = {"tool_use", "tool_result", "thinking", "redacted_thinking"}
     return any(as_data(block).get("type") in ours for one in messages for block in as_list(as_data(one).get("content")))
 
@@ -208,7 +208,7 @@ _LANGCHAIN: dict[str, Role] = {
 
 
 def is_pydantic_ai(messages: list[Any]) -> bool:
-    """Tell whether these are messages of Pydantic AI."""
+    """Return whether these are messages of Pydantic AI."""
     return all(as_data(one).get("kind") in {"request", "response"} and "parts" in as_data(one) for one in messages)
 
 
@@ -270,7 +270,7 @@ def _user_content(content: object) -> list[Part]:
 
 
 def is_langchain(messages: list[Any]) -> bool:
-    """Tell whether these are messages of LangChain."""
+    """Return whether these are messages of LangChain."""
     return all(_langchain_role(as_data(one)) is not None and "role" not in as_data(one) for one in messages)
 
 

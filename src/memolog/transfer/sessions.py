@@ -29,7 +29,7 @@ class _Session:
 
 
 def is_claude_code(lines: Iterable[Data]) -> bool:
-    """Tell whether these are lines of a session file of Claude Code."""
+    """Return whether these are lines of a session file of Claude Code."""
     return any("sessionId" in line and ("uuid" in line or "leafUuid" in line) for line in lines)
 
 
@@ -95,7 +95,7 @@ _INJECTED = ("<environment_context>", "<user_instructions>", "# AGENTS.md instru
 
 
 def is_codex(lines: Iterable[Data]) -> bool:
-    """Tell whether these are lines of a session file of Codex."""
+    """Return whether these are lines of a session file of Codex."""
     first: Data = next(iter(lines), dict[str, Any]())
     return first.get("type") in _CODEX_KINDS or ("id" in first and "instructions" in first and "timestamp" in first)
 

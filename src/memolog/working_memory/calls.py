@@ -1,6 +1,6 @@
-"""The working memory of one resource or thread: read it, change it, look at its past.
+"""The calls on the working memory of one resource or thread: read, change, list versions, compare and restore.
 
-Knows whose document it is and how large it may be. What a change means is in `documents`, who wins a race in the store.
+`document` defines what a change does, `store` which of two concurrent changes wins.
 """
 
 from collections.abc import Awaitable, Callable
@@ -13,8 +13,8 @@ from memolog.errors import DocumentInvalid, DocumentNotFound
 from memolog.events import changed_document
 from memolog.working_memory.document import (
     Change,
+    NewContent,
     SectionMode,
-    Wanted,
     edited_section,
     merged_patch,
     replaced,
@@ -45,7 +45,7 @@ class WorkingMemory:
     # ------------------------------------------------------------ reading
 
     async def read(self) -> Document | None:
-        """Return the document with its present version; None if nobody has written one."""
+        """Return the document with its present version; None if there is none."""
         components = await self._open()
         return await components.store.working_memory.get(self.resource, self.thread)
 
@@ -62,7 +62,7 @@ class WorkingMemory:
         return await components.store.working_memory.versions(self.resource, self.thread, limit=limit, before=before)
 
     async def diff(self, old: int, new: int | None = None) -> str:
-        """Return what changed from one version to another, or to the present one, as `diff -u` shows it."""
+        """Return the difference of a version and another or the present one, in the form of `diff -u`."""
         components = await self._open()
         store = components.store.working_memory
         before = await store.version(self.resource, old, thread=self.thread)
@@ -78,16 +78,14 @@ class WorkingMemory:
     async def start(
         self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
     ) -> Document:
-        """Begin with a template (`coding`, `personal`), or with JSON under a schema. What is there already stays."""
+        """Start from a template (`coding`, `personal`), or with JSON and a schema; raises DocumentInvalid if there is a text."""
         if schema is not None:
             check_schema(schema)
         first = replaced(value or {}, schema) if schema is not None or value is not None else replaced(template(name))
 
-        def change(present: Document | None) -> Wanted:
+        def change(present: Document | None) -> NewContent:
             if present is not None and present.current.text.strip():
-                raise DocumentInvalid(
-                    "There is a working memory already.", then="Change it, or replace it if it should go."
-                )
+                raise DocumentInvalid("There is a working memory already.", then="Change it, or use replace().")
             return first(present)
 
         return await self._change(change, who, None)
@@ -95,15 +93,15 @@ class WorkingMemory:
     async def replace(
         self, content: str | JsonObject, *, who: str, version: int | None = None, schema: JsonObject | None = None
     ) -> Document:
-        """Write the whole of it anew: Markdown, or an object where it is JSON; `schema` sets the rules from now on.
+        """Replace the whole text: with Markdown, or with an object if it is JSON; `schema` sets a new schema.
 
-        `version` is the one that was read: what others wrote since is kept where it is in other sections or fields, and a
-        conflict where it is in the same ones. Without it the last writer wins.
+        `version` is the one that was read: later changes of other sections or fields are kept, and later changes of the same
+        ones raise a conflict. Without it the last writer wins.
         """
         return await self._change(replaced(content, schema), who, version)
 
     async def merge(self, patch: JsonObject, *, who: str, version: int | None = None) -> Document:
-        """Change fields of a JSON working memory: null removes one, objects merge, everything else takes its place."""
+        """Change fields of a JSON working memory: null removes a field, objects are merged, other values replace."""
         return await self._change(merged_patch(patch), who, version)
 
     async def edit_section(
@@ -115,14 +113,14 @@ class WorkingMemory:
         mode: SectionMode = "replace",
         version: int | None = None,
     ) -> Document:
-        """Replace what stands under a Markdown heading, append to it, or remove the section.
+        """Replace the text under a Markdown heading, append to it, or remove the section.
 
-        A section reaches to the next heading of its rank. One that is not there yet is made, at the end.
+        A section ends at the next heading of the same or a higher rank. A missing section is added at the end.
         """
         return await self._change(edited_section(heading, text, mode), who, version)
 
     async def restore(self, version: int, *, who: str) -> Document:
-        """Bring the text of an old version back, as a new version."""
+        """Restore the text of an old version as a new version."""
         components = await self._open()
         old = await components.store.working_memory.version(self.resource, version, thread=self.thread)
         return await self._change(restored(old), who, None)

@@ -1,6 +1,6 @@
-"""Changes of a document, as functions from the present document to the wanted one.
+"""Change documents: replace, merge, edit a section or restore, merge concurrent changes, and check size and schema.
 
-A change is pure: after a lost race it runs again on the document as it is then.
+A change is a pure function of the present document: if another writer was first, it runs again on the new version.
 """
 
 import difflib
@@ -23,7 +23,7 @@ _PATH: Final = re.compile(r"[>/»›]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """One heading and what stands under it: lines `first` to `end` (not included)."""
+    """A heading with the text under it: lines `first` to `end` (not included)."""
 
     title: str
     level: int
@@ -33,7 +33,7 @@ class Section:
 
 
 def sections_of(text: str) -> tuple[Section, ...]:
-    """Return the sections of a text in their order; an inner one lies within its outer one."""
+    """Return the sections of a text in their order, inner ones included."""
     lines = text.split("\n")
     headings = list(_headings(lines))
     found: list[Section] = []
@@ -49,7 +49,7 @@ def sections_of(text: str) -> tuple[Section, ...]:
 
 
 def _headings(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-    """Yield row, level and title of each heading; a line in a code block is none."""
+    """Yield row, level and title of each heading outside of code blocks."""
     fence = ""
     for row, line in enumerate(lines):
         if mark := _FENCE.match(line):
@@ -62,12 +62,12 @@ def _headings(lines: Sequence[str]) -> Iterator[tuple[int, int, str]]:
 
 
 def folded(title: str) -> str:
-    """Return a title as it is compared: without case, marks and spare blanks."""
+    """Return a title for comparison, without case, marks and extra spaces."""
     return " ".join(title.strip().strip("#*_`: \t").split()).casefold()
 
 
 def section_named(text: str, heading: str) -> Section | None:
-    """Return the section with this heading, or None; `Outer > Inner` tells sections of one name apart."""
+    """Return the section with this heading, or None; `Outer > Inner` names an inner section."""
     path = tuple(folded(name.strip()) for name in _PATH.split(heading))
     known = sections_of(text)
     exact = [section for section in known if folded(section.title) == folded(heading)]
@@ -84,10 +84,12 @@ def section_named(text: str, heading: str) -> Section | None:
 
 
 def with_section(text: str, heading: str, body: str, *, append: bool = False) -> str:
-    """Return the text with a section's content replaced or added to; a section that is not there is put at the end."""
+    """Return the text with the content of a section replaced or extended; a missing section is added at the end."""
     title = heading.strip().lstrip("#").strip()
     if not title or "\n" in title:
-        raise DocumentInvalid("A section needs a heading of one line.", then="Name the heading, without its marks.")
+        raise DocumentInvalid(
+            f"`heading` must be one line of text, got {heading!r}.", then="Name the heading, without its marks."
+        )
     found = section_named(text, title)
     body = _without_heading(body, title)
     if found is None:
@@ -115,12 +117,12 @@ def without_section(text: str, heading: str) -> str:
 
 
 def pieces_of(text: str) -> dict[tuple[str, ...], str]:
-    """Return what stands under each heading alone, the heading with it, by path; what comes first has the empty path."""
+    """Return each heading with the text directly under it, by path; the text before the first heading has the empty path."""
     lines = text.split("\n")
     rows = [(section.first, section.path) for section in sections_of(text)]
     pieces: dict[tuple[str, ...], str] = {}
     for (row, path), end in zip([(0, ()), *rows], [*(row for row, _ in rows), len(lines)], strict=True):
-        # Two sections of one path are told apart by their number.
+        # Sections with the same path get a number.
         key, count = path, 1
         while key in pieces:
             count += 1
@@ -130,7 +132,7 @@ def pieces_of(text: str) -> dict[tuple[str, ...], str]:
 
 
 def _without_heading(body: str, title: str) -> str:
-    """Return a body without the heading that some write down once more."""
+    """Return a body without a repeated heading."""
     body = body.strip("\n").rstrip()
     first, _, rest = body.partition("\n")
     hit = _HEADING.match(first)
@@ -147,7 +149,7 @@ def _check_ranks(body: str, level: int, title: str) -> None:
 
 
 def _level_of(text: str) -> int:
-    """Return the rank of a new section: that of the document's main sections."""
+    """Return the level of a new section: that of the main sections."""
     levels = [section.level for section in sections_of(text)]
     if not levels:
         return _NEW_LEVEL
@@ -166,7 +168,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 _GONE: Final = object()
-"""Stands for what is not there, where None is a value."""
+"""Marks a missing key, since None is a value."""
 
 
 def merged(base: str, present: str, wanted: str) -> tuple[str, tuple[str, ...]]:
@@ -186,7 +188,7 @@ def merged_values(base: JsonObject, present: JsonObject, wanted: JsonObject) -> 
 
 
 def _three(base: Mapping[K, V], present: Mapping[K, V], wanted: Mapping[K, V]) -> tuple[dict[K, V], tuple[K, ...]]:
-    """Merge by key. The order is the present one; what is new comes before the key that follows it in `wanted`."""
+    """Merge three mappings by key, in the present order; a new key comes before the key that follows it in `wanted`."""
     order = list(present)
     place = len(order)
     for key in reversed(list(wanted)):
@@ -212,15 +214,15 @@ _MOST_TOLD: Final = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """What a document should be."""
+class NewContent:
+    """The text, format and schema that a change gives a document."""
 
     text: str
     format: DocumentFormat = "markdown"
     schema: JsonObject | None = None
 
 
-Change: TypeAlias = Callable[[Document | None], Wanted]
+Change: TypeAlias = Callable[[Document | None], NewContent]
 
 
 def value_of(text: str) -> JsonObject:
@@ -245,15 +247,12 @@ def _json(value: JsonObject) -> str:
     return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
 
 
-# ---------------------------------------------------------------- changes
-
-
 def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Change:
     """Return the change to another content: Markdown, or an object, with a schema if one is given."""
     if schema is not None:
         check_schema(schema)
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         held = None if present is None else present.schema
         has_text = present is not None and bool(present.current.text.strip())
         was_json = present is not None and has_text and present.format == "json"
@@ -263,27 +262,27 @@ def replaced(content: str | JsonObject, schema: JsonObject | None = None) -> Cha
                 "This working memory is Markdown, not JSON.", then="Pass text, or a schema to turn it into JSON."
             )
         if not is_json:
-            return Wanted(text=_text(content))
+            return NewContent(text=_text(content))
         value = value_of(content) if isinstance(content, str) else content
-        return Wanted(text=_json(value), format="json", schema=held if schema is None else schema)
+        return NewContent(text=_json(value), format="json", schema=held if schema is None else schema)
 
     return change
 
 
 def merged_patch(patch: JsonObject) -> Change:
-    """Return the change by a JSON merge patch: fields take the place of fields, null takes one away."""
+    """Return the change by a JSON merge patch: fields replace fields, null removes one."""
     if not isinstance(patch, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise DocumentInvalid(
             f"`patch` must be an object, got {type(patch).__name__}.",
             then="Pass the fields that change; null removes one.",
         )
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         if present is not None and present.format != "json" and present.current.text.strip():
             raise DocumentInvalid("Only a JSON working memory can be merged.", then="Edit a section of this one.")
         value: JsonObject = value_of(present.current.text) if present is not None else {}
         schema = present.schema if present is not None else None
-        return Wanted(text=_json(_patched(value, patch)), format="json", schema=schema)
+        return NewContent(text=_json(_patched(value, patch)), format="json", schema=schema)
 
     return change
 
@@ -306,13 +305,13 @@ def edited_section(heading: str, text: str | None, mode: SectionMode = "replace"
     if mode not in {"replace", "append", "remove"}:
         raise DocumentInvalid(f"`mode` must be 'replace', 'append' or 'remove', got {mode!r}.")
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         if present is not None and present.format == "json":
             raise DocumentInvalid("A JSON working memory has fields, not sections.", then="Merge a patch instead.")
         old = present.current.text if present is not None else ""
         if mode == "remove":
-            return Wanted(text=without_section(old, heading))
-        return Wanted(text=with_section(old, heading, _text(text or ""), append=mode == "append"))
+            return NewContent(text=without_section(old, heading))
+        return NewContent(text=with_section(old, heading, _text(text or ""), append=mode == "append"))
 
     return change
 
@@ -320,10 +319,10 @@ def edited_section(heading: str, text: str | None, mode: SectionMode = "replace"
 def restored(version: DocumentVersion) -> Change:
     """Return the change back to the text of an old version."""
 
-    def change(present: Document | None) -> Wanted:
+    def change(present: Document | None) -> NewContent:
         if present is None:
             raise DocumentNotFound("There is no working memory yet.", then="Write one first.")
-        return Wanted(text=version.text, format=present.format, schema=present.schema)
+        return NewContent(text=version.text, format=present.format, schema=present.schema)
 
     return change
 
@@ -334,11 +333,8 @@ def _text(text: object) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-# ---------------------------------------------------------------- before it is written
-
-
-def settled(present: Document, base: DocumentVersion, change: Change) -> Wanted:
-    """Return what a change made from an older version comes to; raises DocumentConflict if both touch the same part."""
+def settled(present: Document, base: DocumentVersion, change: Change) -> NewContent:
+    """Return the result of a change that was made from an older version; raises DocumentConflict if both change one part."""
     wanted = change(replace(present, current=base))
     if wanted.format != present.format or wanted.schema != present.schema:
         raise _conflict(present, base, ())
@@ -359,7 +355,7 @@ def _conflict(present: Document, base: DocumentVersion, parts: tuple[str, ...]) 
 def author_of_conflict(
     present: Document, base: DocumentVersion, between: Sequence[DocumentVersion], change: Change
 ) -> str:
-    """Return who first wrote what a change runs into, of those who wrote since; `between` is oldest first."""
+    """Return the author of the first later version that conflicts with a change; `between` is oldest first."""
     for version in between:
         try:
             settled(replace(present, current=version), base, change)
@@ -368,7 +364,7 @@ def author_of_conflict(
     return present.current.by
 
 
-def checked(wanted: Wanted, most: int) -> Wanted:
+def checked(wanted: NewContent, most: int) -> NewContent:
     """Return what is wanted if size and schema allow it; raises DocumentTooLarge or DocumentInvalid."""
     if len(wanted.text) > most:
         raise DocumentTooLarge(len(wanted.text), most)
@@ -376,8 +372,8 @@ def checked(wanted: Wanted, most: int) -> Wanted:
     if wrong:
         more = f"; and {len(wrong) - _MOST_TOLD} more" if len(wrong) > _MOST_TOLD else ""
         raise DocumentInvalid(
-            f"The schema refuses it: {'; '.join(wrong[:_MOST_TOLD])}{more}.",
-            then="Correct these fields; the working memory is as it was.",
+            f"The working memory does not match its schema: {'; '.join(wrong[:_MOST_TOLD])}{more}.",
+            then="Correct these fields; the working memory is unchanged.",
         )
     return wanted
 

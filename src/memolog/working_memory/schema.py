@@ -21,7 +21,7 @@ def _is_whole(value: object) -> bool:
 _NOTES: Final = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "format", "$schema", "$id", "$comment"}
 )
-"""What says something to people and checks nothing."""
+"""Annotations, which check nothing."""
 _TYPES: Final[dict[str, Callable[[object], bool]]] = {
     "object": lambda value: isinstance(value, Mapping),
     "array": lambda value: isinstance(value, list | tuple),
@@ -44,11 +44,8 @@ _REFERENCE: Final = re.compile(r"#/(\$defs|definitions)/([^/]+)")
 _DEEPEST: Final = 100
 
 
-# ---------------------------------------------------------------- the schema itself
-
-
 def check_schema(schema: JsonObject) -> None:
-    """Raise DocumentInvalid if a schema says something that is not understood here."""
+    """Raise DocumentInvalid if a schema uses an unsupported keyword."""
     wrong = list(_faults(schema, "", schema))
     if not wrong and schema.get("type", "object") != "object":
         wrong.append("the whole must be of type object")
@@ -115,11 +112,8 @@ def _target(reference: object, root: JsonObject) -> object | None:
     return root.get(hit[1], {}).get(hit[2]) if hit else None
 
 
-# ---------------------------------------------------------------- values
-
-
 def problems(value: JsonValue, schema: JsonObject) -> tuple[str, ...]:
-    """Return everything that a schema holds against a value, each with its place."""
+    """Return all violations of a schema by a value, each with its place."""
     return tuple(_problems(value, schema, "", schema, 0))
 
 
@@ -248,5 +242,5 @@ def template(name: str) -> str:
             f"`template` must be one of {', '.join(TEMPLATES)}, got {name!r}.", then="Or pass your own Markdown."
         )
     text = files("memolog.working_memory").joinpath("texts", f"{name}.md").read_text("utf-8")
-    # A checkout may have turned the line ends.
+    # A checkout may have changed the line ends.
     return "\n".join(text.splitlines()).strip() + "\n"

@@ -19,7 +19,7 @@ from memolog.db.engine import Engine
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import LAST, CleanValue, check_ids, check_limit, check_number, check_optional_ids, reading_thread
 from memolog.errors import Conflict, DocumentConflict, DocumentNotFound, InputError
-from memolog.working_memory.document import Change, Wanted, author_of_conflict, checked, replaced, settled
+from memolog.working_memory.document import Change, NewContent, author_of_conflict, checked, replaced, settled
 
 q = load_queries("working_memory/working_memory")
 
@@ -47,7 +47,7 @@ NO_FACTS = Facts()
 
 
 class WorkingMemories:
-    """The working memory of every resource, one resource at a time."""
+    """Reads and changes documents; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
         self._engine, self._clock, self._clean = engine, clock, clean
@@ -81,7 +81,7 @@ class WorkingMemories:
         check_ids(author=who)
         now, clean = to_micros(self._clock.now()), self._clean
 
-        def cleaned(document: Document | None) -> Wanted:
+        def cleaned(document: Document | None) -> NewContent:
             wanted = change(document)
             return wanted if clean is None else replace(wanted, text=str(clean(wanted.text)))
 
@@ -188,7 +188,7 @@ def changing(
             by = author_of_conflict(present, base, [_version_from_row(row) for row in reversed(between)], change)
             raise DocumentConflict(read, number, by, conflict.parts) from None
     wanted = checked(wanted, most)
-    if present is not None and wanted == Wanted(
+    if present is not None and wanted == NewContent(
         text=present.current.text, format=present.format, schema=present.schema
     ):
         return present
@@ -199,7 +199,7 @@ def changing(
 
 
 def _writing(
-    resource: str, thread_pk: int, document_pk: int | None, number: int, wanted: Wanted, who: str, now: int
+    resource: str, thread_pk: int, document_pk: int | None, number: int, wanted: NewContent, who: str, now: int
 ) -> Script[None]:
     schema = None if wanted.schema is None else object_text("The schema", wanted.schema)
     if document_pk is None:
@@ -227,20 +227,20 @@ def with_proposal(
     hints: Hints | None, proposal: Proposal | None, of_threads: Mapping[str, Hints] = MappingProxyType({})
 ) -> str | None:
     """Return what takes effect when a group is activated: hints, and the proposed change of the working memory."""
-    told: dict[str, Any] = dict(encode(hints)) if hints else {}
+    effects: dict[str, Any] = dict(encode(hints)) if hints else {}
     if of_threads:
-        told["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
+        effects["threads"] = {thread: encode(said) for thread, said in of_threads.items()}
     if proposal is not None:
-        told["proposal"] = encode(proposal)
-    return dumps(told) if told else None
+        effects["proposal"] = encode(proposal)
+    return dumps(effects) if effects else None
 
 
 def applying(log_pk: int, thread_pk: int, hints: str | None, now: int) -> Script[Document | None]:
     """Apply the change of the working memory that a group proposes; None if there is none or it is refused."""
-    told: JsonObject = loads(hints) if hints else {}
-    if "proposal" not in told:
+    effects: JsonObject = loads(hints) if hints else {}
+    if "proposal" not in effects:
         return None
-    proposal = decode(Proposal, told["proposal"])
+    proposal = decode(Proposal, effects["proposal"])
     resource = (yield q.resource_of_log(log_pk=log_pk))[0].resource
     name = (yield q.thread_name(thread_pk=thread_pk))[0].id
     where = (name, thread_pk) if proposal.of_thread else (None, _WHOLE)

@@ -309,23 +309,6 @@ FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE g.text <> '' AND g.state IN ('active', 'covered') AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 ORDER BY g.pk
 
--- groups_named --
-SELECT g.log_pk, g.id FROM groups g JOIN logs l ON l.pk = g.log_pk WHERE l.resource = :resource AND g.id IN (:names[]) ORDER BY g.pk
-
 -- touch_log_of --
--- Whoever has read the log before decides again.
+-- Runs that have read the log before must decide again.
 UPDATE logs SET version = version + 1 WHERE pk = (SELECT g.log_pk FROM groups g WHERE g.pk = :key)
-
--- trust_of_sources --
--- The best that the messages of a line give: 3 a user's word, 2 a model's, 1 a tool's; none without sources.
-SELECT o.pk, o.trust, MAX(CASE WHEN m.pk IS NULL THEN NULL
-  WHEN m.pairs IS NOT NULL AND m.pairs NOT LIKE '%,[]]' THEN 1
-  WHEN m.role = 'user' THEN 3 WHEN m.role IN ('assistant', 'system') THEN 2 ELSE 1 END) AS best
-FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
-LEFT JOIN observation_sources s ON s.observation_pk = o.pk
-LEFT JOIN messages m ON m.thread_pk = s.thread_pk AND m.seq >= s.first_seq AND m.seq <= s.last_seq
-WHERE l.resource = :resource AND g.id IN (:names[]) AND o.trust <> 'tool'
-GROUP BY o.pk, o.trust
-
--- set_trust --
-UPDATE observations SET trust = :trust WHERE pk = :key

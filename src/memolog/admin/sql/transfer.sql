@@ -450,3 +450,20 @@ SELECT b.pk, b.kind, b.value, b.said_at, b.forgotten_at FROM tombstones b
 
 -- tombstone_add --
 INSERT INTO tombstones (resource, kind, value, said_at, forgotten_at) VALUES (:resource, :of, :value, :said_at, :forgotten_at)
+
+-- groups_named --
+SELECT g.log_pk, g.id FROM groups g JOIN logs l ON l.pk = g.log_pk WHERE l.resource = :resource AND g.id IN (:names[]) ORDER BY g.pk
+
+-- trust_of_sources --
+-- The best that the messages of a line give: 3 a user's word, 2 a model's, 1 a tool's; none without sources.
+SELECT o.pk, o.trust, MAX(CASE WHEN m.pk IS NULL THEN NULL
+  WHEN m.pairs IS NOT NULL AND m.pairs NOT LIKE '%,[]]' THEN 1
+  WHEN m.role = 'user' THEN 3 WHEN m.role IN ('assistant', 'system') THEN 2 ELSE 1 END) AS best
+FROM observations o JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
+LEFT JOIN observation_sources s ON s.observation_pk = o.pk
+LEFT JOIN messages m ON m.thread_pk = s.thread_pk AND m.seq >= s.first_seq AND m.seq <= s.last_seq
+WHERE l.resource = :resource AND g.id IN (:names[]) AND o.trust <> 'tool'
+GROUP BY o.pk, o.trust
+
+-- set_trust --
+UPDATE observations SET trust = :trust WHERE pk = :key

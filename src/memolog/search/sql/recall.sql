@@ -37,7 +37,7 @@ SELECT pk FROM observations WHERE group_pk = :group_pk AND ordinal = :ordinal AN
 SELECT pk FROM observations WHERE group_pk = :group_pk AND state <> 'deleted'
 
 -- sources --
--- The messages behind some lines of the log, and behind all that these stand for, however often it was condensed.
+-- The source messages of some lines of the log and of all lines that they merge, over any number of reflections.
 WITH RECURSIVE behind (pk) AS (
   SELECT o.pk FROM observations o WHERE o.pk IN (:observations[])
   UNION

@@ -1,5 +1,5 @@
 -- take_scope --
--- Whoever writes to the index of a resource takes this row first: what one adds, another that takes all away has seen.
+-- Writers to the index of a resource lock this row first, so that clearing the index sees everything that was added.
 INSERT INTO search_scopes (resource) VALUES (:resource) ON CONFLICT (resource) DO UPDATE SET resource = excluded.resource
 RETURNING pk
 

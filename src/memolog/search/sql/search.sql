@@ -169,9 +169,9 @@ FROM search_docs d JOIN messages m ON m.pk = d.source_pk JOIN threads t ON t.pk 
 WHERE d.doc IN (:docs[]) AND d.doc > 0 AND t.resource = :resource
 
 -- found_observations --
--- What is still buffered is out of sight, and what is void never was.
-SELECT d.doc, o.id, d.source, d.at, o.state, o.text, o.verbatim, t.id, o.zone, g.handle || '.' || o.ordinal,
-  o.grounded, o.metadata
+-- Lines of buffered and void groups are not found.
+SELECT d.doc, o.id, d.source, d.at, o.state, o.text, o.verbatim, t.id AS thread, o.zone,
+  g.handle || '.' || o.ordinal AS handle, o.grounded, o.metadata
 FROM search_docs d JOIN observations o ON o.pk = d.source_pk JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
   LEFT JOIN threads t ON t.pk = g.thread_pk
 WHERE d.doc IN (:docs[]) AND d.source IN ('observation', 'reflection') AND l.resource = :resource

@@ -4,7 +4,7 @@ UPDATE leases SET fence = fence WHERE resource = :resource AND name = :name AND 
 RETURNING owner, fence, expires_at
 
 -- prolong --
--- A lease of this session that nobody took over is still its own, ended or not.
+-- A lease that no other session took over can be renewed, even if it has expired.
 UPDATE leases SET expires_at = :expires_at
 WHERE resource = :resource AND name = :name AND owner = :session
 RETURNING fence
@@ -13,7 +13,7 @@ RETURNING fence
 UPDATE leases SET owner = NULL, expires_at = 0 WHERE resource = :resource AND name = :name AND owner IS NOT NULL
 
 -- take_task --
--- Whoever has the lease takes the task, if it is still to be had.
+-- The holder of the lease takes the task, if it is open and not blocked.
 UPDATE tasks SET status = 'in_progress', session = :session, assignee = COALESCE(assignee, :assignee),
   lease_micros = :lease_micros, updated_at = :now, version = version + 1
 WHERE pk = :task_pk AND status <> 'closed' AND blocked = 0

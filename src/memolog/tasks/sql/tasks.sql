@@ -40,7 +40,7 @@ LIMIT :limit
 SELECT task_pk, label FROM task_labels WHERE task_pk IN (:pks[])
 
 -- take_book --
--- Whoever makes tasks or changes who blocks whom takes this row first. With a count of 0 nothing but that happens.
+-- Creating tasks and changing ordering links lock this row first. A count of 0 only locks it.
 INSERT INTO task_books (resource, last_handle) VALUES (:resource, :count)
 ON CONFLICT (resource) DO UPDATE SET last_handle = task_books.last_handle + excluded.last_handle
 RETURNING last_handle
@@ -69,7 +69,7 @@ ORDER BY c.pk
 LIMIT :limit
 
 -- lock_task --
--- Whoever changes what it reads takes the row first: what is read after this is what the change is made of.
+-- Lock a task before it is read and changed.
 UPDATE tasks SET version = version WHERE pk = :task_pk
 
 -- update_task --
@@ -102,7 +102,7 @@ ORDER BY k.priority, k.created_at, k.pk
 LIMIT :limit
 
 -- ready_ended --
--- A task whose holder let its lease end is ready again, and nobody has to sweep it up.
+-- A task whose lease has expired is ready again; no cleanup is needed.
 {select_tasks}
 WHERE k.resource = :resource AND k.status = 'in_progress' AND k.blocked = 0
   AND (l.owner IS NULL OR l.expires_at <= :now)
@@ -135,7 +135,7 @@ WHERE k.resource = :resource AND k.status = 'in_progress' AND k.blocked = 0 AND 
   AND (k.defer_until IS NULL OR k.defer_until <= :now)
 
 -- stale --
--- In progress with nobody at work, or untouched for long; the longest untouched first.
+-- In progress with an expired lease, or unchanged for long; the oldest change first.
 {select_tasks}
 WHERE k.resource = :resource AND k.status <> 'closed' AND k.updated_at < :before
   AND (k.status = 'open' OR l.owner IS NULL OR l.expires_at <= :now)

@@ -20,7 +20,7 @@ WHERE resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR COALESCE(t
 SELECT resource, thread_pk FROM logs WHERE pk = :log_pk
 
 -- lock_document --
--- Whoever changes a document takes its row first, so that writers queue up on both engines.
+-- Writers lock the row before they change the document, so that they queue up on both engines.
 UPDATE working_memory SET version = version
 WHERE resource = :resource AND COALESCE(thread_pk, 0) = :thread_pk
 RETURNING pk

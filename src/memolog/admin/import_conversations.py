@@ -1,85 +1,59 @@
-"""Import conversations of other systems into threads, with their times and stable ids.
+"""Save imported conversations and documents: messages keep their times and get stable ids, existing rows stay.
 
-Formats are read in `memolog.transfer`.
+`memolog.transfer` reads the formats of other systems.
 """
 
-import asyncio
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from memolog.admin.export import FORMAT
-from memolog.admin.import_export import Progress, Tally, import_export
+from memolog.admin.transfer_store import Arrived
 from memolog.core.clock import to_micros
 from memolog.core.message import NewMessage
 from memolog.core.reports import ImportReport, Skipped
 from memolog.errors import InputError, MessageConflict, ThreadExists, ThreadNotFound
 from memolog.transfer.conversation import Conversation
-from memolog.transfer.detect import detect, read_source
 from memolog.working_memory.document import replaced
 
 if TYPE_CHECKING:
-    from memolog.components import Components
     from memolog.store import Store
 
 _BATCH = 200
 _LARGEST = 10_000_000
-_ENDINGS = (".json", ".jsonl")
+Progress = Callable[[int], None]
+"""Called with how many lines or messages have been read so far."""
 
 
-async def import_files(
-    components: "Components",
-    source: Path,
-    *,
-    resource: str | None,
-    format_: str | None,
-    dry_run: bool,
-    progress: Progress | None,
-    revive: bool = False,
-) -> ImportReport:
-    """Import the conversations of a file, or of every JSON file in a folder."""
-    kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
-    if resource is None and set(kinds.values()) != {FORMAT}:
-        raise InputError("The source names no resource.", then='Pass resource="alice", or --resource alice.')
-    tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
-    for file, kind in kinds.items():
-        if kind == FORMAT:
-            await import_export(components, file, resource, tally)
-            continue
-        conversations = read_source(file, kind)
-        # A file may be long: read it off the event loop.
-        while conversation := await asyncio.to_thread(next, conversations, None):
-            await save_conversation(components.store, conversation, conversation.resource or resource or "", tally)
-    return tally.report()
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally(Arrived):
+    """What an import did so far."""
 
+    format: str
+    dry_run: bool
+    progress: Progress | None = None
+    revive: bool = False
+    """Whether forgotten messages are imported again."""
+    forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """Resource and thread of which something was left out because it was forgotten."""
+    resources: dict[str, None] = field(default_factory=dict[str, None])
+    skipped: list[Skipped] = field(default_factory=list[Skipped])
 
-def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], list[Skipped]]:
-    """Return the format of each file, and the files of unknown format; raises InputError if all are unknown."""
-    kinds, unknown = dict[Path, str](), list[Skipped]()
-    for file in files:
-        try:
-            kinds[file] = format_ or detect(file)
-        except InputError as error:
-            if len(files) == 1:
-                raise
-            unknown.append(Skipped(where=file.name, why=error.what))
-    if not kinds:
-        raise InputError(
-            f"None of the {len(files)} files has a supported format.",
-            why=f"The first: {unknown[0].why}",
-            then="Pass their format.",
+    def skip(self, where: str, why: str) -> None:
+        """Note what was left out."""
+        self.skipped.append(Skipped(where=where, why=why))
+
+    def report(self) -> ImportReport:
+        """Return all of it."""
+        return ImportReport(
+            format=self.format,
+            dry_run=self.dry_run,
+            resources=tuple(self.resources),
+            added=dict(+self.added),
+            unchanged=dict(+self.same),
+            kept=dict(+self.kept),
+            left=dict(+self.left),
+            skipped=tuple(self.skipped),
         )
-    return kinds, unknown
-
-
-def _files(source: Path) -> list[Path]:
-    if source.is_file():
-        return [source]
-    found = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in _ENDINGS)
-    if not found:
-        what = "has no .json or .jsonl file in it" if source.is_dir() else "does not exist"
-        raise InputError(f"{source} {what}.", then="Name a file, or a folder with some.")
-    return found
 
 
 async def save_conversation(store: "Store", conversation: Conversation, resource: str, tally: Tally) -> None:
@@ -116,6 +90,21 @@ async def save_conversation(store: "Store", conversation: Conversation, resource
         # Importing existing messages is no activity.
         newest = max([before.updated_at, *times])
         await store.transfers.date(resource, thread, created_at=before.created_at, updated_at=newest)
+
+
+async def save_document(store: "Store", resource: str, thread: str | None, text: str, who: str, tally: Tally) -> None:
+    """Save an imported working memory, unless there is one already."""
+    try:
+        present = await store.working_memory.get(resource, thread)
+    except ThreadNotFound:
+        present = None
+    if present is not None:
+        counts = tally.same if present.current.text == text else tally.kept
+        counts["working-memory"] += 1
+        return
+    tally.added["working-memory"] += 1
+    if not tally.dry_run:
+        await store.working_memory.change(resource, replaced(text), thread=thread, who=who, most=_LARGEST)
 
 
 async def _without_forgotten(
@@ -183,18 +172,3 @@ async def _compare(
     for one in messages:
         counts = tally.same if one.id in known else tally.added
         counts["message"] += 1
-
-
-async def save_document(store: "Store", resource: str, thread: str | None, text: str, who: str, tally: Tally) -> None:
-    """Save an imported working memory, unless there is one already."""
-    try:
-        present = await store.working_memory.get(resource, thread)
-    except ThreadNotFound:
-        present = None
-    if present is not None:
-        counts = tally.same if present.current.text == text else tally.kept
-        counts["working-memory"] += 1
-        return
-    tally.added["working-memory"] += 1
-    if not tally.dry_run:
-        await store.working_memory.change(resource, replaced(text), thread=thread, who=who, most=_LARGEST)

@@ -1,0 +1,365 @@
+"""Import a file, a folder or a database: detect the format, then import an export of Memolog or what another system stores.
+
+An export of Memolog is imported line by line in batches, exactly and without a model.
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from memolog.admin.export import FORMAT, FORMAT_VERSION
+from memolog.admin.export_tables import Table, Values, row_of
+from memolog.admin.import_conversations import Progress, Tally, save_conversation
+from memolog.admin.import_mastra import import_mastra
+from memolog.admin.transfer_store import Arrival, Arrived
+from memolog.core.clock import from_micros, to_micros
+from memolog.core.message import Part, Role
+from memolog.core.reports import ImportReport, Skipped
+from memolog.db.postgres_address import safe_url
+from memolog.db.sqlite_files import clean_file
+from memolog.errors import InputError, NotFound, StoreCorrupt
+from memolog.transfer.detect import detect, read_source
+
+if TYPE_CHECKING:
+    from memolog.components import Components
+    from memolog.connection import Connection
+    from memolog.store import Store
+
+_ROWS = 400
+_CHARACTERS = 4_000_000
+_SERVERS = ("postgresql://", "postgres://")
+_ENDINGS = (".json", ".jsonl")
+
+
+async def import_from(
+    connection: "Connection",
+    source: "str | os.PathLike[str]",
+    *,
+    resource: str | None,
+    format_: str | None,
+    dry_run: bool,
+    progress: Progress | None,
+    revive: bool,
+) -> ImportReport:
+    """Import an export, or what another system stores; the format is detected unless it is named."""
+    components = await (connection.open() if dry_run else connection.open_to_write())
+    address = os.fspath(source)
+    is_server = address.startswith(_SERVERS)
+    if not is_server and not await asyncio.to_thread(Path(address).exists):
+        raise InputError(f"{safe_url(address)} does not exist.", then="Check its name.")
+    is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
+    found = format_ or ("mastra" if is_server else detect(Path(address)) if is_file else None)
+    if found == "mastra":
+        tally = Tally(format=found, dry_run=dry_run, progress=progress, revive=revive)
+        return await import_mastra(components, address, resource, tally)
+    report = await _import_files(
+        components, Path(address), resource=resource, format_=found, dry_run=dry_run, progress=progress, revive=revive
+    )
+    if not dry_run and report.left and components.store.engine.file is not None:
+        # Rows that were imported and then forgotten again have left bytes in the file.
+        await asyncio.to_thread(clean_file, components.store.engine.file, timeout=connection.config.busy_timeout)
+    return report
+
+
+async def _import_files(
+    components: "Components",
+    source: Path,
+    *,
+    resource: str | None,
+    format_: str | None,
+    dry_run: bool,
+    progress: Progress | None,
+    revive: bool = False,
+) -> ImportReport:
+    """Import the conversations of a file, or of every JSON file in a folder."""
+    kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
+    if resource is None and set(kinds.values()) != {FORMAT}:
+        raise InputError(
+            "`resource` is missing, and the source does not name one.",
+            then='Pass resource="alice", or --resource alice.',
+        )
+    tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
+    for file, kind in kinds.items():
+        if kind == FORMAT:
+            await _import_memolog(components, file, resource, tally)
+            continue
+        conversations = read_source(file, kind)
+        # A file may be long: read it off the event loop.
+        while conversation := await asyncio.to_thread(next, conversations, None):
+            await save_conversation(components.store, conversation, conversation.resource or resource or "", tally)
+    return tally.report()
+
+
+def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], list[Skipped]]:
+    """Return the format of each file, and the files of unknown format; raises InputError if all are unknown."""
+    kinds, unknown = dict[Path, str](), list[Skipped]()
+    for file in files:
+        try:
+            kinds[file] = format_ or detect(file)
+        except InputError as error:
+            if len(files) == 1:
+                raise
+            unknown.append(Skipped(where=file.name, why=error.what))
+    if not kinds:
+        raise InputError(
+            f"None of the {len(files)} files has a supported format.",
+            why=f"The first: {unknown[0].why}",
+            then="Pass their format.",
+        )
+    return kinds, unknown
+
+
+def _files(source: Path) -> list[Path]:
+    if source.is_file():
+        return [source]
+    found = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in _ENDINGS)
+    if not found:
+        what = "has no .json or .jsonl file in it" if source.is_dir() else "does not exist"
+        raise InputError(f"{source} {what}.", then="Name a file, or a folder with some.")
+    return found
+
+
+async def _import_memolog(components: "Components", path: Path, resource: str | None, tally: Tally) -> None:
+    """Import an export of Memolog. Existing rows stay as they are; what was forgotten here stays forgotten, unless `revive`."""
+    store = components.store
+    state: _ResourceImport | None = None
+    try:
+        for batch in _batches(path, resource):
+            if state is None or state.arrival.resource != batch.resource:
+                if state is not None:
+                    await _finish(components, state, tally)
+                state = await _begin(store, batch, revive=tally.revive)
+                tally.resources[batch.resource] = None
+            if state.is_gone:
+                tally.left.update(table.kind for table, _ in batch.rows)
+                continue
+            await _look_for_forgotten(store, state, batch.rows, revive=tally.revive, dry_run=tally.dry_run)
+            rows = [(table, _without_text(table, values, state)) for table, values in batch.rows]
+            tally.count(await _put(store, state.arrival, batch, rows, path, dry_run=tally.dry_run))
+            if tally.progress is not None:
+                tally.progress(batch.last)
+    finally:
+        # Also after an interruption, for what was imported so far.
+        if state is not None:
+            await _finish(components, state, tally)
+
+
+@dataclass(slots=True, kw_only=True)
+class _ResourceImport:
+    """The state of an import of one resource from an export."""
+
+    arrival: Arrival
+    is_gone: bool
+    """The resource was forgotten here after the export was made: nothing is imported."""
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """Texts of the groups by id; they are rendered again once their lines are imported."""
+    threads: dict[str, datetime] = field(default_factory=dict[str, datetime])
+    """Threads that were forgotten here, with their creation times."""
+    messages: dict[tuple[str, str], datetime] = field(default_factory=dict[tuple[str, str], datetime])
+    """Messages that were forgotten here, by thread and id, with their times."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Line:
+    """A message of an export, identified by its id: of two messages with the same words, one may be forgotten."""
+
+    id: str
+    role: Role
+    created_at: datetime
+    parts: tuple[Part, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Batch:
+    """Rows of one resource that are imported in one transaction."""
+
+    resource: str
+    made_at: int
+    """When the export was made; 0 if it does not say."""
+    first: int
+    last: int = 0
+    rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
+    size: int = 0
+
+    def add(self, number: int, row: tuple[Table, Values]) -> None:
+        self.rows.append(row)
+        self.last = number
+        self.size += sum(len(value) for value in row[1].values() if isinstance(value, str))
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.rows) >= _ROWS or self.size >= _CHARACTERS
+
+
+async def _begin(store: "Store", batch: _Batch, *, revive: bool) -> _ResourceImport:
+    until = await store.tombstones.forgotten_until(batch.resource)
+    is_gone = not revive and until is not None and batch.made_at <= until
+    return _ResourceImport(arrival=await store.transfers.begin(batch.resource), is_gone=is_gone)
+
+
+def _without_text(table: Table, values: Values, state: _ResourceImport) -> Values:
+    """Return a row without its rendered text, which would be shown to models unchecked."""
+    if table.kind != "group" or not values["text"]:
+        return values
+    state.texts[values["id"]] = values["text"]
+    return {**values, "text": "", "tokens": 0}
+
+
+async def _look_for_forgotten(
+    store: "Store", state: _ResourceImport, rows: Sequence[tuple[Table, Values]], *, revive: bool, dry_run: bool
+) -> None:
+    """Note which of these rows were forgotten here; with `revive`, remove their tombstones instead."""
+    resource = state.arrival.resource
+    if state.arrival.is_fresh:
+        return
+    threads = [(values["id"], values["created_at"]) for table, values in rows if table.kind == "thread"]
+    messages: dict[str, list[_Line]] = {}
+    for table, values in rows:
+        if table.kind == "message" and values["state"] != "forgotten":
+            line = _Line(id=values["id"], role=values["role"], created_at=from_micros(values["created_at"]))
+            messages.setdefault(values["thread"], []).append(line)
+    if revive:
+        for thread in {name for name, _ in threads} | messages.keys() if not dry_run else ():
+            await store.tombstones.lift(resource, thread, messages.get(thread, ()))
+        return
+    gone = await store.tombstones.threads(resource, threads)
+    state.threads |= {name: from_micros(began) for name, began in threads if name in gone}
+    for thread, lines in messages.items():
+        if thread not in state.threads:
+            places = await store.tombstones.find(resource, thread, lines)
+            state.messages |= {(thread, lines[place].id): lines[place].created_at for place in places}
+
+
+async def _finish(components: "Components", state: _ResourceImport, tally: Tally) -> None:
+    """Render the imported groups, and forget again what was forgotten here."""
+    tally.left["thread"] += len(state.threads)
+    tally.left["message"] += len(state.messages)
+    if tally.dry_run or state.is_gone:
+        return
+    store, resource, render = components.store, state.arrival.resource, components.core.rerender
+    await store.transfers.render(resource, state.texts, render=render, count=components.core.counter.count)
+    # Only rows of this file: something else may use the same id by now.
+    for thread, began in sorted(state.threads.items()):
+        with suppress(NotFound):
+            if (await store.threads.get(resource, thread)).created_at == began:
+                await store.forgetting.thread(resource, thread, render=render)
+    for (thread, message), said in sorted(state.messages.items()):
+        with suppress(NotFound):
+            if (await store.messages.get(resource, message, thread=thread))[0].created_at == said:
+                await store.forgetting.message(resource, message, thread=thread, render=render)
+
+
+async def _put(
+    store: "Store",
+    arrival: Arrival,
+    batch: _Batch,
+    rows: Sequence[tuple[Table, Values]],
+    path: Path,
+    *,
+    dry_run: bool,
+) -> Arrived:
+    try:
+        return await store.transfers.put(batch.resource, arrival, rows, dry_run=dry_run)
+    except StoreCorrupt as error:
+        raise InputError(
+            f"Lines {batch.first} to {batch.last} of {path.name} cannot be imported.",
+            why=f"{error.why} Another resource may use the same ids, or the file was changed by hand.",
+            then="Import into an empty database. None of these lines is imported; those before them are.",
+        ) from error
+
+
+def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:
+    batch: _Batch | None = None
+    made_at = 0
+    for number, data in _read_export(path):
+        if data.get("kind") == "header":
+            made_at = _made_at(data)
+            if resource is not None and len(data.get("resources", ())) != 1:
+                raise InputError(
+                    f"{path.name} does not hold exactly one resource, so it cannot become {resource!r}.",
+                    then="Import it without naming a resource, or export one resource.",
+                )
+            continue
+        if data.get("kind") == "resource":
+            if batch is not None:
+                yield batch
+            name = resource or _resource(data, path, number)
+            batch = _Batch(resource=name, made_at=made_at, first=number, last=number)
+            continue
+        if batch is None:
+            raise InputError(f"Line {number} of {path.name} belongs to no resource.", then="Export again.")
+        batch.add(number, row_of(data, f"Line {number} of {path.name}"))
+        if batch.is_full:
+            yield batch
+            batch = _Batch(resource=batch.resource, made_at=made_at, first=number + 1, last=number)
+    if batch is not None:
+        yield batch
+
+
+def _made_at(header: dict[str, Any]) -> int:
+    try:
+        return to_micros(datetime.fromisoformat(header["created_at"]))
+    except (KeyError, TypeError, ValueError):
+        return 0
+
+
+def _resource(data: dict[str, Any], path: Path, number: int) -> str:
+    name = data.get("resource")
+    if not isinstance(name, str):
+        raise InputError(f"Line {number} of {path.name} names no resource.", then="Export again.")
+    return name
+
+
+def _read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the lines of an export with their numbers, the header first; refuses a file that was cut off."""
+    seen, is_whole = 0, False
+    with path.open("rb") as file:
+        header = _parsed(file.readline(), path, 1)
+        _check_header(header, path)
+        yield 1, header
+        for number, text in enumerate(file, start=2):
+            data = _parsed(text, path, number)
+            if data.get("kind") == "end":
+                is_whole = data.get("lines") == seen
+                break
+            seen += 1
+            yield number, data
+    if not is_whole:
+        raise InputError(
+            f"{path.name} is not complete: it ends after {seen} lines.",
+            why="The export that wrote it was interrupted, or the file was cut off on its way.",
+            then="Export again. What was read so far is imported, and a second import continues from there.",
+        )
+
+
+def _parsed(text: bytes, path: Path, number: int) -> dict[str, Any]:
+    try:
+        data: Any = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"Line {number} of {path.name} is not JSON.",
+            why=f"{error}.",
+            then="Export again: this file is damaged.",
+        ) from error
+    if not isinstance(data, dict):
+        raise InputError(
+            f"Line {number} of {path.name} is not a JSON object.", then="Export again: this file is damaged."
+        )
+    return data  # pyright: ignore[reportUnknownVariableType]
+
+
+def _check_header(data: dict[str, Any], path: Path) -> None:
+    if data.get("format") != FORMAT:
+        raise InputError(f"{path.name} is not an export of Memolog.", then="Name another file, or its format.")
+    version: Any = data.get("version")
+    if not isinstance(version, int) or version > FORMAT_VERSION:
+        raise InputError(
+            f"{path.name} has version {version} of the format; this release reads up to {FORMAT_VERSION}.",
+            then="Import it with the release that wrote it, or a newer one.",
+        )
