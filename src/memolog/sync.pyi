@@ -312,33 +312,33 @@ class SyncTurn:
     def step(self) -> int: ...
     @property
     def id(self) -> str:
-        """Return what names the turn in the store; empty until it begins. Who goes on with an earlier turn sets it before."""
+        """Return the id of the turn in the store; empty until it begins. Set it before to continue an earlier turn."""
     def prepare(
         self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
-        """Save what is new and return what the model should see now.
+        """Save new messages and return the context for the next model request.
 
-        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
-        it once a model request: with the user's message first, with tool results later. `ephemeral` is shown in this request
-        only, neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call it
+        once per model request: first with the message of the user, later with tool results. `ephemeral` messages are shown in
+        this request only, and neither stored nor observed.
         """
     def record(
         self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
-        """Save what the model answered, and learn from what its provider reported.
+        """Save the answer of the model and its usage.
 
-        An answer is a text, an `AssistantMessage`, a dict, or the message or whole response of OpenAI or Anthropic; a whole
-        response brings its usage along.
+        An answer is a text, an `AssistantMessage`, a dict, or a message or whole response of OpenAI or Anthropic; a whole
+        response includes its usage.
 
-        `beside` is how many tokens the request had beside the context (instructions, tools), as the memory's counter counts
-        them; None if that cannot be told, so that nothing is learned about counting.
+        `beside` is the number of tokens that the request had beside the context (instructions, tools), by the counter of the
+        memory; None if unknown, so that token counts are not calibrated.
         """
     def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
-        """Withdraw what this turn saved, as if it had not been said, and end the turn.
+        """Withdraw the messages that this turn saved, and end the turn.
 
-        `also` are the numbers of messages of earlier turns that go with it, if nobody has answered them. `keep_answered` keeps
-        the turn up to its last recorded answer: for what a provider refused, which is what came after. Where it fails it
-        raises and can be repeated; if it is not, it is done before anything else of the thread is saved.
+        `also` are the numbers of unanswered messages of earlier turns to withdraw with it. `keep_answered` keeps the turn up to
+        its last recorded answer: use it for messages that a provider refused. If it raises, call it again; otherwise the
+        messages are withdrawn before anything else of the thread is saved.
         """
 
 class SyncThread:
@@ -357,13 +357,13 @@ class SyncThread:
         `model` is the one that answers, `zone` is where the user is (`"Europe/Berlin"`), `settings` apply to this turn only.
         """
     def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
-        """Return what the model would see now, with these messages added; saves nothing and starts nothing."""
+        """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
     def seen(self, number: int) -> Context:
-        """Build again what the model saw: the context of that number in the thread, counted from 1."""
+        """Rebuild an earlier context: the one of that number in the thread, counted from 1."""
     def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
         """Return stored messages, oldest first: those after a sequence number, or the last ones before it."""
     def info(self) -> ThreadInfo:
-        """Return the stored thread: title, metadata, settings of its own, last message; raises ThreadNotFound."""
+        """Return the stored thread: title, metadata, its settings, last message. Raises ThreadNotFound."""
     def update(
         self,
         *,
@@ -377,9 +377,9 @@ class SyncThread:
     def override(self, settings: Mapping[str, Any]) -> ThreadInfo:
         """Store settings that differ from the configuration in all turns of this thread; they replace earlier ones."""
     def clone(self, new_thread: str | None = None) -> ThreadInfo:
-        """Copy the thread into a new one, its log included; a log that threads share covers the copy as far as the original."""
+        """Copy the thread and its log into a new thread; a shared log covers the copy as far as the original."""
     def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
-        """Forget the thread, or one message of it, with what was made of it. It cannot be undone; `dry_run` only reports."""
+        """Forget the thread or one of its messages, and all that derives from it. It cannot be undone; `dry_run` only reports."""
     def status(self) -> Status:
         """Return token counts, backlog, health and cost."""
     def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
@@ -395,46 +395,45 @@ class SyncThread:
         `target` names a file to write it to as well; `overwrite` lets it take the place of an older one.
         """
     def buffer(self) -> None:
-        """Observe in the background what is not observed yet, however little it is."""
+        """Observe in the background all messages that are not observed yet."""
     def observe(self) -> Status:
-        """Observe everything that was said by now and move it into the log. Waits for the model without a time limit.
+        """Observe all messages saved so far and move them into the log. Waits for the model without a time limit.
 
-        After a failure it waits until the model may be asked again, and returns if that takes more than a minute: the status
-        says what failed.
+        After a failure it waits for the next attempt, for at most a minute in total; the status has the error.
         """
     def activate(self) -> Status:
         """Move every buffered group into the log."""
     def reflect(self) -> Status:
-        """Condense the log now, and wait for it; for a reflection of another process no longer than a lease."""
+        """Condense the log now and wait for it; waits at most one lease for a reflection of another process."""
     def finalize(self, *, compact: bool = False) -> Status:
-        """End a session: observe what is left, and compact it if asked to, so that the next one begins with a log."""
+        """End a session: observe what is left, and compact it if `compact` is set."""
     def history(self) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""
     def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
         """Return the log as it was at a moment."""
     def restore(self, generation: int) -> Generation:
-        """Bring an old generation of the log back, with all that was activated since."""
+        """Restore an old generation of the log, with everything that was activated since."""
     def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
-        """Return the values that extractors drew from the thread, the newest of each; or all versions of one, oldest first."""
+        """Return the newest version of each extracted value, or all versions of one `key`, oldest first."""
     def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
         """Return the runs of the observer and the reflector over this thread's log, the newest first."""
     def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
-        """Return what a run sent to the model and what came back; empty unless `keep_prompts` was set."""
+        """Return the requests and replies of a run; empty unless `keep_prompts` was set."""
     def compact(self, *, keep: int = 0) -> Compacted:
-        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns what it made.
+        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns the summaries.
 
-        The newest `keep` messages stay as they are. With a log, only what the log covers by then is compacted, so that nothing
-        is out of sight. Raw texts stay, recall shows them, and `restore_compaction` brings all of it back.
+        The newest `keep` messages stay as they are. With a log, only messages that the log covers are compacted. Raw texts stay
+        and are shown by recall; `restore_compaction` undoes it.
         """
     def compactions(self) -> tuple[Compaction, ...]:
-        """Return what was compacted, in the order of the messages, also what was restored."""
+        """Return the compactions in the order of the messages, including restored ones."""
     def restore_compaction(self, compaction: str) -> Compaction:
-        """Bring the messages of a compaction back as they were, byte for byte."""
+        """Restore the messages of a compaction, byte for byte."""
     def prune(self) -> Pruned:
-        """Remove the raw text of old messages for good; off unless `compaction.prune` is set.
+        """Remove the raw text of old messages for good; refused unless `compaction.prune` is set.
 
-        Whatever is younger than `compaction.prune_days`, not covered by an observation, linked to an open task or not compacted
-        keeps it. The result says how many those were. Summaries, observations, and for search the names and numbers stay.
+        Messages that are younger than `compaction.prune_days`, not observed, linked to an open task or not compacted keep it,
+        and the result counts them. Summaries and observations stay, and for search the names and numbers.
         """
     def search(
         self,
@@ -497,15 +496,15 @@ class SyncResource:
     def threads(self, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
         """Return the threads with the newest activity first; pass `next` as `after` for more."""
     def sweep(self) -> int:
-        """Observe in the background what threads left behind that were not opened again.
+        """Observe in the background what is not observed yet in any thread.
 
-        Returns in how many of them something was begun or is under way: none, once all of it is observed.
+        Returns the number of threads in which a run was started or is running: 0 once everything is observed.
         """
     def merge(self) -> tuple[str, ...]:
-        """After a change to resource scope: move what the threads' own logs hold into the shared log.
+        """Merge the logs of the threads into the shared log, after a change to resource scope.
 
-        Returns the threads that were merged; a `Degraded` event names each that could not be, and why: what the shared log has
-        observed by itself would stand there twice. Nothing is lost either way: what is left is observed again.
+        Returns the merged threads. A thread that the shared log has observed already is not merged, and a `Degraded` event says
+        why; its messages are observed again.
         """
     def search(
         self,
@@ -519,10 +518,11 @@ class SyncResource:
         explain: bool = False,
         cursor: str | None = None,
     ) -> SearchAnswer:
-        """Find what was said, observed or planned: any text is a query, the best result comes first.
+        """Search messages, observations, reflections and tasks; any text is a query, and the best result comes first.
 
-        `context` adds so many messages before and after each, `sources` names what to look through, `by="thread"` answers with
-        the best message of each thread, `explain` shows the parts of each score, `cursor` is the `next` of the answer before.
+        `context` adds so many messages before and after each result, `sources` limits the search to some sources,
+        `by="thread"` returns the best message of each thread, `explain` adds the parts of each score, and `cursor` is the
+        `next` of the previous answer.
         """
     def recall(
         self,
@@ -538,30 +538,30 @@ class SyncResource:
     ) -> RecallPage:
         """Return a page of the messages behind a reference, in their exact words.
 
-        A reference is what the log or a search shows: a group ("g3"), an observation, a message, or a span ("12-30", also with
-        its thread: "t1 12-30"); numbers need a thread. A message's page goes on through its thread. `detail="low"` shows a line
-        or two a message, "full" all of it; `types`, `tool` and `part` choose among the parts. A page has at most so many
-        `tokens`; `cursor` takes its `next` or `previous`.
+        A reference comes from the log or a search: a group ("g3"), an observation, a message, or a span ("12-30", also with its
+        thread: "t1 12-30"); a span needs a thread. The page of a message continues through its thread. `detail="low"` shows one
+        or two lines of each message, "full" the whole; `types`, `tool` and `part` select parts. A page has at most `tokens`
+        tokens; `cursor` is the `next` or `previous` of a page.
         """
     def tasks(self, *, session: str | None = None, who: str | None = None, thread: str | None = None) -> SyncTasks:
         """Return the tasks of this resource, as a session sees them.
 
-        `session` is who claims (the thread, if none is named), `who` is named in the history, and what is claimed becomes the
-        active task of `thread`: what is said there is linked to it.
+        Tasks are claimed for `session` (by default the thread), and `who` is named in their history. A claimed task becomes the
+        active task of `thread`: new messages there are linked to it.
         """
     def working_memory(self, *, thread: str | None = None) -> SyncWorkingMemory:
         """Return the working memory of this resource, or of one of its threads, to read and change it."""
     def tools(self, *, thread: str | None = None, session: str | None = None) -> SyncTools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
 
-        What is claimed is claimed for the session, and becomes the active task of the thread.
+        Tasks are claimed for `session`. A claimed task becomes the active task of `thread`.
         """
     def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
-        """Correct a line of the log; returns the new line. The old one is kept as retracted, its sources stay."""
+        """Correct a line of the log; returns the new line, with the same sources. The old line is retracted."""
     def retract(self, observation: str) -> Observation:
-        """Take an observation out of the log and of search, until it is reinstated."""
+        """Remove an observation from the log and from search, until it is reinstated."""
     def reinstate(self, observation: str) -> Observation:
-        """Bring a retracted observation back."""
+        """Reinstate a retracted observation."""
     def forget(
         self,
         *,
@@ -570,19 +570,20 @@ class SyncResource:
         observation: str | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget a message, an observation, a thread or, if nothing else is named, the whole resource. It cannot be undone.
+        """Forget a message, an observation, a thread or, if none is named, the whole resource. It cannot be undone.
 
-        What was made of it goes too: observations, through every reflection, hints, kept prompts, its words in the index. A
-        run in flight cannot bring it back. `thread` narrows `message` down, or is forgotten itself. `dry_run` only reports.
+        Everything derived from it is forgotten too: observations, through every reflection, hints, stored prompts, words in the
+        index. A running run cannot bring it back. `thread` limits `message` to a thread, or is forgotten itself. `dry_run` only
+        reports.
         """
     def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
-        """Forget what has become older than the settings under `retention` allow; without any, nothing."""
+        """Forget what is older than the settings under `retention` allow; nothing if none is set."""
     def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
         """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
     def doctor(self, *, repair: bool = False) -> Report:
         """Check the rows of this resource; see `Memory.doctor`."""
     def usage(self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None) -> UsageTotal:
-        """Return the tokens and dollars that were spent, in all or for one thread or task."""
+        """Return the tokens and dollars spent, in total or for one thread or task."""
     def usage_by_model(
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> tuple[UsageLine, ...]:
@@ -622,10 +623,10 @@ class SyncMemory:
         extractors: Sequence[Extractor] = (),
         chance: Callable[[int], int] = ...,
     ) -> None:
-        """Name the database, and the model that observes; everything has a default.
+        """Set the address of the database and the model that observes; all arguments have defaults.
 
-        A model is `"provider:model"`, an address, an object with `complete` or a function. Without one the embedded observer
-        runs the whole pipeline, on this machine and for nothing.
+        A model is `"provider:model"`, an address, an object with `complete` or a function. Without a model the embedded
+        observer is used, which needs no network and costs nothing.
         """
     @property
     def asynchronous(self) -> Memory:
@@ -654,11 +655,11 @@ class SyncMemory:
     def model(self) -> ModelSpec | None: ...
     @property
     def address(self) -> str:
-        """Return where the database is; it may be changed until the database is open."""
+        """Return the address of the database; it may be changed until the database is open."""
     def settled(self) -> None:
-        """Wait until no background work of this process is in flight, and none follows.
+        """Wait until all background work of this process has finished.
 
-        What could not be saved is tried once more; a database that is away is not waited for.
+        Unsaved messages are retried once; an unavailable database is not waited for.
         """
     def resource(self, id: str) -> SyncResource:
         """Return the memory of one user, project or team; reads and writes nothing."""
@@ -669,10 +670,10 @@ class SyncMemory:
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
         """Call a function with every event from now on; returns the function that ends it."""
     def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
-        """Write everything, or all of one resource, as JSON lines to a path or an open text file.
+        """Write everything, or one resource, as JSON lines to a path or an open text file.
 
-        The lines are the same whichever engine they come from. `import_from` reads them back, exactly and without a model. The
-        file is readable by its owner only; `overwrite` lets it take the place of an older one, once it is whole.
+        The lines do not depend on the engine. `import_from` reads them back exactly, without a model. Only the owner can read
+        the file; `overwrite` replaces an existing file once the new one is complete.
         """
     def import_from(
         self,
@@ -684,21 +685,20 @@ class SyncMemory:
         progress: Progress | None = None,
         revive: bool = False,
     ) -> ImportReport:
-        """Import an export of ours, or what another system has kept; importing the same again changes nothing.
+        """Import an export of Memolog, or the data of another system; importing the same again changes nothing.
 
-        The format is detected, or named by `format`. `resource` is whose it becomes: needed where the source does not say.
-        `dry_run` reports what would happen. An import that was interrupted goes on where it stopped when it is repeated. What was
-        forgotten here stays forgotten, unless `revive` asks for it: then it comes back, and counts as never forgotten.
+        The format is detected, or named by `format`. `resource` is the owner, if the source does not name it. `dry_run` only
+        reports. An interrupted import continues where it stopped when it is repeated. What was forgotten here stays
+        forgotten, unless `revive` is set.
         """
     def backup(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> int:
-        """Copy the database into a new file while others write to it; returns its size in bytes.
+        """Copy a SQLite database into a new file, also while it is written to; returns the size of the copy in bytes.
 
-        `overwrite` lets it take the place of an older one, once it is whole. For SQLite: a PostgreSQL server has its own tools
-        for that, or export it.
+        `overwrite` replaces an existing file once the copy is complete. For PostgreSQL use the tools of the server, or export.
         """
     def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
-        """Check on the real rows that everything is as it must be: of one resource, or of the whole database.
+        """Check the stored rows of one resource or of the whole database.
 
-        `repair` puts right what can be without losing anything that was said, after a copy of a SQLite file, and builds the
-        search index anew. What is not safe is only explained.
+        `repair` repairs what can be repaired without loss of messages, after a copy of a SQLite file, and rebuilds the search
+        index. Other findings are only explained.
         """

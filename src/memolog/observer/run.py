@@ -16,7 +16,7 @@ from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
 from memolog.core.observation import KEPT, Observation, Span
-from memolog.core.pairs import part_at, results_of_calls
+from memolog.core.pairs import PartPlace, part_at, results_of_calls
 from memolog.core.thread import Hints
 from memolog.errors import LeaseLost, ThreadNotFound
 from memolog.log.rows import GroupRow
