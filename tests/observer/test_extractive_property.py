@@ -6,6 +6,7 @@ from datetime import date
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from core.strategies import messages, observations, texts
 from memolog.core.message import Message, Role, TextPart
 from memolog.core.observation import Observation
 from memolog.log.rendering import render_group
@@ -15,7 +16,6 @@ from memolog.observer.extractive.relative_dates import dated
 from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt
 from memolog.observer.reply import failure
 from memolog.text.tokens import HeuristicCounter
-from property.strategies import messages, observations, texts
 
 COUNTER = HeuristicCounter()
 spans = st.lists(messages, max_size=5).map(tuple)

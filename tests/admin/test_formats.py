@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from admin.transfer_world import memory_at
 from conftest import FakeClock
 from memolog.core.message import (
     FilePart,
@@ -21,7 +22,6 @@ from memolog.core.reports import ImportReport
 from memolog.errors import InputError
 from memolog.transfer.conversation import moment
 from memolog.transfer.detect import detect, read_source
-from transfer.world import memory_at
 
 PNG = "iVBORw0KGgo="
 

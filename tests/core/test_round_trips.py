@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from core.strategies import VALUES, ids, json_objects, json_values, moments, new_messages, parts, texts
 from kit.effort import counts
 from kit.engines import weigh
 from memolog.core.cache import empty_caches
@@ -20,7 +21,6 @@ from memolog.core.message import NewMessage, Part, parts_from_json, parts_to_jso
 from memolog.messages.validation import check_message
 from memolog.store import Store
 from memolog.testing import FakeClock
-from property.strategies import VALUES, ids, json_objects, json_values, moments, new_messages, parts, texts
 
 QUICK = settings(deadline=None, max_examples=counts(100, 2000), suppress_health_check=[HealthCheck.too_slow])
 # Each example is a thread of its own in one store.

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
+from admin.transfer_world import RESOURCES, live, memory_at
 from conftest import FakeClock
 from contract.raw_sql import run_sql
 from memolog.admin.export_tables import TABLES
 from memolog.core.message import UserMessage
 from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory
-from transfer.world import RESOURCES, live, memory_at
 
 # A claim with an end is nobody's elsewhere, an open turn neither, and each database has its own record of migrations. What search
 # derives is derived.

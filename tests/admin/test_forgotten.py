@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acceptance.lived_in import dump, live, opened, rows_of, word
+from admin.lived_in import dump, live, opened, rows_of, word
 from kit.talk import hold, store_of, stored_texts
 from memolog import AssistantMessage, Memory, UserMessage
 from memolog.adapters.new_messages import find_new

@@ -13,14 +13,14 @@ import markdown
 import pytest
 from markdown_it import MarkdownIt
 
-from acceptance.lived_in import names_in
+from admin.lived_in import names_in
+from admin.transfer_world import memory_at
 from conftest import FakeClock
 from memolog import restore_backup
 from memolog.admin.export import log_as_markdown
 from memolog.core.message import UserMessage
 from memolog.core.observation import Observation, Source, Span
 from memolog.errors import InputError, MemologError, StoreCorrupt
-from transfer.world import memory_at
 
 
 async def said(path: Path, clock: FakeClock) -> list[str]:

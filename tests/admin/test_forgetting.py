@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from acceptance.lived_in import Echo, dump, files_holding, live, names_in, opened, rows_of, settings, word
+from admin.lived_in import Echo, dump, files_holding, live, names_in, opened, rows_of, settings, word
 from kit.talk import hold, logged, store_of
+from log.engine_invariants import check_log, read_rows
 from memolog import (
     Forgotten,
     InputError,
@@ -26,7 +27,6 @@ from memolog.db.sqlite_files import copies_of
 from memolog.errors import MessageConflict
 from memolog.memory import Memory
 from memolog.testing import FakeClock
-from property.engine_invariants import check_log, read_rows
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
+from admin.transfer_world import memory_at
 from conftest import FakeClock
 from memolog import Config
 from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart, UserMessage
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.transfer.mastra import read_jsonb
-from transfer.world import memory_at
 
 MADE = Path(__file__).parents[1] / "fixtures" / "mastra.db"
 

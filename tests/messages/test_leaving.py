@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from acceptance.test_faults import SMALL, Open, Talk, locked, unwritable
 from kit.clock import until
 from kit.engines import engines
 from kit.talk import RESOURCE, THREAD, hold, stories
@@ -19,6 +18,7 @@ from memolog.errors import NotSaved, StoreClosed, StoreUnavailable
 from memolog.events import Degraded
 from memolog.store import Store
 from memolog.testing import FakeClock, ScriptedModel
+from messages.test_faults import SMALL, Open, Talk, locked, unwritable
 
 HURRIED = replace(SMALL, busy_timeout=0.5)
 engine_name = engines("sqlite", "postgres")

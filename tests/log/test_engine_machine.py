@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
 
 from kit.effort import LONG, counts
+from log.engine_invariants import Rows, check_log, read_rows
 from memolog import AssistantMessage, Config, KeepRecent, ObservationConfig, ReflectionConfig, UserMessage
 from memolog import ToolCallPart as Call
 from memolog import ToolMessage as Result
@@ -24,7 +25,6 @@ from memolog.events import Degraded, Event
 from memolog.memory import Memory
 from memolog.testing import FakeClock, ScriptedModel
 from memolog.turn import Turn
-from property.engine_invariants import Rows, check_log, read_rows
 
 RESOURCE = "alice"
 CONFIG = Config(

@@ -8,8 +8,6 @@ from typing import Any, cast
 
 import pytest
 
-from acceptance.test_away import nowhere
-from acceptance.test_faults import Open, Talk, unwritable
 from kit.engines import engines
 from kit.talk import RESOURCE, THREAD, hold, stories
 from memolog import (
@@ -27,6 +25,8 @@ from memolog.core.message import parts_to_json
 from memolog.core.run import Usage
 from memolog.events import Degraded
 from memolog.messages import store as messages
+from messages.test_away import nowhere
+from messages.test_faults import Open, Talk, unwritable
 
 ODD_USAGE: dict[str, dict[str, Any]] = {
     "no tokens": {"input_tokens": None},

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from core.strategies import moments, new_messages, texts
 from kit.effort import counts
 from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Observation, Source, Span
@@ -17,7 +18,6 @@ from memolog.observer.judge import judge
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
 from memolog.observer.trust import trusted_hints
 from memolog.text.identifiers import mentions
-from property.strategies import moments, new_messages, texts
 
 PIECES = (
     "src/auth.ts", "LoginSchema", "foo_bar", "v1.2.3", "42", "1,500 ms", "3.5%", "2026-03-14", "14:00", "--force", "Anna Schmidt",

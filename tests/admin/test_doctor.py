@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from acceptance.lived_in import live, names_in, opened, word
+from admin.lived_in import live, names_in, opened, word
 from kit.engines import engines
 from kit.talk import logged
 from memolog import Report, SyncMemory, UserMessage
