@@ -182,6 +182,7 @@ def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch)
     def hidden(url: str) -> str:
         return "hidden"
 
+    monkeypatch.setattr("memolog.store.has_password", lambda address: False)
     monkeypatch.setattr("memolog.db.postgres_address.safe_url", hidden)
     assert run("init", "--json").document["database"] == "hidden"
     assert "memolog.db" not in run("init").out
