@@ -182,7 +182,10 @@ def test_no_verb_shows_a_password(folder: Path, monkeypatch: pytest.MonkeyPatch)
     def hidden(url: str) -> str:
         return "hidden"
 
-    monkeypatch.setattr("memolog.store.has_password", lambda address: False)
+    def no_password(address: str) -> bool:
+        return False
+
+    monkeypatch.setattr("memolog.store.has_password", no_password)
     monkeypatch.setattr("memolog.db.postgres_address.safe_url", hidden)
     assert run("init", "--json").document["database"] == "hidden"
     assert "memolog.db" not in run("init").out
