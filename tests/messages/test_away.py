@@ -145,7 +145,7 @@ async def test_what_a_person_must_mend_is_raised(clock: FakeClock) -> None:
     with pytest.raises(StoreError, match="cannot be reached"):
         await say(Memory(nowhere(), clock=clock, config=Config(strict=True)), "one")
     async with Memory(nowhere(), clock=clock).thread("t1", resource="alice").turn() as turn:
-        with pytest.raises(InputError, match="messages"):
+        with pytest.raises(InputError, match="A message must be"):
             await turn.prepare(1)  # pyright: ignore[reportArgumentType]
     with pytest.raises(StoreError):
         await say(Memory("/nowhere/at/all/memolog.db", clock=clock), "one")
