@@ -13,7 +13,7 @@ from memolog.core.exact_json import JsonObject
 from memolog.core.message import NewMessage
 from memolog.core.model_names import canonical_model, context_window
 from memolog.core.run import Calibration
-from memolog.errors import ConfigError
+from memolog.errors import ConfigError, InputError
 from memolog.events import SettingsChanged
 from memolog.log.executor import Core
 from memolog.log.runner import Runner
@@ -212,6 +212,11 @@ def check_thread(settings: Mapping[str, object]) -> None:
 
 def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
     """Raise ConfigError for settings that cannot differ between turns, and InputError for an unknown zone."""
+    if settings is not None and not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            f"`settings` must be a dict of names and values, got {type(settings).__name__}.",
+            then='Pass {"observation.message_tokens": 20_000}.',
+        )
     given = settings or {}
     for name in _MODELS:
         section, _, leaf = name.rpartition(".")

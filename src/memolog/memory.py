@@ -36,7 +36,7 @@ from memolog.core.reports import Compacted, Compaction, ExportReport, Forgotten,
 from memolog.core.run import KeptPrompt, Run, UsageTotal
 from memolog.core.thread import ThreadInfo
 from memolog.db.postgres_address import safe_url
-from memolog.db.scope import Page, check_choices, check_id, check_number
+from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
 from memolog.events import Degraded, Event, GenerationMade
@@ -98,6 +98,13 @@ class Tools(Protocol):
         ...
 
 
+def _check_metadata(metadata: object) -> None:
+    if metadata is not None and not isinstance(metadata, Mapping) and not callable(metadata):
+        raise InputError(
+            f"`metadata` must be a dict or a function, got {type(metadata).__name__}.", then='Pass {"name": "value"}.'
+        )
+
+
 class _Handle(ABC):
     """The id of a resource or thread of a database. Handles of the same resource or thread are equal."""
 
@@ -152,6 +159,7 @@ class Thread(_Handle):
         if connection.outbox.is_closed:
             raise StoreClosed
         check_turn(settings, zone)
+        check_text("model", model)
         return Turn(
             connection.open,
             connection.outside,
@@ -194,6 +202,9 @@ class Thread(_Handle):
 
         `metadata` replaces what is stored; a function gets what is stored and returns what replaces it, in one transaction.
         """
+        if not isinstance(title, Unchanged):
+            check_text("title", title)
+        _check_metadata(metadata)
         threads = (await self._connection.open_to_write()).store.threads
         if isinstance(title, Unchanged):
             return await threads.update(self.resource, self.id, metadata=metadata)
@@ -839,6 +850,11 @@ class Memory:
             raise ConfigError(
                 f"`config` must be a Config, got {type(config).__name__}.",
                 then="Use Config(…) or Config.from_dict(…).",
+            )
+        if not isinstance(address, str | os.PathLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ConfigError(
+                f"`address` must be a file name or an address, got {type(address).__name__}.",
+                then='Pass "memolog.db", ":memory:" or postgresql://user@host/database.',
             )
         self.config = config or Config()
         self.model, self.clock = model, clock or SystemClock()

@@ -1,5 +1,7 @@
 """Handles of resources and threads, messages in the forms of providers, and contexts as requests."""
 
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -349,3 +351,67 @@ async def test_what_is_no_message_is_refused(clock: FakeClock) -> None:
         for given in ({"content": "hello"}, [UserMessage("hello")], 5):
             with pytest.raises(InputError, match="UserMessage"):
                 await turn.prepare(given)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"role": "User", "content": "x"}, "`role` must be one of"),
+        ({"role": "user"}, "`content` of a message"),
+        ({"role": "user", "content": 5}, "`content` of a message"),
+        ({"role": "user", "parts": [{"text": "x"}]}, "`content` of a message"),
+        ({"choices": []}, "neither a message nor usage"),
+    ],
+)
+async def test_a_dict_without_words_is_refused(given: dict[str, Any], problem: str, clock: FakeClock) -> None:
+    """A role that no provider has, and a message without content, are refused and not saved as something empty."""
+    async with Memory(":memory:", clock=clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        async with thread.turn() as turn:
+            with pytest.raises(InputError, match=problem):
+                await turn.prepare(given)
+            await turn.prepare("The queue holds 100.")
+        assert [message.text for message in (await thread.messages()).items] == ["The queue holds 100."]
+
+
+async def test_a_dict_keeps_its_id_and_its_image(clock: FakeClock) -> None:
+    """The same id twice is one message; a block of Anthropic is read as one, and shown to every provider."""
+    image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}
+    asked = {"role": "user", "id": "m1", "content": [{"type": "text", "text": "See."}, image]}
+    async with Memory(":memory:", clock=clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        async with thread.turn() as turn:
+            await turn.prepare(asked)
+            context = await turn.prepare(asked)
+        assert [message.id for message in (await thread.messages()).items] == ["m1"]
+    assert context.to_anthropic()["messages"][0]["content"][1]["source"] == image["source"]
+    assert context.to_openai()[-2]["content"][1]["type"] == "image_url"
+
+
+async def test_what_cannot_be_encoded_is_sent_without_it(clock: FakeClock) -> None:
+    """A lone surrogate is stored as it is; in a request it is replaced, since no client can send it."""
+    async with Memory(":memory:", clock=clock) as memory:
+        thread = memory.thread("t1", resource="alice")
+        async with thread.turn() as turn:
+            context = await turn.prepare("broken \ud800 char")
+        assert [message.text for message in (await thread.messages()).items] == ["broken \ud800 char"]
+    for request in (context.to_openai(), context.to_anthropic(), context.to_responses()):
+        assert "broken \ufffd char" in json.dumps(request, ensure_ascii=False).encode().decode()
+
+
+MISUSES: dict[str, Callable[[Memory], Any]] = {
+    "title": lambda m: m.thread("t1", resource="alice").update(title=5),  # pyright: ignore[reportArgumentType]
+    "metadata": lambda m: m.thread("t1", resource="alice").update(metadata="x"),  # pyright: ignore[reportArgumentType]
+    "settings": lambda m: m.thread("t1", resource="alice").override("x"),  # pyright: ignore[reportArgumentType]
+    "target": lambda m: m.export(None),  # pyright: ignore[reportArgumentType]
+    "model": lambda m: m.thread("t1", resource="alice").turn(model=5),  # pyright: ignore[reportArgumentType]
+    "address": lambda _: Memory(None),  # pyright: ignore[reportArgumentType]
+}
+
+
+@pytest.mark.parametrize("name", MISUSES)
+async def test_a_wrong_type_is_named(name: str, clock: FakeClock) -> None:
+    """The error names the argument and the type it got."""
+    async with Memory(":memory:", clock=clock) as memory:
+        with pytest.raises((InputError, ConfigError), match=f"`{name}` must be .*, got"):
+            await MISUSES[name](memory)

@@ -64,6 +64,10 @@ async def export_to(
 
     A file is readable by its owner only, and appears under its name when it is complete.
     """
+    if not isinstance(target, str | os.PathLike) and not hasattr(target, "write"):
+        raise InputError(
+            f"`target` must be a path or an open text file, got {type(target).__name__}.", then='Pass "memory.jsonl".'
+        )
     # Forgotten resources are exported too, as forgotten: importing an older export must not bring them back.
     known = await store.resources(also_forgotten=True)
     if resource is not None and resource not in known:

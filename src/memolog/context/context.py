@@ -11,6 +11,7 @@ from memolog.core.exact_json import dumps
 from memolog.core.message import Message, NewMessage, Part, Role, TextPart, parts_to_json
 from memolog.core.observation import Scope
 from memolog.core.thread import Hints
+from memolog.errors import InputError
 from memolog.text.tokens import TokenCounter
 
 
@@ -119,6 +120,7 @@ class Context:
 
     def to_openai(self, *, system: str | None = None) -> list[dict[str, Any]]:
         """Return `messages` for Chat Completions: `system` and the log first, then the messages, and the edge last."""
+        _check_system(system)
         chat = import_module("memolog.adapters.openai.chat")
         instructions = [{"role": "system", "content": system}] if system else []
         made: list[dict[str, Any]] = chat.to_request(self, instructions=instructions)["messages"]
@@ -126,6 +128,7 @@ class Context:
 
     def to_responses(self, *, system: str | None = None) -> dict[str, Any]:
         """Return `input`, and `instructions` if there are any, for the Responses API: `create(model=…, **made)`."""
+        _check_system(system)
         responses = import_module("memolog.adapters.openai.responses")
         made: dict[str, Any] = responses.to_request(self, instructions=system)
         return made
@@ -137,6 +140,7 @@ class Context:
 
         `cache` is the mark, such as `{"type": "ephemeral", "ttl": "1h"}`; None for no marks.
         """
+        _check_system(system)
         messages = import_module("memolog.adapters.anthropic.messages")
         made: dict[str, Any] = messages.to_request(self, system=system, mark=None if cache is None else dict(cache))
         return made
@@ -231,3 +235,8 @@ class View:
     """The most tokens of the whole; the tail and the other threads are shortened."""
     unseen_from: int | None = None
     """The first message that no model has seen: a limit may cut it and later ones, but never leaves them out."""
+
+
+def _check_system(system: object) -> None:
+    if system is not None and not isinstance(system, str):
+        raise InputError(f"`system` must be a text, got {type(system).__name__}.", then='Pass system="You are …".')

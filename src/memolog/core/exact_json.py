@@ -102,6 +102,16 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if _has_surrogate(text) else text
 
 
+def sendable(value: JsonValue) -> JsonValue:
+    """Return a JSON value with every text well formed, so that a client can send it; equal if it was already."""
+    if isinstance(value, str):
+        return well_formed(value)
+    if isinstance(value, dict):
+        fields = cast("dict[str, JsonValue]", value)
+        return {well_formed(name): sendable(item) for name, item in fields.items()}
+    return [sendable(item) for item in cast("list[JsonValue]", value)] if isinstance(value, list) else value
+
+
 def encode(value: object) -> JsonValue:
     """Return the JSON form of a value: dataclasses as objects with every field, moments as ISO 8601, bytes as base64."""
     if value is None or isinstance(value, str | int | float):

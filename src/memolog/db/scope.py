@@ -63,6 +63,12 @@ def check_optional_ids(**ids: object) -> None:
             check_id(kind, value)
 
 
+def check_text(name: str, value: object) -> None:
+    """Raise InputError unless a value is a text or None."""
+    if value is not None and not isinstance(value, str):
+        raise InputError(f"`{name}` must be a text, got {type(value).__name__}.", then=f'Pass {name}="…".')
+
+
 def check_number(name: str, value: object, *, then: str = "") -> int:
     """Return a whole number; raise InputError for anything else, such as a text of digits, a fraction or a bool."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -1,12 +1,13 @@
 """Read messages in the forms of OpenAI and Anthropic. Recognised by their fields, so that no provider library is imported."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Final, Protocol, TypeAlias, cast
 
-from memolog.core.message import AssistantMessage, NewMessage, UserMessage
+from memolog.core.message import ROLES, AssistantMessage, NewMessage, UserMessage
 from memolog.core.run import Usage
-from memolog.errors import InputError
+from memolog.errors import InputError, UnknownRole
 
 
 class ProviderMessage(Protocol):
@@ -23,8 +24,10 @@ Given: TypeAlias = (
 """A message, its text, a dict in the form of OpenAI or Anthropic, or an object of their libraries."""
 
 _ANTHROPIC_BLOCKS: Final = frozenset(
-    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document"}
+    {"tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use", "document", "image"}
 )
+# `developer` and `function` are roles of OpenAI.
+_ROLES: Final = frozenset({*ROLES, "developer", "function"})
 
 
 def messages_in(given: Sequence[Given]) -> tuple[NewMessage, ...]:
@@ -72,14 +75,36 @@ def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | N
             f"A message in the form of a dict needs a `role`, got the fields {', '.join(map(str, data)) or 'none'}.",
             then='Pass {"role": "user", "content": "…"}, a text, or UserMessage("…").',
         )
+    _check_role_and_content(data)
     content = data.get("content")
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
     kinds = {cast("Mapping[str, Any]", block).get("type") for block in blocks if isinstance(block, Mapping)}
     reader = _anthropic() if kinds & _ANTHROPIC_BLOCKS else _openai_chat()
-    return reader.from_messages([data]), None
+    made: Sequence[NewMessage] = reader.from_messages([data])
+    given = data.get("id")
+    if isinstance(given, str) and given and len(made) == 1 and made[0].id is None:
+        made = (replace(made[0], id=given),)
+    return made, None
+
+
+def _check_role_and_content(data: Mapping[str, Any]) -> None:
+    """Refuse a dict with a role that no provider has, or with nothing that is said."""
+    role, content = data.get("role"), data.get("content")
+    if not isinstance(role, str) or role not in _ROLES:
+        raise UnknownRole(role, ROLES)
+    has_calls = any(data.get(name) for name in ("tool_calls", "function_call", "audio", "refusal"))
+    if not isinstance(content, str | list) and not (content is None and (has_calls or role in {"assistant", "tool"})):
+        raise InputError(
+            f"`content` of a message must be a text or a list of parts, got {type(content).__name__}.",
+            then='Pass {"role": "user", "content": "…"}.',
+        )
 
 
 def _answer(answer: Any) -> tuple[Sequence[NewMessage], Usage | None]:
+    if answer.message is None and answer.usage is None:
+        raise InputError(
+            "The response has neither a message nor usage.", then="Pass a response that has an answer, or its message."
+        )
     return (() if answer.message is None else (answer.message,)), answer.usage
 
 

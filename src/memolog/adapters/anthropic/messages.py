@@ -26,7 +26,7 @@ from memolog.adapters.roundtrip import (
     with_speaker,
     write_result,
 )
-from memolog.core.exact_json import JsonValue
+from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
     NewMessage,
@@ -144,7 +144,7 @@ def to_request(
     """
     own: list[Json] = [{"type": "text", "text": system}] if isinstance(system, str) and system else []
     own = own or [dict(block) for block in system or () if not isinstance(block, str)]
-    messages = _said(context)
+    messages: list[Json] = sendable(_said(context))
     prefix: list[Json] = [
         {"type": "text", "text": block.text if number == 0 else f"\n\n{block.text}"}
         for number, block in enumerate(context.blocks)

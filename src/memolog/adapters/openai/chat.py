@@ -25,7 +25,7 @@ from memolog.adapters.roundtrip import (
     usage_of_total,
     write_result,
 )
-from memolog.core.exact_json import JsonValue
+from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
     NewMessage,
@@ -189,7 +189,7 @@ def to_messages(messages: Iterable[Said]) -> list[Json]:
 
 def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
     """Return the messages of a request: the caller's instructions, the prefix, the messages, and the edge."""
-    said = [sent for message in context.messages for one in _write(message) if (sent := _sendable(one))]
+    said = [sendable(sent) for message in context.messages for one in _write(message) if (sent := _sendable(one))]
     return {"messages": [*_opening(instructions, context.system), *said, *edge_message(edge_of(context, KEY))]}
 
 

@@ -27,7 +27,7 @@ from memolog.adapters.roundtrip import (
     with_speaker,
     write_result,
 )
-from memolog.core.exact_json import JsonValue
+from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
     NewMessage,
@@ -161,7 +161,7 @@ def to_request(
     reasoning without encrypted content is left out.
     """
     said = [
-        without_nothing(item)
+        sendable(without_nothing(item))
         for message in context.messages
         for item in _write(with_speaker(message))
         if _is_sendable(item, is_stored=is_stored)
