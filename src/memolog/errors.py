@@ -1,41 +1,43 @@
 """The errors that Memolog raises, in one tree. Each says what happened, why, and what to do next.
 
-MemologError
-├── ConfigError             settings that contradict each other or cannot be read
-├── InputError              an argument is refused
-│   ├── EmptyId
-│   ├── UnknownRole
-│   ├── NotJson
-│   ├── MessageTooLarge
-│   ├── MessageConflict     the same id with other content
-│   ├── ThreadExists
-│   ├── ImportConflict      the import contradicts stored data
-│   ├── DocumentTooLarge
-│   ├── DocumentInvalid     refused by its schema, or the wrong kind of change
-│   ├── TaskCycle           tasks would wait for each other for ever
-│   └── TaskMoveRefused     the status of the task does not allow it
-├── NotFound                it does not exist, or belongs to another resource
-│   ├── ThreadNotFound
-│   ├── MessageNotFound
-│   ├── DocumentNotFound    no working memory, no such version, no such section
-│   └── TaskNotFound
-├── Conflict                another writer was first: read again, decide again
-│   ├── DocumentConflict
-│   ├── LeaseLost
-│   ├── TaskChanged         an edit of a version that is no longer current
-│   ├── TaskBlocked         claimed while another task blocks it
-│   └── TaskHeld            claimed by another session
-├── ModelFailed             the model that observes gives no usable answer
-└── StoreError              the database cannot do it now
-├── StoreUnavailable    wrong address, server gone, driver missing
-├── StoreBusy           locked for too long
-├── StoreFull
-├── StoreReadOnly
-├── StoreClosed
-├── NotSaved            closed while something could not be saved
-├── NotADatabase
-├── StoreCorrupt        a constraint or the file itself is damaged
-└── SchemaTooNew
+An `except` for a class catches those below it:
+
+    MemologError
+    ├── ConfigError             settings that contradict each other or cannot be read
+    ├── InputError              an argument is refused
+    │   ├── EmptyId
+    │   ├── UnknownRole
+    │   ├── NotJson
+    │   ├── MessageTooLarge
+    │   ├── MessageConflict     the same id with other content
+    │   ├── ThreadExists
+    │   ├── ImportConflict      the import contradicts stored data
+    │   ├── DocumentTooLarge
+    │   ├── DocumentInvalid     refused by its schema, or the wrong kind of change
+    │   ├── TaskCycle           tasks would wait for each other for ever
+    │   └── TaskMoveRefused     the status of the task does not allow it
+    ├── NotFound                it does not exist, or belongs to another resource
+    │   ├── ThreadNotFound
+    │   ├── MessageNotFound
+    │   ├── DocumentNotFound    no working memory, no such version, no such section
+    │   └── TaskNotFound
+    ├── Conflict                another writer was first: read again, decide again
+    │   ├── DocumentConflict
+    │   ├── LeaseLost
+    │   ├── TaskChanged         an edit of a version that is no longer current
+    │   ├── TaskBlocked         claimed while another task blocks it
+    │   └── TaskHeld            claimed by another session
+    ├── ModelFailed             the model that observes gives no usable answer
+    └── StoreError              the database cannot do it now
+    ├── StoreUnavailable    wrong address, server gone, driver missing
+    ├── StoreBusy           locked for too long
+    ├── StoreFull
+    ├── StoreReadOnly
+    ├── StoreClosed
+    ├── NotSaved            closed while something could not be saved
+    ├── NotADatabase
+    ├── StoreCorrupt        a constraint or the file itself is damaged
+    └── SchemaTooNew
 """
 
 from collections.abc import Mapping
