@@ -29,15 +29,15 @@ An `except` for a class catches those below it:
     │   └── TaskHeld            claimed by another session
     ├── ModelFailed             the model that observes gives no usable answer
     └── StoreError              the database cannot do it now
-    ├── StoreUnavailable    wrong address, server gone, driver missing
-    ├── StoreBusy           locked for too long
-    ├── StoreFull
-    ├── StoreReadOnly
-    ├── StoreClosed
-    ├── NotSaved            closed while something could not be saved
-    ├── NotADatabase
-    ├── StoreCorrupt        a constraint or the file itself is damaged
-    └── SchemaTooNew
+        ├── StoreUnavailable    wrong address, server gone, driver missing
+        ├── StoreBusy           locked for too long
+        ├── StoreFull
+        ├── StoreReadOnly
+        ├── StoreClosed
+        ├── NotSaved            closed while something could not be saved
+        ├── NotADatabase
+        ├── StoreCorrupt        a constraint or the file itself is damaged
+        └── SchemaTooNew
 """
 
 from collections.abc import Mapping
