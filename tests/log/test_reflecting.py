@@ -232,8 +232,10 @@ async def test_statements_that_no_longer_fit_go_to_the_archive(address: str, clo
             await story.log()
             await memory.settled()
             clock.advance(days=1)
-        await memory.thread("t1", resource="alice").reflect()
-        status = await memory.thread("t1", resource="alice").status()
+        status = await memory.thread("t1", resource="alice").reflect()
+        if status.observations.tokens >= 1.1 * status.observations.limit:
+            # A reflection that was begun before the last lines came leaves them out; the next one has them.
+            status = await memory.thread("t1", resource="alice").reflect()
         log = await story.log()
         told_of = re.findall(r"Archive: (\d+) statements? about [\w ]+, (\S+) to (\S+);", log)
         shown_facts = [fact for fact in relatives(0, 90) if fact in log]
