@@ -85,7 +85,7 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.
 GROUP BY place
 
 -- select_groups --
--- The columns of store/log_rows.py, but for the place in a log.
+-- The columns of log/rows.py, but for the place in a log.
 SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, g.thread_pk,
   g.first_seq, g.last_seq
 

@@ -1,5 +1,5 @@
 -- select_messages --
--- What every query that answers with messages starts with; store/rows.py reads these columns.
+-- What every query that answers with messages starts with; db/rows.py reads these columns.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
   m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk

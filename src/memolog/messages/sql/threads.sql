@@ -1,5 +1,5 @@
 -- select_threads --
--- What every query that answers with threads starts with; store/rows.py reads these columns.
+-- What every query that answers with threads starts with; db/rows.py reads these columns.
 SELECT t.pk, t.id, t.resource, t.created_at, t.updated_at, t.last_seq, t.title, t.current_task, t.suggested_response,
   t.hinted_title, t.hinted_at, t.hinted_seq, k.id AS active_task, t.active_session, t.overrides, t.metadata, t.cloned_from
 FROM threads t LEFT JOIN tasks k ON k.pk = t.active_task_pk

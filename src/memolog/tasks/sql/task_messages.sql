@@ -1,5 +1,5 @@
 -- select_messages --
--- The columns of store/rows.py.
+-- The columns of db/rows.py.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
   m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn
 

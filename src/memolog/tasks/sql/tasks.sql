@@ -1,5 +1,5 @@
 -- select_tasks --
--- What every query that answers with tasks starts with; store/task_rows.py reads these columns. A claim is a lease
+-- What every query that answers with tasks starts with; tasks/rows.py reads these columns. A claim is a lease
 -- under the task's id.
 SELECT k.pk, k.id, k.handle, k.resource, k.status, k.priority, k.type, k.blocked, k.assignee, k.session, k.defer_until, k.due,
   k.created_at, k.updated_at, k.closed_at, k.close_reason, k.level, k.version, k.title, k.summary, k.metadata, k.description,
