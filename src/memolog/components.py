@@ -7,12 +7,13 @@ from functools import partial
 
 from memolog.compaction.compactor import Compacting
 from memolog.context.builder import Contexts
-from memolog.core.clock import Clock, SystemClock, check_zone, system_chance
+from memolog.core.clock import Clock, SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import NewMessage
 from memolog.core.model_names import canonical_model, context_window
 from memolog.core.run import Calibration
+from memolog.core.zones import check_zone
 from memolog.errors import ConfigError, InputError
 from memolog.events import SettingsChanged
 from memolog.log.executor import Core

@@ -21,7 +21,7 @@ from memolog.core.deadline import Budget, in_time
 from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
-from memolog.events import Trimmed
+from memolog.events import Degraded, Trimmed
 from memolog.log.snapshot import Snapshot
 from memolog.log.snapshot_state import Asked
 from memolog.log.status import outage_of, windows_of
@@ -188,6 +188,11 @@ class Turn:
         said, reported = answers_in(messages)
         usage = usage or reported
         checked_usage(usage)
+        if messages and not said and usage is None:
+            # A provider may answer with nothing: the agent goes on.
+            what, why = "recording the answer", "The response has neither a message nor usage."
+            now = self._outside.clock.now()
+            self._outside.tell(Degraded(at=now, resource=self.resource, thread=self.thread, what=what, error=why))
         self._answering_model = model or (usage.model if usage else None) or self._answering_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             budget = Budget(self._config.turn_timeout)

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from memolog.core.clock import zone_of
 from memolog.core.observation import Observation, Priority, Source, Span
+from memolog.core.zones import zone_of
 from memolog.log.rendering import render_group
 from memolog.text.dates import age, gap_mark, local, relative_days
 from memolog.text.escape import attribute, escape, one_line

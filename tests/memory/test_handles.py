@@ -10,6 +10,7 @@ import pytest
 from conftest import FakeClock
 from memolog import Config, ConfigError, InputError, Memory, ObservationConfig, Usage, UserMessage
 from memolog.errors import EmptyId, MessageNotFound, ThreadExists, ThreadNotFound
+from memolog.events import Degraded, Event
 from memolog.sync import SyncMemory
 from memolog.testing import ScriptedModel
 
@@ -360,7 +361,7 @@ async def test_what_is_no_message_is_refused(clock: FakeClock) -> None:
         ({"role": "user"}, "`content` of a message"),
         ({"role": "user", "content": 5}, "`content` of a message"),
         ({"role": "user", "parts": [{"text": "x"}]}, "`content` of a message"),
-        ({"choices": []}, "neither a message nor usage"),
+        ({"choices": []}, "The response has no message"),
     ],
 )
 async def test_a_dict_without_words_is_refused(given: dict[str, Any], problem: str, clock: FakeClock) -> None:
@@ -372,6 +373,19 @@ async def test_a_dict_without_words_is_refused(given: dict[str, Any], problem: s
                 await turn.prepare(given)
             await turn.prepare("The queue holds 100.")
         assert [message.text for message in (await thread.messages()).items] == ["The queue holds 100."]
+
+
+async def test_an_empty_response_is_reported(clock: FakeClock) -> None:
+    """A provider may answer with nothing: an event says so, and the turn goes on."""
+    events: list[Event] = []
+    async with Memory(":memory:", clock=clock) as memory:
+        memory.subscribe(events.append)
+        async with memory.thread("t1", resource="alice").turn() as turn:
+            await turn.prepare("The queue holds 100.")
+            await turn.record({"choices": []})
+            await turn.record("Noted.")
+        assert len((await memory.thread("t1", resource="alice").messages()).items) == 2
+    assert [event.what for event in events if isinstance(event, Degraded)] == ["recording the answer"]
 
 
 async def test_a_dict_keeps_its_id_and_its_image(clock: FakeClock) -> None:

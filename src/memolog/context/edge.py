@@ -16,9 +16,9 @@ from memolog.context.wording import (
     WORKING_MEMORY_CHANGED,
     WORKING_MEMORY_EMPTIED,
 )
-from memolog.core.clock import zone_of
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.pairs import is_question
+from memolog.core.zones import zone_of
 from memolog.text.cutting import cut, cut_middle
 from memolog.text.dates import age, clock, day_name, local, relative_days, shifted
 from memolog.text.escape import element, escape, one_line

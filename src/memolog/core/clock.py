@@ -1,11 +1,8 @@
-"""Clocks, random bits, time zones, and the conversion of moments to microseconds."""
+"""Clocks, random bits, and the conversion of moments to microseconds."""
 
-import re
-import secrets
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from functools import lru_cache
-from typing import Final, Protocol
-from zoneinfo import ZoneInfo, available_timezones
+import os
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
 
 from memolog.errors import InputError
 
@@ -13,8 +10,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _FIRST = (datetime.min.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 _LAST = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-
-_OFFSET: Final = re.compile(r"(?:UTC|GMT)?\s*([+-])(\d{1,2})(?::?(\d{2}))?", re.IGNORECASE)
 
 
 class Clock(Protocol):
@@ -61,45 +56,6 @@ def from_micros(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
 
 
-@lru_cache(maxsize=256)
-def zone_of(name: str | None) -> tuple[tzinfo, str]:
-    """Return the zone of an IANA name or an offset such as "+02:00", and how it is called; UTC where it is unknown."""
-    try:
-        return _known_zone((name or "").strip())
-    except Exception:  # noqa: BLE001 - any text may stand here, and system files may be missing
-        return UTC, "UTC"
-
-
-@lru_cache(maxsize=256)
-def is_zone(name: str) -> bool:
-    """Return whether this is a zone, as far as this machine has zone data."""
-    try:
-        _known_zone(name.strip())
-    except Exception:  # noqa: BLE001 - as above
-        return not available_timezones()
-    return True
-
-
-def check_zone(name: str) -> None:
-    """Refuse an unknown zone."""
-    if not is_zone(name):
-        raise InputError(
-            f"Unknown time zone {name!r}.",
-            why="Messages never change, and this one could not be dated.",
-            then='Pass a name such as "Europe/Lisbon" or an offset such as "+02:00", or None.',
-        )
-
-
-def _known_zone(name: str) -> tuple[tzinfo, str]:
-    if name.upper() in {"", "Z", "UTC", "GMT"}:
-        return UTC, "UTC"
-    if (offset := _OFFSET.fullmatch(name)) is None:
-        return ZoneInfo(name), name
-    sign, hours, minutes = offset.groups()
-    shift = timedelta(hours=int(hours), minutes=int(minutes or 0))
-    return timezone(-shift if sign == "-" else shift), f"{sign}{int(hours):02}:{minutes or '00'}"
-
-
 def system_chance(bits: int) -> int:
     """Return that many random bits."""
-    return secrets.randbits(bits)
+    return int.from_bytes(os.urandom((bits + 7) // 8)) >> (-bits % 8)

@@ -53,7 +53,10 @@ def _read(one: Given, *, is_answer: bool) -> tuple[Sequence[NewMessage], Usage |
         return (AssistantMessage(one) if is_answer else UserMessage(one),), None
     data = _data(one)
     if isinstance(data, Mapping):
-        return _read_data(cast("Mapping[str, Any]", data))
+        read = _read_data(cast("Mapping[str, Any]", data))
+        if not is_answer and not read[0]:
+            raise InputError("The response has no message.", then="Pass responses of a model to record().")
+        return read
     if isinstance(data, list) and data and all(isinstance(item, Mapping) for item in cast("list[object]", data)):
         return _openai_responses().from_items(data), None
     # Anything else is refused by `check_messages`.
@@ -101,10 +104,6 @@ def _check_role_and_content(data: Mapping[str, Any]) -> None:
 
 
 def _answer(answer: Any) -> tuple[Sequence[NewMessage], Usage | None]:
-    if answer.message is None and answer.usage is None:
-        raise InputError(
-            "The response has neither a message nor usage.", then="Pass a response that has an answer, or its message."
-        )
     return (() if answer.message is None else (answer.message,)), answer.usage
 
 

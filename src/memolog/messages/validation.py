@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from types import UnionType
 from typing import cast
 
-from memolog.core.clock import check_zone, to_micros
+from memolog.core.clock import to_micros
 from memolog.core.exact_json import check_json
 from memolog.core.message import (
     ROLES,
@@ -18,6 +18,7 @@ from memolog.core.message import (
     UnknownPart,
     parts_to_json,
 )
+from memolog.core.zones import check_zone
 from memolog.errors import InputError, NotJson, UnknownRole
 
 

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
 
-from memolog.core.clock import zone_of
 from memolog.core.config import Config
 from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonValue
@@ -18,6 +17,7 @@ from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, 
 from memolog.core.observation import KEPT, Observation, Span
 from memolog.core.pairs import PartPlace, part_at, results_of_calls
 from memolog.core.thread import Hints
+from memolog.core.zones import zone_of
 from memolog.errors import LeaseLost, ThreadNotFound
 from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
 from typing import Final, cast
 
-from memolog.core.clock import zone_of
 from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import (
     FilePart,
@@ -22,6 +21,7 @@ from memolog.core.message import (
 )
 from memolog.core.observation import Observation
 from memolog.core.pairs import part_at, results_of_calls
+from memolog.core.zones import zone_of
 from memolog.text.cutting import cut, cut_end, cut_tokens
 from memolog.text.dates import ENGLISH_WEEKDAYS
 from memolog.text.escape import clean, escape, short_line

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Final
 
-from memolog.core.clock import zone_of
+from memolog.core.zones import zone_of
 
 ENGLISH_WEEKDAYS: Final = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 ENGLISH_MONTHS: Final = (
