@@ -252,6 +252,16 @@ class MessageNotFound(NotFound):
         )
 
 
+class BranchNotFound(NotFound):
+    """No such branch of this thread."""
+
+    def __init__(self, branch: str, thread: str) -> None:
+        super().__init__(
+            f"There is no branch {branch} of the thread {thread}.",
+            then="Take one from branches(). A branch that was returned to is no longer listed.",
+        )
+
+
 class DocumentNotFound(NotFound):
     """No such working memory, or no such version or section of it."""
 

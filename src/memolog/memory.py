@@ -39,7 +39,7 @@ from memolog.db.postgres_address import safe_url
 from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
-from memolog.events import Degraded, Event, GenerationMade
+from memolog.events import Degraded, Event, GenerationMade, Withdrawn
 from memolog.log.journal import StoredEvent
 from memolog.log.rendering import Log, reading_order
 from memolog.log.rows import GroupRow
@@ -47,10 +47,12 @@ from memolog.log.snapshot import OTHER_ROWS, Snapshot
 from memolog.log.snapshot_state import Asked
 from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine
+from memolog.messages.branches import Again, Branch, Rewound
 from memolog.messages.provider_messages import Given
 from memolog.observer.budget import spent_of
 from memolog.observer.extractors import Extractor, latest
 from memolog.observer.model_choice import ModelSpec
+from memolog.observer.run import embedded_lines
 from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
 from memolog.search.search import SearchOptions, search_memory
@@ -552,6 +554,56 @@ class Thread(_Handle):
         components = await self._connection.open_to_write()
         now, render = self._connection.clock.now(), components.core.rerender
         await components.store.withdrawals.withdraw(self.resource, self.id, turn, after=0, now=now, render=render)
+
+    async def rewind(self, *, to: int | str) -> Branch | None:
+        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all of them.
+
+        Use it when a user edits an earlier question or wants another answer. Observations of what is withdrawn leave the log.
+        The messages are kept as a branch, which `branches` lists and `restore_branch` returns to. Returns None if no message
+        comes after `to`.
+        """
+        components, again = await self._open_rewound()
+        render = components.core.rerender
+        rewound = await components.store.branches.rewind(self.resource, self.id, to, render=render, again=again)
+        return self._rewound(rewound)
+
+    async def branches(self) -> tuple[Branch, ...]:
+        """Return what rewinds took out of this thread and can be returned to, oldest first."""
+        return await (await self._connection.open()).store.branches.list(self.resource, self.id)
+
+    async def restore_branch(self, branch: str) -> Branch | None:
+        """Return to a branch: its messages are appended again, after the messages that it shares with the thread.
+
+        What is withdrawn for it becomes a branch itself, and is returned; None if nothing was. Raises BranchNotFound.
+        """
+        components, again = await self._open_rewound()
+        render = components.core.rerender
+        rewound = await components.store.branches.restore(self.resource, self.id, branch, render=render, again=again)
+        return self._rewound(rewound)
+
+    async def _open_rewound(self) -> tuple[Components, Again]:
+        components = await self._connection.open_to_write()
+        # What ended turns left is saved first: otherwise it would be saved after the rewind.
+        await self._connection.outbox.save(self.resource, self.id)
+        config = await components.config_for(self.resource)
+        again = partial(embedded_lines, config=config, new_id=components.store.new_id, counter=self._connection.counter)
+        return components, again
+
+    def _rewound(self, rewound: Rewound) -> Branch | None:
+        gone = rewound.rows
+        if gone.messages:
+            self._connection.bus.emit(
+                Withdrawn(
+                    at=self._connection.clock.now(),
+                    resource=self.resource,
+                    thread=self.id,
+                    messages=len(gone.messages),
+                    runs=len(gone.runs),
+                    groups=len(gone.groups),
+                    observations=len(gone.observations),
+                )
+            )
+        return rewound.branch
 
     async def advance(self) -> None:
         """Start what is due by the settings, as the end of a turn does: for messages that no turn saved."""

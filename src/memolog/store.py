@@ -36,6 +36,7 @@ from memolog.log.snapshot import OtherLimits, Snapshot, reading_snapshot
 from memolog.log.store import Logs
 from memolog.log.usage import Ledger, summing_spent
 from memolog.log.withdrawals import Withdrawals
+from memolog.messages.branches import Branches
 from memolog.messages.clone import Copies
 from memolog.messages.store import Clean, Messages, Saved, Weigh, is_much, noting_unseen
 from memolog.messages.threads import Threads, listing_resources
@@ -127,6 +128,7 @@ class Store:
         self.runs = Runs(engine)
         self.journal = Journal(engine)
         self.withdrawals = Withdrawals(engine)
+        self.branches = Branches(engine, clock, self.messages)
         self.copies = Copies(engine, new_id)
         self.tasks = TaskStore(engine, clock, new_id, options.clean_value)
         self.tombstones = Tombstones(engine)

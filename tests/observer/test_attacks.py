@@ -22,7 +22,6 @@ from memolog.context.build import build
 from memolog.context.context import OtherThread, View
 from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation
-from memolog.core.run import Run
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Parsed
 from memolog.observer.extractive.observer import observe
@@ -273,7 +272,6 @@ def assert_trust(lines: Sequence[Observation], hints: Hints, channel: str) -> No
         assert not PLANTED.search(f"{hints.current_task} {hints.suggested_response} {hints.title}")
 
 
-RUN = Run(id="r", kind="observe", status="running", thread="t1", span=None)
 
 
 def kept(
@@ -281,7 +279,7 @@ def kept(
 ) -> tuple[tuple[Observation, ...], Hints]:
     """Return what the engine keeps of an answer."""
     numbers = iter(range(10_000))
-    lines = observations_from(parsed, given.messages, prompt, "g", RUN, lambda: f"o{next(numbers)}", COUNTER, REDACTION)
+    lines = observations_from(parsed, given.messages, prompt, "g", "t1", lambda: f"o{next(numbers)}", COUNTER, REDACTION)
     judged = judge(
         lines,
         given.messages,

@@ -17,7 +17,6 @@ from kit.talk import hold
 from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.message import Message, ToolResultPart
 from memolog.core.observation import UNVERIFIED, Observation, Priority
-from memolog.core.run import Run
 from memolog.core.thread import Hints
 from memolog.log.rendering import render_group
 from memolog.memory import Memory
@@ -451,8 +450,7 @@ def test_sixty_hostile_replies() -> None:
         if failure(parsed):
             continue
         numbers = iter(range(1_000))
-        run = Run(id="r", kind="observe", status="running", thread="t1", span=None)
-        made = observations_from(parsed, PAGE, prompt, "g", run, lambda: f"n{next(numbers)}", COUNTER, REDACTION)  # noqa: B023
+        made = observations_from(parsed, PAGE, prompt, "g", "t1", lambda: f"n{next(numbers)}", COUNTER, REDACTION)  # noqa: B023
         for policy in ("flag", "keep", "drop"):
             lines = judged(made, PAGE, policy=policy)
             assert_shape(lines)

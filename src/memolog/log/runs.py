@@ -363,8 +363,12 @@ def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Scrip
         hints=with_proposal(result.hints, result.proposal, result.thread_hints),
         text="",
     )
-    group_pk = groups[0].pk
-    yield logs.insert_observations.many([_observation_values(o, group_pk) for o in result.observations])
+    yield from storing_lines(resource, groups[0].pk, result.observations)
+
+
+def storing_lines(resource: str, group_pk: int, lines: Sequence[Observation]) -> Script[None]:
+    """Add lines to a group, with their sources and the lines that they merge."""
+    yield logs.insert_observations.many([_observation_values(o, group_pk) for o in lines])
     sources = [
         {
             "observation": o.id,
@@ -373,11 +377,11 @@ def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Scrip
             "first_seq": source.span.first,
             "last_seq": source.span.last,
         }
-        for o in result.observations
+        for o in lines
         for source in o.sources
     ]
     yield logs.insert_sources.many(sources)
-    merges = [{"observation": o.id, "merged": merged} for o in result.observations for merged in o.merges]
+    merges = [{"observation": o.id, "merged": merged} for o in lines for merged in o.merges]
     yield logs.insert_merges.many(merges)
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeAlias
 
 from memolog.compaction.store import undoing_compactions
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import loads, pack
 from memolog.core.observation import Observation
 from memolog.db.engine import Engine
-from memolog.db.queries import Script, load_queries
+from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, taking_thread
 from memolog.log.extracts import deleting_extracts
 from memolog.log.rows import GroupRow, group_row, reading_observations
@@ -28,6 +28,8 @@ _HIDDEN: Final = frozenset({"deleted", "retracted"})
 
 Render = Callable[[GroupRow, Sequence[Observation], Mapping[str, str]], tuple[str, int]]
 """Renders a group from its observations, with the aliases of threads in a shared log; returns text and tokens."""
+
+Mend: TypeAlias = Callable[[Row], Script[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,22 +74,31 @@ class Withdrawals:
             rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=max(after, answered))
             yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
             more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
-            gone = sorted(row.seq for row in (*rows, *more))
-            runs: list[str] = []
-            groups: list[str] = []
-            observations: list[str] = []
-            for first, last in ranges(gone):
-                where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
-                yield from undoing_compactions(thread_pk, first, last)
-                runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
-                yield from deleting_extracts(where)
-                groups += [row.id for row in (yield q.void_groups_over(**where))]
-                observations += yield from _forget_activated(where, at, render)
-            return WithdrawnRows(
-                messages=tuple(gone), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
-            )
+            return (yield from withdrawing_derived(thread_pk, [row.seq for row in (*rows, *more)], at, render))
 
         return await self._engine.write(script, name="withdrawals.withdraw")
+
+
+def withdrawing_derived(
+    thread_pk: int, gone: Sequence[int], at: int, render: Render, mend: Mend | None = None
+) -> Script[WithdrawnRows]:
+    """Remove what was derived from withdrawn messages: summaries, runs, extracts, groups and observations.
+
+    `mend` may add lines to a group that lost some, before the group is rendered again.
+    """
+    runs: list[str] = []
+    groups: list[str] = []
+    observations: list[str] = []
+    for first, last in ranges(sorted(gone)):
+        where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+        yield from undoing_compactions(thread_pk, first, last)
+        runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
+        yield from deleting_extracts(where)
+        groups += [row.id for row in (yield q.void_groups_over(**where))]
+        observations += yield from _forget_activated(where, at, render, mend)
+    return WithdrawnRows(
+        messages=tuple(sorted(gone)), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
+    )
 
 
 def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
@@ -118,13 +129,15 @@ def taking_out(thread_pk: int, at: int) -> Script[None]:
             yield from _rewrite(log.pk, {row.pk: row.id for row in rows}, at, None)
 
 
-def _forget_activated(where: dict[str, int], at: int, render: Render) -> Script[list[str]]:
+def _forget_activated(where: dict[str, int], at: int, render: Render, mend: Mend | None) -> Script[list[str]]:
     """Delete the observations that cite a range, and rewrite the logs they stand in."""
     deleted: list[str] = []
     touched: dict[int, dict[int, str]] = {}
     for group in (yield q.active_groups_over(**where)):
         rows = yield q.delete_observations_citing(group_pk=group.pk, **where)
         deleted += [row.id for row in rows]
+        if mend is not None:
+            yield from mend(group)
         touched.setdefault(group.log_pk, {})[group.pk] = group.id
     for log_pk, groups in touched.items():
         yield from _rewrite(log_pk, groups, at, render)

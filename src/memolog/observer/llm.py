@@ -170,8 +170,13 @@ def embedded_statements(given: ObserveInput, messages: Sequence[Message], counte
 
 
 async def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+    """Do the same as `embedded_answer_now` on a worker thread, for some of the messages."""
+    return await asyncio.to_thread(embedded_answer_now, replace(given, messages=tuple(messages), wanted=()), counter)
+
+
+def embedded_answer_now(given: ObserveInput, counter: TokenCounter) -> Observed:
     """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
-    found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
+    found = _embedded(given, counter)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
 

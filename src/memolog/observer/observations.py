@@ -13,7 +13,6 @@ from typing import Final, TypeVar, cast
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message
 from memolog.core.observation import KEPT, Observation, Priority, Source, Span, Trust
-from memolog.core.run import Run
 from memolog.core.settings import Mode
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
@@ -78,7 +77,7 @@ def observations_from(
     messages: Sequence[Message],
     prompt: Prompt | None,
     group: str,
-    run: Run,
+    thread: str,
     new_id: Callable[[], str],
     counter: TokenCounter,
     redactor: Redactor,
@@ -90,14 +89,14 @@ def observations_from(
     by_seq = {message.seq: message for message in messages}
     # A message may have thousands of parts: compute its trust once, not for each line.
     trusts: dict[int, Trust] = {message.seq: trust_of(message) for message in messages}
-    shown = {s.number: s.seq for s in prompt.shown if s.thread == run.thread and s.seq in by_seq}
+    shown = {s.number: s.seq for s in prompt.shown if s.thread == thread and s.seq in by_seq}
     made: list[Observation] = []
     sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
     for ordinal, found in enumerate(parsed.observations, start=1):
         draft = _without_secrets(with_fields(found, mode), redactor)
         cited = sorted({shown[number] for number in draft.cites if number in shown})
         said_by = [by_seq[seq] for seq in cited or by_seq]
-        sources = _sources(run.thread or "", cited or sorted(by_seq))
+        sources = _sources(thread, cited or sorted(by_seq))
         made.append(
             Observation(
                 id=new_id(),

@@ -5,7 +5,7 @@ Ids, sources, trust and grounding are set by code. The inputs of a run are fixed
 
 import asyncio
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
 from typing import TYPE_CHECKING, Final
@@ -33,6 +33,7 @@ from memolog.observer.llm import (
     Observer,
     Reflected,
     embedded_answer,
+    embedded_answer_now,
     embedded_statements,
     readings_of,
 )
@@ -42,7 +43,7 @@ from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
 from memolog.observer.reflection import Guarded, archived, guarded, unchanged
 from memolog.observer.reply import failure
 from memolog.observer.working_memory import document_for, proposal_of
-from memolog.text.redaction import Redactor, cleaned, redactor_for
+from memolog.text.redaction import Redactor, cleaned, messages_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -370,7 +371,7 @@ class RunExecutor:
             messages,
             answer.prompt,
             group,
-            task.work.run,
+            task.work.run.thread or "",
             self._store.new_id,
             self._counter,
             redactor,
@@ -487,6 +488,29 @@ class RunExecutor:
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
         return found
+
+
+def embedded_lines(
+    thread: str,
+    group: str,
+    messages: Sequence[Message],
+    *,
+    config: Config,
+    new_id: Callable[[], str],
+    counter: TokenCounter,
+) -> tuple[Observation, ...]:
+    """Observe messages of a group again with the embedded observer; its lines name it as their observer."""
+    redactor = redactor_for(config)
+    given = ObserveInput(
+        messages=messages_without_secrets(messages, redactor),
+        mode=config.mode,
+        voice=config.voice,
+        zone=_zone(messages),
+    )
+    found = embedded_answer_now(given, counter)
+    return observations_from(
+        found.parsed, given.messages, found.prompt, group, thread, new_id, counter, redactor, config.mode
+    )
 
 
 def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:

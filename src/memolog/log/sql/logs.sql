@@ -367,7 +367,7 @@ WHERE thread_pk = :thread_pk AND kind = 'observer' AND state = 'buffered' AND fi
 RETURNING id
 
 -- active_groups_over --
-SELECT g.pk, g.id, g.log_pk FROM groups g
+SELECT g.pk, g.id, g.log_pk, g.first_seq FROM groups g
 WHERE g.thread_pk = :thread_pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
   AND g.first_seq <= :last_seq AND g.last_seq >= :first_seq
 

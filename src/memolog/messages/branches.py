@@ -1,0 +1,246 @@
+"""Rewind a thread to an earlier message, and return to what was there before.
+
+A rewind withdraws the later messages and keeps a branch: which messages were live before it. Their rows stay as tombstones, and
+returning to a branch appends copies of them, so that sequence numbers and cursors never go back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import ClassVar, TypeAlias
+
+from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.exact_json import decode, dumps, loads
+from memolog.core.message import Message, NewMessage, TextPart
+from memolog.core.observation import Observation
+from memolog.core.thread import Hints
+from memolog.db.engine import Engine
+from memolog.db.queries import Row, Script, load_queries
+from memolog.db.rows import message_from_row
+from memolog.db.scope import check_id, check_ids, check_number, reading_thread, taking_thread
+from memolog.errors import BranchNotFound, InputError, MessageNotFound
+from memolog.log.runs import storing_lines
+from memolog.log.store import hint_values
+from memolog.log.withdrawals import Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
+from memolog.messages.store import Messages
+from memolog.text.cutting import cut_end
+from memolog.text.escape import one_line
+
+q = load_queries("messages/branches")
+logs = load_queries("log/logs")
+messages_q = load_queries("messages/messages")
+
+Again: TypeAlias = Callable[[str, str, Sequence[Message]], Sequence[Observation]]
+"""Observes the messages that are left of a group again: its thread, its id and the messages."""
+
+_PREVIEW = 80
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """What a rewind took out of a thread."""
+
+    html_columns: ClassVar = ("id", "kept_to", "messages", "created_at", "preview")
+
+    id: str
+    kept_to: int
+    """The number of the last message that the rewind kept; 0 if it kept none."""
+    messages: int
+    """How many messages it withdrew. Those that were forgotten since are not counted."""
+    created_at: datetime
+    preview: str
+    """The first words of the branch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rewound:
+    """The result of a rewind: the branch, if there was anything to withdraw, and what was withdrawn."""
+
+    branch: Branch | None
+    rows: WithdrawnRows
+
+
+class Branches:
+    """Rewinds threads and lists their branches, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock, messages: Messages) -> None:
+        self._engine, self._clock, self._messages = engine, clock, messages
+
+    async def rewind(self, resource: str, thread: str, to: int | str, *, render: Render, again: Again) -> Rewound:
+        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all."""
+        check_ids(resource=resource, thread=thread)
+        _check_target(to)
+        at = to_micros(self._clock.now())
+
+        def script() -> Script[Rewound]:
+            thread_pk = (yield from taking_thread(resource, thread)).pk
+            yield from taking_logs(thread_pk)
+            kept_to = to if isinstance(to, int) else (yield from _last_row(thread_pk, to))
+            return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again))
+
+        return await self._engine.write(script, name="branches.rewind")
+
+    async def restore(self, resource: str, thread: str, branch: str, *, render: Render, again: Again) -> Rewound:
+        """Return to a branch: withdraw what came after the messages that both have, and append the rest of the branch.
+
+        What is withdrawn becomes a branch, and the one that was returned to is no longer listed. Raises BranchNotFound.
+        """
+        check_ids(resource=resource, thread=thread, branch=branch)
+        at = to_micros(self._clock.now())
+
+        def script() -> Script[Rewound]:
+            thread_pk = (yield from taking_thread(resource, thread)).pk
+            yield from taking_logs(thread_pk)
+            found = [row for row in (yield q.branches(resource=resource, thread=thread)) if _name(row) == branch]
+            if not found:
+                raise BranchNotFound(branch, thread)
+            seqs = list(_seqs(found[0]))
+            kept_to = _common(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
+            rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again)
+            rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
+            copies = [_copy(row) for row in rows if row.state != "forgotten"]
+            ready, _ = self._messages.ready(resource, thread, copies, None)
+            yield from self._messages.saving(resource, thread, ready, at, create=False)
+            yield q.mark_restored(branch_pk=found[0].pk, now=at)
+            return rewound
+
+        return await self._engine.write(script, name="branches.restore")
+
+    async def list(self, resource: str, thread: str) -> tuple[Branch, ...]:
+        """Return the branches of a thread, oldest first; raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
+
+        def script() -> Script[tuple[Branch, ...]]:
+            yield from reading_thread(resource, thread)
+            found: list[Branch] = []
+            for row in (yield q.branches(resource=resource, thread=thread)):
+                rows = yield from _reading_rows(resource, thread, [seq for seq in _seqs(row) if seq > row.kept_to])
+                found.append(_branch(row, rows))
+            return tuple(found)
+
+        return await self._engine.read(script)
+
+    def _rewinding(
+        self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, render: Render, again: Again
+    ) -> Script[Rewound]:
+        live = [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))]
+        gone = [seq for seq in live if seq > kept_to]
+        if not gone:
+            return Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=(), observations=()))
+        taken = yield from _reading_rows(resource, thread, gone)
+        yield q.withdraw_after(thread_pk=thread_pk, after=kept_to)
+        yield q.clear_unseen_after(thread_pk=thread_pk, after=kept_to)
+        rows = yield from withdrawing_derived(
+            thread_pk, gone, at, render, mend=lambda group: _mending(resource, thread, group, kept_to, again)
+        )
+        yield from _resetting_hints(thread_pk, kept_to)
+        made = yield q.add_branch(thread_pk=thread_pk, kept_to=kept_to, now=at, live=dumps(ranges(live)))
+        return Rewound(branch=_branch(made[0], taken), rows=rows)
+
+
+def _check_target(to: object) -> None:
+    if isinstance(to, str):
+        check_id("message", to)
+    elif check_number("to", to, then="Pass the number or the id of the last message that stays.") < 0:
+        raise InputError(f"`to` must be 0 or more, got {to}.", then="Pass 0 to withdraw every message.")
+
+
+def _last_row(thread_pk: int, message: str) -> Script[int]:
+    """Return the number of the last row of a message, so that all of it stays."""
+    seq: int | None = (yield q.last_row_of(thread_pk=thread_pk, id=message))[0].seq
+    if seq is None:
+        raise MessageNotFound(message)
+    return seq
+
+
+def _name(row: Row) -> str:
+    return f"b{row.number}"
+
+
+def _seqs(row: Row) -> Iterator[int]:
+    """Return the numbers of the messages that were live when a branch was made."""
+    for first, last in loads(row.live):
+        yield from range(first, last + 1)
+
+
+def _common(one: Iterable[int], other: Iterable[int]) -> int:
+    """Return the last number of the beginning that two lists share; 0 if they share none."""
+    last = 0
+    for a, b in zip(one, other, strict=False):
+        if a != b:
+            break
+        last = a
+    return last
+
+
+def _reading_rows(resource: str, thread: str, seqs: Sequence[int]) -> Script[list[Message]]:
+    wanted = set(seqs)
+    rows: list[Message] = []
+    for first, last in ranges(sorted(seqs)):
+        span = yield messages_q.after(resource=resource, thread=thread, after=first - 1, up_to=last, limit=last)
+        rows += [message for row in span if (message := message_from_row(row)).seq in wanted]
+    return rows
+
+
+def _branch(row: Row, rows: Sequence[Message]) -> Branch:
+    left = [message for message in rows if message.state != "forgotten"]
+    texts = (
+        part.text for message in left for part in message.parts if isinstance(part, TextPart) and part.text.strip()
+    )
+    return Branch(
+        id=_name(row),
+        kept_to=row.kept_to,
+        messages=len(left),
+        created_at=from_micros(row.created_at),
+        preview=cut_end(one_line(next(texts, "")), _PREVIEW),
+    )
+
+
+def _copy(row: Message) -> NewMessage:
+    """Return a message to be saved again, under its id, as a further row."""
+    return NewMessage(
+        id=row.id,
+        role=row.role,
+        parts=row.parts,
+        created_at=row.created_at,
+        zone=row.zone,
+        speaker=row.speaker,
+        own=row.own,
+        metadata=row.metadata,
+    )
+
+
+def _mending(resource: str, thread: str, group: Row, kept_to: int, again: Again) -> Script[None]:
+    """Observe again the messages of a group that a rewind kept and whose lines it deleted."""
+    if group.first_seq > kept_to:
+        return
+    cited = yield q.cited(group_pk=group.pk, up_to=kept_to, is_deleted=0)
+    lost = _numbers((yield q.cited(group_pk=group.pk, up_to=kept_to, is_deleted=1)), kept_to) - _numbers(cited, kept_to)
+    if not lost:
+        return
+    span = yield messages_q.after(
+        resource=resource, thread=thread, after=group.first_seq - 1, up_to=kept_to, limit=kept_to
+    )
+    rows = [message for row in span if (message := message_from_row(row)).state == "live"]
+    found = [line for line in again(thread, group.id, rows) if any(seq in lost for seq in _cited(line))]
+    after = (yield q.last_ordinal(group_pk=group.pk))[0].ordinal
+    lines = [replace(line, ordinal=after + place, parent=None) for place, line in enumerate(found, 1)]
+    yield from storing_lines(resource, group.pk, lines)
+
+
+def _numbers(rows: Sequence[Row], kept_to: int) -> set[int]:
+    return {seq for row in rows for seq in range(row.first_seq, min(row.last_seq, kept_to) + 1)}
+
+
+def _cited(line: Observation) -> Iterator[int]:
+    return (seq for source in line.sources for seq in range(source.span.first, source.span.last + 1))
+
+
+def _resetting_hints(thread_pk: int, kept_to: int) -> Script[None]:
+    """Replace hints that come from withdrawn messages by those of the last group before them."""
+    if not (yield q.clear_hints_after(thread_pk=thread_pk, after=kept_to)):
+        return
+    for row in (yield q.hints_before(thread_pk=thread_pk, after=kept_to)):
+        yield logs.apply_hints(**hint_values(decode(Hints, loads(row.hints)), thread_pk, row.last_seq))

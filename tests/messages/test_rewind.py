@@ -1,0 +1,183 @@
+"""Rewind a thread to an earlier message, and return to a branch."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kit.engines import a_memory
+from kit.talk import hold, listen, logged, of_kind, stored_texts
+from memolog import AssistantMessage, Config, InputError, Memory, ObservationConfig, UserMessage
+from memolog.errors import BranchNotFound, MessageNotFound, ThreadNotFound
+from memolog.events import Withdrawn
+from memolog.memory import Thread
+
+SMALL = Config(observation=ObservationConfig(message_tokens=20_000, previous_tokens=200))
+memory = a_memory(SMALL)
+
+TALK = (
+    ("My sister Nora lives in Oslo.", "Noted."),
+    ("I work at the harbour office.", "Good to know."),
+    ("We decided to paint the hall green.", "Green it is."),
+)
+
+
+async def talk(memory: Memory, turns: Sequence[tuple[str, str]] = TALK) -> Thread:
+    """Hold a conversation; return its thread."""
+    for said, answer in turns:
+        await hold(memory, said, answer)
+    return memory.thread("t1", resource="alice")
+
+
+async def shown(thread: Thread) -> list[str]:
+    """Return the texts that the model is shown."""
+    return [message.text for message in (await thread.context()).messages]
+
+
+async def test_a_rewind_withdraws_what_comes_after(memory: Memory) -> None:
+    """The context, search and the log know only what is left; the rows stay as tombstones and the branch is listed."""
+    thread = await talk(memory)
+    events = listen(memory)
+    branch = await thread.rewind(to=4)
+    assert branch is not None
+    assert (branch.id, branch.kept_to, branch.messages, branch.preview) == ("b1", 4, 2, TALK[2][0])
+    assert await thread.branches() == (branch,)
+    assert await shown(thread) == [*TALK[0], *TALK[1]]
+    assert not (await thread.search("paint the hall")).results
+    assert [row.state for row in (await thread.messages()).items] == ["live"] * 4 + ["withdrawn"] * 2
+    assert [event.messages for event in of_kind(events, Withdrawn)] == [2]
+    context = await hold(memory, "We decided to paint the hall blue.", "Blue it is.")
+    assert [message.text for message in context.messages] == [*TALK[0], *TALK[1], "We decided to paint the hall blue."]
+    assert (await thread.messages()).items[-1].seq == 8
+
+
+async def test_a_rewind_to_the_end_changes_nothing(memory: Memory) -> None:
+    """There is nothing to withdraw, so there is no branch."""
+    thread = await talk(memory)
+    assert await thread.rewind(to=6) is None
+    assert await thread.branches() == ()
+    assert await thread.rewind(to=0) is not None
+    assert await shown(thread) == []
+
+
+async def test_a_message_is_named_by_its_id(memory: Memory) -> None:
+    """All rows of the message stay, also those that were added to it later."""
+    thread = memory.thread("t1", resource="alice")
+    await thread.save([UserMessage("One.", id="u1"), AssistantMessage("Two.", id="a1"), UserMessage("Three.", id="u2")])
+    await thread.rewind(to="a1")
+    assert await shown(thread) == ["One.", "Two."]
+    with pytest.raises(MessageNotFound):
+        await thread.rewind(to="u2")
+
+
+async def test_the_log_forgets_groups_after_the_cut(memory: Memory) -> None:
+    """A group wholly after it shows no line any more; cursors and numbers do not go back."""
+    thread = await talk(memory, TALK[:2])
+    await thread.observe()
+    await talk(memory, TALK[2:])
+    before = await thread.observe()
+    await thread.rewind(to=4)
+    assert "green" not in (await thread.context()).system
+    assert "Oslo" in (await thread.context()).system
+    assert (await thread.status()).cursor == before.cursor == 6
+    assert not any("green" in line.text for line in await logged(memory) if line.state == "active")
+    report = await memory.doctor()
+    assert report.findings == ()
+
+
+async def test_a_group_across_the_cut_is_observed_again(memory: Memory) -> None:
+    """The messages that stay are in the log, the others are not."""
+    thread = await talk(memory)
+    await thread.observe()
+    await thread.rewind(to=3)
+    system = (await thread.context()).system
+    assert "Oslo" in system
+    assert "harbour office" in system
+    assert "green" not in system
+    assert (await memory.doctor()).findings == ()
+    await hold(memory, "The hall stays white.", "Fine.")
+    await thread.observe()
+    assert "white" in (await thread.context()).system
+
+
+async def test_returning_to_a_branch(memory: Memory) -> None:
+    """Its messages are appended as new rows under their ids, and what was there becomes a branch."""
+    thread = await talk(memory)
+    first = await thread.rewind(to=2)
+    assert first is not None
+    await hold(memory, "I work at the airport.", "I see.")
+    second = await thread.restore_branch(first.id)
+    assert second is not None
+    assert (second.id, second.kept_to, second.preview) == ("b2", 2, "I work at the airport.")
+    assert await thread.branches() == (second,)
+    assert await shown(thread) == [*TALK[0], *TALK[1], *TALK[2]]
+    rows = [row for row in (await thread.messages()).items if row.state == "live"]
+    assert [row.seq for row in rows] == [1, 2, 9, 10, 11, 12]
+    assert (await thread.search("paint the hall")).results
+    with pytest.raises(BranchNotFound):
+        await thread.restore_branch(first.id)
+    await thread.restore_branch(second.id)
+    assert await shown(thread) == [*TALK[0], "I work at the airport.", "I see."]
+    assert (await memory.doctor()).findings == ()
+
+
+async def test_branches_of_branches(memory: Memory) -> None:
+    """A branch has its own beginning, also where the thread was rewound before it since."""
+    thread = await talk(memory)
+    await thread.rewind(to=4)
+    await hold(memory, "We decided on blue.", "Blue.")
+    await thread.rewind(to=1)
+    await thread.restore_branch("b1")
+    assert await shown(thread) == [*TALK[0], *TALK[1], *TALK[2]]
+    assert [branch.id for branch in await thread.branches()] == ["b2"]
+
+
+async def test_a_forgotten_message_does_not_come_back(memory: Memory) -> None:
+    """A branch without its forgotten messages is returned to without them."""
+    thread = memory.thread("t1", resource="alice")
+    await thread.save([UserMessage("One.", id="u1"), UserMessage("Secret.", id="u2"), UserMessage("Three.", id="u3")])
+    await thread.rewind(to=1)
+    await thread.forget(message="u2")
+    assert [(branch.messages, branch.preview) for branch in await thread.branches()] == [(1, "Three.")]
+    await thread.restore_branch("b1")
+    assert await shown(thread) == ["One.", "Three."]
+
+
+async def test_hints_go_back(memory: Memory) -> None:
+    """The task in hand is the one of the messages that are left."""
+    thread = await talk(memory, [("Please fix the login page.", "I begin with the form.")])
+    await thread.observe()
+    before = (await thread.info()).hints
+    await talk(memory, [("Now please write the annual report.", "I begin with the figures.")])
+    await thread.observe()
+    assert (await thread.info()).hints.current_task != before.current_task
+    await thread.rewind(to=2)
+    assert (await thread.info()).hints.current_task == before.current_task
+
+
+async def test_wrong_arguments(memory: Memory) -> None:
+    """Each mistake is named."""
+    thread = memory.thread("t1", resource="alice")
+    with pytest.raises(ThreadNotFound):
+        await thread.rewind(to=1)
+    with pytest.raises(ThreadNotFound):
+        await thread.branches()
+    await talk(memory)
+    with pytest.raises(InputError, match="0 or more"):
+        await thread.rewind(to=-1)
+    with pytest.raises(InputError, match="whole number"):
+        await thread.rewind(to=1.5)  # pyright: ignore[reportArgumentType]
+    with pytest.raises(BranchNotFound, match="b7"):
+        await thread.restore_branch("b7")
+
+
+async def test_two_processes(memory: Memory, address: str, engine_name: str) -> None:
+    """What one memory rewound, another that has the thread in its cache no longer shows."""
+    if engine_name == "memory":
+        pytest.skip("a database in memory has one process")
+    thread = await talk(memory)
+    async with Memory(address, config=SMALL, clock=memory.clock) as other:
+        elsewhere = other.thread("t1", resource="alice")
+        assert len(await shown(elsewhere)) == 6
+        await thread.rewind(to=2)
+        assert await shown(elsewhere) == [*TALK[0]]
+        assert await stored_texts(other) == [*TALK[0]]
