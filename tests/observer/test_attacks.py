@@ -272,14 +272,14 @@ def assert_trust(lines: Sequence[Observation], hints: Hints, channel: str) -> No
         assert not PLANTED.search(f"{hints.current_task} {hints.suggested_response} {hints.title}")
 
 
-
-
 def kept(
     parsed: Parsed, given: ObserveInput, prompt: Prompt, *, by_code: bool
 ) -> tuple[tuple[Observation, ...], Hints]:
     """Return what the engine keeps of an answer."""
     numbers = iter(range(10_000))
-    lines = observations_from(parsed, given.messages, prompt, "g", "t1", lambda: f"o{next(numbers)}", COUNTER, REDACTION)
+    lines = observations_from(
+        parsed, given.messages, prompt, "g", "t1", lambda: f"o{next(numbers)}", COUNTER, REDACTION
+    )
     judged = judge(
         lines,
         given.messages,

@@ -1,0 +1,107 @@
+"""Which messages of a client's list are new, and where the client went back."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from memolog import AssistantMessage, NewMessage, TextPart, ToolCallPart, ToolResultPart, UserMessage
+from memolog.adapters.alignment import align
+from memolog.core.message import Message
+
+Short = str
+
+
+def made(short: Short) -> NewMessage:
+    """Read `u:text`, `a:text`, `c:call` (an answer that calls a tool) or `r:call` (its result)."""
+    kind, _, text = short.partition(":")
+    if kind == "u":
+        return UserMessage(text)
+    if kind == "a":
+        return AssistantMessage(text)
+    if kind == "c":
+        return NewMessage(role="assistant", parts=(ToolCallPart(id=text, name="look", arguments={}),))
+    return NewMessage(role="tool", parts=(ToolResultPart(call_id=text, content="found"),))
+
+
+def rows(*shorts: Short) -> list[Message]:
+    """Return the messages as stored rows."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    return [
+        Message(
+            id=f"m{seq}",
+            resource="alice",
+            thread="t1",
+            seq=seq,
+            role=(one := made(short)).role,
+            parts=one.parts,
+            tokens=1,
+            created_at=at,
+        )
+        for seq, short in enumerate(shorts, 1)
+    ]
+
+
+TWO = ("u:one", "a:1", "u:two", "a:2")
+TOOLS = ("u:one", "c:x", "r:x", "a:1")
+
+
+@pytest.mark.parametrize(
+    ("stored", "given", "new", "rewind_to"),
+    [
+        pytest.param((), ("u:one",), ("u:one",), None, id="the first message"),
+        pytest.param(TWO, (*TWO, "u:three"), ("u:three",), None, id="the whole conversation"),
+        pytest.param(TWO, ("u:two", "a:2", "u:three"), ("u:three",), None, id="its end"),
+        pytest.param(TWO, ("a:2", "u:three"), ("u:three",), None, id="its last answer"),
+        pytest.param(TWO, ("u:three",), ("u:three",), None, id="only what is new"),
+        pytest.param(TWO, ("u:one", "a:1", "u:two", "a:edited", "u:three"), ("u:three",), None, id="an edited answer"),
+        pytest.param(TWO, ("u:one", "a:?", "u:two", "a:?", "u:three"), ("u:three",), None, id="every answer changed"),
+        pytest.param((*TWO, "u:three"), (*TWO, "u:three"), (), None, id="a repeated request"),
+        pytest.param(TWO, ("u:one", "a:1", "u:two"), (), 3, id="another answer"),
+        pytest.param(TWO, ("u:one", "a:1", "u:2nd"), ("u:2nd",), 2, id="an edited question"),
+        pytest.param((*TWO, "u:three", "a:3"), ("u:one", "a:1", "u:x"), ("u:x",), 2, id="two exchanges back"),
+        pytest.param((*TWO, "u:three"), (*TWO, "u:3rd"), ("u:3rd",), 4, id="an unanswered question edited"),
+        pytest.param(("u:one", "a:1"), ("u:one",), (), 1, id="another first answer"),
+        pytest.param(("u:one", "a:1"), ("u:edited",), ("u:edited",), None, id="an edited first question looks new"),
+        pytest.param(TWO, ("u:one",), ("u:one",), None, id="the first question again, later"),
+        pytest.param(
+            ("u:go", "a:1", "u:go", "a:2"), ("u:go", "a:1", "u:go", "a:2", "u:go"), ("u:go",), None, id="alike"
+        ),
+        pytest.param(("u:go", "a:1", "u:go", "a:2"), ("u:go", "a:1", "u:go"), (), 3, id="alike, another answer"),
+        pytest.param(TOOLS[:2], TOOLS[:3], ("r:x",), None, id="a result"),
+        pytest.param(TOOLS[:3], TOOLS[:3], (), None, id="a result again"),
+        pytest.param(TOOLS, TOOLS[:3], (), 3, id="another answer to a result"),
+        pytest.param(TOOLS, (*TOOLS, "u:two"), ("u:two",), None, id="after tools"),
+        pytest.param(TOOLS, TOOLS[:1], (), 1, id="another answer instead of tools"),
+        pytest.param(TOOLS, ("u:one", "a:1", "u:two"), ("u:two",), None, id="a client that drops tool steps"),
+        pytest.param(("u:one", "a:half"), ("u:one", "u:two"), ("u:one", "u:two"), None, id="no answer in the list"),
+        pytest.param(
+            ("u:one", "a:1", "u:two", "a:half"), ("u:one", "a:1", "u:two", "u:three"), ("u:three",), None, id="half"
+        ),
+        pytest.param(
+            TWO, ("u:one", "a:1", "u:new", "a:n", "u:three"), ("u:new", "a:n", "u:three"), 2, id="another branch"
+        ),
+        pytest.param(TWO, ("u:unknown", "a:x", "u:three"), ("u:unknown", "a:x", "u:three"), None, id="another talk"),
+        pytest.param(
+            (*TWO, "u:three", "a:3"), ("u:one", "a:1", "u:three", "a:3", "u:four"), ("u:four",), None, id="a gap"
+        ),
+    ],
+)
+def test_alignment(stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], rewind_to: int) -> None:
+    """Each list gives these new messages, and goes back to this row."""
+    found = align([made(short) for short in given], rows(*stored))
+    assert [one.parts for one in found.new] == [made(short).parts for short in new]
+    assert found.rewind_to == rewind_to
+
+
+def test_ids_come_first() -> None:
+    """A message with a stored id is that message, also if the client changed its text."""
+    given = [UserMessage("one, tidied up", id="m1"), AssistantMessage("1"), UserMessage("two")]
+    found = align(given, rows("u:one", "a:1"))
+    assert [one.parts for one in found.new] == [(TextPart(text="two"),)]
+    assert found.rewind_to is None
+
+
+def test_repeated_rows() -> None:
+    """The unanswered messages that a request repeats are named: they are withdrawn if the provider rejects it."""
+    assert [row.seq for row in align([made(s) for s in (*TWO, "u:three")], rows(*TWO, "u:three")).repeated] == [5]
+    assert [row.seq for row in align([made("u:three")], rows(*TWO, "u:three")).repeated] == [5]
