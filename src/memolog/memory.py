@@ -555,16 +555,18 @@ class Thread(_Handle):
         now, render = self._connection.clock.now(), components.core.rerender
         await components.store.withdrawals.withdraw(self.resource, self.id, turn, after=0, now=now, render=render)
 
-    async def rewind(self, *, to: int | str) -> Branch | None:
+    async def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
         """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all of them.
 
         Use it when a user edits an earlier question or wants another answer. Observations of what is withdrawn leave the log.
         The messages are kept as a branch, which `branches` lists and `restore_branch` returns to. Returns None if no message
-        comes after `to`.
+        comes after `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
         """
         components, again = await self._open_rewound()
         render = components.core.rerender
-        rewound = await components.store.branches.rewind(self.resource, self.id, to, render=render, again=again)
+        rewound = await components.store.branches.rewind(
+            self.resource, self.id, to, render=render, again=again, ended_only=ended_only
+        )
         return self._rewound(rewound)
 
     async def branches(self) -> tuple[Branch, ...]:

@@ -1,5 +1,6 @@
 """Which messages of a client's list are new, and where the client went back."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -88,9 +89,14 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
 )
 def test_alignment(stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], rewind_to: int) -> None:
     """Each list gives these new messages, and goes back to this row."""
-    found = align([made(short) for short in given], rows(*stored))
+    found = align([made(short) for short in given], rows(*stored), is_whole=True)
     assert [one.parts for one in found.new] == [made(short).parts for short in new]
-    assert found.rewind_to == rewind_to
+    assert found.kept == rewind_to
+
+
+def test_the_first_question_again() -> None:
+    """It is a further message of a client that may send only what is new."""
+    assert align([made("u:one")], rows("u:one", "a:1")).new == (made("u:one"),)
 
 
 def test_ids_come_first() -> None:
@@ -98,10 +104,21 @@ def test_ids_come_first() -> None:
     given = [UserMessage("one, tidied up", id="m1"), AssistantMessage("1"), UserMessage("two")]
     found = align(given, rows("u:one", "a:1"))
     assert [one.parts for one in found.new] == [(TextPart(text="two"),)]
-    assert found.rewind_to is None
+    assert found.kept is None
 
 
 def test_repeated_rows() -> None:
     """The unanswered messages that a request repeats are named: they are withdrawn if the provider rejects it."""
-    assert [row.seq for row in align([made(s) for s in (*TWO, "u:three")], rows(*TWO, "u:three")).repeated] == [5]
-    assert [row.seq for row in align([made("u:three")], rows(*TWO, "u:three")).repeated] == [5]
+    assert align([made(s) for s in (*TWO, "u:three")], rows(*TWO, "u:three")).repeated == 1
+    assert align([made("u:three")], rows(*TWO, "u:three")).repeated == 1
+    assert align([made("u:three"), made("u:four")], rows(*TWO, "u:three")).repeated == 1
+
+
+def test_examples_are_no_history() -> None:
+    """A client that sends the same examples before each question does not go back to them."""
+    stored = rows("u:x", "a:y", "u:one", "a:1")
+    given = [made(short) for short in ("u:x", "a:y", "u:two")]
+    examples = [replace(row, turn="1") for row in stored]
+    assert (align(given, examples).kept, align(given, examples).new) == (None, (given[-1],))
+    answered = [replace(row, turn=turn) for row, turn in zip(stored, "1122", strict=True)]
+    assert align(given, answered).kept == 2

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
-from memolog.adapters.new_messages import after_last_answer, repeated, unsaved
+from memolog.adapters.alignment import align
+from memolog.adapters.new_messages import after_last_answer
 
 U, A = UserMessage, AssistantMessage
 CALL = AssistantMessage([ReasoningPart(text="hm"), TextPart(text="I look."), ToolCallPart(id="c1", name="look")])
@@ -35,23 +36,25 @@ FOUND = ToolMessage("c1", "42")
             [U("a"), A("ok"), U("b"), A("ok")], [U("a"), A("ok"), U("b"), A("ok"), U("c")], 1, id="like answers"
         ),
         pytest.param([U("x"), A("y"), U("a"), A("b")], [U("x"), A("y"), U("c")], 1, id="the same examples each time"),
-        pytest.param([U("a"), A("b"), U("c"), A("d")], [U("a"), A("b"), U("c")], 1, id="an answer asked for again"),
-        pytest.param([U("a"), A("b")], [U("a"), A("changed"), U("c")], 3, id="a history that the store does not know"),
+        pytest.param([U("a"), A("b"), U("c"), A("d")], [U("a"), A("b"), U("c")], 0, id="an answer asked for again"),
+        pytest.param([U("a"), A("b")], [U("z"), A("changed"), U("c")], 3, id="a history that the store does not know"),
     ],
 )
 def test_only_what_is_new(stored: Sequence[NewMessage], given: Sequence[NewMessage], count: int) -> None:
     """The rule finds how many messages at the end of the list are to be saved."""
-    assert unsaved(given, stored) == tuple(given[len(given) - count :])
+    assert align(given, stored).new == tuple(given[len(given) - count :])
 
 
 def test_what_is_said_again() -> None:
     """The end of what is stored that nobody has answered, if the list has it too."""
     stored = [U("a"), A("b"), U("c"), U("d")]
-    assert repeated([U("c"), U("d")], stored) == (U("c"), U("d"))
-    assert repeated([U("a"), A("b"), U("c"), U("d"), U("e")], stored) == (U("c"), U("d"))
-    assert repeated([U("d")], stored) == (U("d"),)
-    assert repeated([U("e")], stored) == ()
-    assert repeated([U("a")], stored[:2]) == ()
+
+    def repeated(*given: NewMessage) -> int:
+        return align(given, stored).repeated
+
+    assert repeated(U("c"), U("d")) == repeated(U("a"), A("b"), U("c"), U("d")) == 2
+    assert repeated(U("d")) == 1
+    assert repeated(U("e")) == 0
 
 
 def test_without_a_store_the_end_is_new() -> None:

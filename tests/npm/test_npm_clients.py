@@ -34,7 +34,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("npm")
     for name in ("package.json", "package-lock.json", "clients.mjs"):
         shutil.copy(HERE / name, folder)
-    done = subprocess.run([npm, "ci", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [npm, "ci", "--no-audit", "--no-fund"], cwd=folder, capture_output=True, text=True, check=False
+    )
     if done.returncode:
         pytest.skip(f"npm cannot install the clients: {done.stderr[-300:]}")
     return folder

@@ -9,7 +9,8 @@ and of tool calls. Answers are matched by their place.
 2. What is stored after it and is not in the list was left by the client: the user edited a question or wants another answer.
    The thread is then rewound.
 3. A list without any answer may be only what is new. A beginning that equals the unanswered end of the thread is a repeated
-   request, and the rest is new. Only the same first question again, when nothing followed its answer, is a wish for another one.
+   request, and the rest is new. If the client is known to send whole conversations, the first question again is a wish for
+   another answer.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from hashlib import sha256
 from typing import Generic, TypeAlias, TypeVar
 
 from memolog.adapters.roundtrip import Said, json_text
-from memolog.core.message import FilePart, Message, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from memolog.core.message import FilePart, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
 Mark: TypeAlias = tuple[str, ...]
 S = TypeVar("S", bound=Said)
@@ -31,67 +32,101 @@ class Aligned:
     """The result of a comparison."""
 
     new: tuple[NewMessage, ...]
-    repeated: tuple[Message, ...] = ()
-    """The unanswered stored messages that the list repeats."""
-    rewind_to: int | None = None
-    """The number of the last stored message that the client still has, if it went back; 0 if it has none."""
+    repeated: int = 0
+    """How many messages at the end of the thread have no answer and are repeated by the list."""
+    kept: int | None = None
+    """How many of the stored messages the client still has, if it went back; otherwise None."""
 
 
 @dataclass(slots=True)
 class _Exchange(Generic[S]):
-    """A message of a user, and what follows until the next one. The first may have no message of a user."""
+    """A message of a user, and what follows until the next one. The first exchange may have no message of a user."""
 
+    start: int
+    """The index of its first message."""
     question: S | None
     rest: list[S] = field(default_factory=list[S])
 
     @property
     def messages(self) -> list[S]:
+        """All messages of the exchange."""
         return [*([] if self.question is None else [self.question]), *self.rest]
 
+    @property
+    def end(self) -> int:
+        """The index after its last message."""
+        return self.start + len(self.messages)
 
-def align(given: Sequence[NewMessage], stored: Sequence[Message], *, is_beginning: bool = True) -> Aligned:
+
+def align(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool = False) -> Aligned:
     """Compare a list of messages with the live messages at the end of a thread.
 
-    `is_beginning`: the stored messages begin where the thread begins.
+    `is_whole`: the client always sends all that it has, and the stored messages are the whole thread.
     """
-    if not any(said.role == "assistant" for said in given):
-        return _without_history(given, stored, is_beginning=is_beginning)
+    if not has_answer(given):
+        return _without_history(given, stored, is_whole=is_whole)
     here, there = _exchanges(given), _exchanges(stored)
     found = _agreement(here, there)
     if found is None:
         return _by_answers(given, stored)
     i, j = found
-    new, last = _continued(here[i], there[j], is_last=i == len(here) - 1)
+    new, kept = _continued(here[i], there[j], is_last=i == len(here) - 1)
     new += [said for one in here[i + 1 :] for said in one.messages]
-    after = [row for row in stored if row.seq > last]
-    has_left = bool(after) and (j < len(there) - 1 or (not new and given[-1].role != "assistant"))
-    if not has_left:
-        return Aligned(new=tuple(new), repeated=_unanswered(there[j], new) if j == len(there) - 1 else ())
-    return Aligned(new=tuple(new), rewind_to=last)
+    is_behind = j < len(there) - 1 or (not new and given[-1].role != "assistant")
+    if kept < len(stored) and is_behind and not _is_example(stored, kept):
+        return Aligned(new=tuple(new), kept=kept)
+    if j < len(there) - 1:
+        return Aligned(new=tuple(new))
+    return Aligned(new=tuple(new), repeated=0 if new else _unanswered(stored))
 
 
-def _without_history(given: Sequence[NewMessage], stored: Sequence[Message], *, is_beginning: bool) -> Aligned:
+def has_answer(given: Sequence[Said]) -> bool:
+    """Return whether a list has a message of the assistant."""
+    return any(said.role == "assistant" for said in given)
+
+
+def _is_example(stored: Sequence[Said], kept: int) -> bool:
+    """Return whether the client supplied all answers that both have: examples that it sends with every request.
+
+    Such an answer was saved in the same turn as the question after it.
+    """
+    turns = [getattr(said, "turn", None) for said in stored]
+    answers = [place for place, said in enumerate(stored[:kept]) if said.role == "assistant"]
+    return bool(answers) and all(
+        turns[place] is not None
+        and place + 1 < len(stored)
+        and stored[place + 1].role == "user"
+        and turns[place] == turns[place + 1]
+        for place in answers
+    )
+
+
+def _unanswered(stored: Sequence[Said]) -> int:
+    """Return how many messages at the end of the thread have no answer."""
+    answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
+    return len(stored) - (answers[-1] + 1 if answers else 0)
+
+
+def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool) -> Aligned:
     marks = [marks_of(said) for said in given]
-    answers = [place for place, row in enumerate(stored) if row.role == "assistant"]
-    since = stored[answers[-1] + 1 :] if answers else stored
+    since = stored[len(stored) - _unanswered(stored) :]
     for count in range(min(len(given), len(since)), 0, -1):
         if marks[:count] == [marks_of(row) for row in since[-count:]]:
-            return Aligned(new=tuple(given[count:]), repeated=tuple(since[-count:]))
-    if is_beginning and stored and not since:
-        asked = stored[: len(given)]
-        rest = stored[len(given) :]
-        if marks == [marks_of(row) for row in asked] and all(row.role != "user" for row in rest):
-            return Aligned(new=(), rewind_to=asked[-1].seq)
+            return Aligned(new=tuple(given[count:]), repeated=count)
+    is_first = is_whole and stored and not since and marks == [marks_of(row) for row in stored[: len(given)]]
+    if is_first and all(row.role != "user" for row in stored[len(given) :]):
+        # The first question again, and only its answer is stored.
+        return Aligned(new=(), kept=len(given))
     return Aligned(new=tuple(given))
 
 
 def _exchanges(messages: Sequence[S]) -> list[_Exchange[S]]:
     found: list[_Exchange[S]] = []
-    for said in messages:
+    for place, said in enumerate(messages):
         if said.role == "user" and not _is_result(said):
-            found.append(_Exchange(said))
+            found.append(_Exchange(place, said))
         elif not found:
-            found.append(_Exchange(None, [said]))
+            found.append(_Exchange(place, None, [said]))
         else:
             found[-1].rest.append(said)
     return found
@@ -101,7 +136,7 @@ def _is_result(said: Said) -> bool:
     return any(isinstance(part, ToolResultPart) for part in said.parts)
 
 
-def _agreement(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[Message]]) -> tuple[int, int] | None:
+def _agreement(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]]) -> tuple[int, int] | None:
     """Return the last exchange that both have after the same exchanges before it, by its place in both lists.
 
     A list may begin later than the thread. If a client left out something in between, the exchange before must still be the same.
@@ -124,7 +159,7 @@ _Key: TypeAlias = tuple[tuple[Mark, ...], str | None] | None
 
 
 def _key(one: _Exchange[S]) -> _Key:
-    return None if one.question is None else (marks_of(one.question), one.question.id)
+    return None if one.question is None else (marks_of(one.question), getattr(one.question, "id", None))
 
 
 def _is_same(one: _Key, other: _Key) -> bool:
@@ -134,7 +169,7 @@ def _is_same(one: _Key, other: _Key) -> bool:
     return (one[1] is not None and one[1] == other[1]) or (bool(one[0]) and one[0] == other[0])
 
 
-def _has_same_answer(here: _Exchange[NewMessage], there: _Exchange[Message]) -> bool:
+def _has_same_answer(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:
     return bool(here.rest and there.rest) and marks_of(here.rest[-1]) == marks_of(there.rest[-1])
 
 
@@ -149,53 +184,41 @@ def _follows(asked: Sequence[_Key], known: Sequence[_Key], i: int, j: int, *, is
     return not (is_whole and i > j and asked[0] is not None)
 
 
-def _continued(
-    here: _Exchange[NewMessage], there: _Exchange[Message], *, is_last: bool
-) -> tuple[list[NewMessage], int]:
-    """Return what an exchange of the list has after the stored one, and the last stored row that both have."""
-    last = there.question.seq if there.question is not None else 0
-    rows = list(there.rest)
-    calls = {part.call_id: row for row in rows for part in row.parts if isinstance(part, ToolResultPart)}
+def _continued(here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: bool) -> tuple[list[NewMessage], int]:
+    """Return what an exchange of the list has after the stored one, and the index after the last message that both have."""
+    first = there.end - len(there.rest)
+    at = 0
+    results = {
+        part.call_id: place
+        for place, row in enumerate(there.rest)
+        for part in row.parts
+        if isinstance(part, ToolResultPart)
+    }
     for place, said in enumerate(here.rest):
-        results = [part.call_id for part in said.parts if isinstance(part, ToolResultPart)]
-        if results:
-            if not all(call in calls for call in results):
-                # Some results are stored, the others are new.
-                return list(here.rest[place:]), last
-            last = max(last, *(calls[call].seq for call in results))
-            rows = [row for row in rows if row.seq > last]
+        calls = [part.call_id for part in said.parts if isinstance(part, ToolResultPart)]
+        if calls and all(call in results for call in calls):
+            at = max(at, *(results[call] + 1 for call in calls))
             continue
-        answer = next((row for row in rows if row.role == said.role), None)
-        if answer is None:
-            return list(here.rest[place:]), last
-        last = answer.seq
-        rows = [row for row in rows if row.seq > last]
-    if not is_last:
-        # The user has said something since: what the client has not kept of the answer stays.
-        last = max([last, *(row.seq for row in rows)])
-    return [], last
+        following = [n for n in range(at, len(there.rest)) if there.rest[n].role == said.role]
+        if calls or not following:
+            return list(here.rest[place:]), first + at
+        at = following[0] + 1
+    # After a new question, what the client has not kept of an answer stays.
+    return [], first + at if is_last else there.end
 
 
-def _unanswered(there: _Exchange[Message], new: Sequence[NewMessage]) -> tuple[Message, ...]:
-    """Return the end of the thread that a request repeats: messages after its last answer, if the list adds none before."""
-    rows = there.messages
-    answers = [place for place, row in enumerate(rows) if row.role == "assistant"]
-    return () if new else tuple(rows[answers[-1] + 1 :] if answers else rows)
-
-
-def _by_answers(given: Sequence[NewMessage], stored: Sequence[Message]) -> Aligned:
-    """Compare by the last answer that is stored, where no question of the list is: of equal answers the latest counts."""
+def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
+    """Compare by the last answer that is stored, if no question of the list is. Of equal answers the latest counts."""
     places = {
         marks[-1]: place for place, row in enumerate(stored) if row.role == "assistant" and (marks := marks_of(row))
     }
+    start = 0
     for place in range(len(given) - 1, -1, -1):
         marks = marks_of(given[place]) if given[place].role == "assistant" else ()
         if marks and marks[-1] in places:
-            since = stored[places[marks[-1]] + 1 :]
-            rest = _without_history(given[place + 1 :], since, is_beginning=False)
-            return Aligned(new=rest.new, repeated=rest.repeated)
-    rest = _without_history(given, stored, is_beginning=False)
-    return Aligned(new=rest.new, repeated=rest.repeated)
+            start, stored = place + 1, stored[places[marks[-1]] + 1 :]
+            break
+    return _without_history(given[start:], stored, is_whole=False)
 
 
 def marks_of(said: Said) -> tuple[Mark, ...]:

@@ -14,8 +14,9 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from memolog import Context
+from memolog.adapters.alignment import has_answer
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
-from memolog.adapters.new_messages import find_new, has_answer
+from memolog.adapters.new_messages import find_new
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
 from memolog.adapters.roundtrip import Answer, Json
 from memolog.core.message import NewMessage, TextPart
@@ -117,6 +118,8 @@ class Bound:
     zone: str | None = None
     settings: Mapping[str, Any] | None = None
     turn: OpenTurn | None = None
+    sends_all: bool = False
+    """Whether the client always sends the whole conversation, as chat programs do."""
 
     def __post_init__(self) -> None:
         """Reject arguments that contradict an open turn."""
@@ -215,7 +218,9 @@ class Exchange:
         if self._own is not None:
             await self._own.__aenter__()
         try:
-            new, again = await find_new(self._bound.memory, self._resource, self._thread, given)
+            new, again = await find_new(
+                self._bound.memory, self._resource, self._thread, given, is_whole=self._bound.sends_all
+            )
             self.repeated = tuple(row.seq for row in again)
             # An assistant message at the end is the beginning of the answer, and is saved with it.
             count = len(new) - (_is_begun(new) if self._api.goes_on else 0)

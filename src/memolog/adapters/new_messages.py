@@ -1,30 +1,13 @@
-"""Find the new messages in a list of which some are stored already.
-
-A caller may pass the whole conversation, its end, or only what is new:
-
-1. Everything up to the last stored assistant message in the list is history. A list without one continues the last stored answer.
-2. After that, a beginning that equals the end of the stored messages is a repeated request. The rest is new.
-
-Assistant messages are compared by tool calls and text. Reasoning and the spelling of a library are ignored.
-"""
+"""Find the new messages in the list of a client, and rewind the thread if the client went back."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
-from typing import Final, TypeAlias, TypeVar
+from typing import Final
 
-from memolog.adapters.roundtrip import Said, json_text
-from memolog.core.message import (
-    FilePart,
-    Message,
-    NewMessage,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from memolog.adapters.alignment import align, has_answer, marks_of
+from memolog.adapters.roundtrip import Said
+from memolog.core.message import Message, NewMessage, Part, ToolCallPart, ToolResultPart
 from memolog.errors import InputError, MemologError, ThreadNotFound
 from memolog.memory import Memory
 
@@ -37,22 +20,23 @@ _PAGES: Final = 5
 _END: Final = 50
 _LAST: Final = 2**62
 
-Mark: TypeAlias = tuple[str, ...]
-_NOTHING: Final[tuple[Mark, ...]] = ()
-S = TypeVar("S", bound=Said)
-
 
 async def find_new(
-    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
+    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage], *, is_whole: bool = False
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
     """Return the new messages of a list, and the unanswered stored messages that it repeats.
 
+    `is_whole`: the client always sends all that it has. If it went back to an earlier message, the thread is rewound to it.
     If the database cannot be read, everything after the last answer is new.
     """
     try:
-        stored = await _stored(memory, resource, thread, given)
-        new = await _not_forgotten(memory, resource, thread, unsaved(given, stored))
-        return with_names(new, (*stored, *given)), repeated(given, stored)
+        stored, is_beginning = await _stored(memory, resource, thread, given)
+        found = align(given, stored, is_whole=is_whole and is_beginning)
+        if found.kept is not None and not memory.config.read_only:
+            to = stored[found.kept - 1].seq if found.kept else 0
+            await memory.thread(thread, resource=resource).rewind(to=to, ended_only=True)
+        new = await _not_forgotten(memory, resource, thread, found.new)
+        return with_names(new, (*stored, *given)), tuple(stored[len(stored) - found.repeated :])
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
             raise
@@ -76,56 +60,24 @@ async def _not_forgotten(
     return tuple(one for place, one in enumerate(new) if place not in gone)
 
 
-async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]) -> list[Message]:
-    """Return the last stored messages, as far back as the list may reach."""
+async def _stored(
+    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
+) -> tuple[list[Message], bool]:
+    """Return the last live messages, as far back as the list may reach, and whether the thread begins with them."""
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST
-    limit = _PAGE if has_answer(given) else _END
+    asked = next((marks_of(said) for said in given if said.role == "user"), ())
     for _ in range(_PAGES):
         try:
-            page = await handle.messages(before=before, limit=limit)
+            page = await handle.messages(before=before, limit=_PAGE if has_answer(given) else _END)
         except ThreadNotFound:
-            break
+            return [], True
         rows = [*(row for row in page.items if row.state == "live"), *rows]
         before = int(page.next) if page.next else None
-        if before is None or is_known(given, rows) or not has_answer(given):
+        if before is None or not has_answer(given) or any(marks_of(row) == asked for row in page.items):
             break
-    return rows
-
-
-def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMessage, ...]:
-    """Return the messages that are not in `stored`, which holds the end of the thread or all of it."""
-    start, count = _said_before(given, stored)
-    return tuple(given[start + count :])
-
-
-def repeated(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[S, ...]:
-    """Return the unanswered messages at the end of `stored` that the list repeats."""
-    _, count = _said_before(given, stored)
-    return tuple(stored[len(stored) - count :])
-
-
-def _said_before(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[int, int]:
-    """Return the index where history ends in the list, and how many messages after it are stored."""
-    known = [_marks(said) for said in stored]
-    start, since = _history(given, stored, known)
-    rest = [_marks(message) for message in given[start:]]
-    for count in range(min(len(rest), len(since)), 0, -1):
-        if rest[:count] == since[-count:]:
-            return start, count
-    return start, 0
-
-
-def has_answer(given: Sequence[Said]) -> bool:
-    """Tell whether a list has a message of the assistant."""
-    return any(said.role == "assistant" for said in given)
-
-
-def is_known(given: Sequence[NewMessage], stored: Sequence[Said]) -> bool:
-    """Tell whether an assistant message of the list is stored."""
-    known = {marks[-1] for said in stored if said.role == "assistant" and (marks := _marks(said))}
-    return any(marks[-1] in known for said in given if said.role == "assistant" and (marks := _marks(said)))
+    return rows, before is None
 
 
 def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
@@ -148,37 +100,3 @@ def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
     """Return the messages after the last one of the assistant."""
     places = [place for place, said in enumerate(given) if said.role == "assistant"]
     return tuple(given[places[-1] + 1 :]) if places else tuple(given)
-
-
-def _history(
-    given: Sequence[NewMessage], stored: Sequence[Said], known: Sequence[tuple[Mark, ...]]
-) -> tuple[int, Sequence[tuple[Mark, ...]]]:
-    """Return the index where history ends in the list, and the marks of the messages stored after that."""
-    answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
-    # Of equal answers the latest counts.
-    last_place = {known[place][-1]: place for place in answers if known[place]}
-    for place in range(len(given) - 1, -1, -1):
-        marks = _marks(given[place]) if given[place].role == "assistant" else _NOTHING
-        if marks and marks[-1] in last_place:
-            return place + 1, known[last_place[marks[-1]] + 1 :]
-    return 0, known[answers[-1] + 1 :] if answers else known
-
-
-def _marks(said: Said) -> tuple[Mark, ...]:
-    """Return the marks by which messages are compared, one for each part."""
-    marks: list[Mark] = []
-    for part in said.parts:
-        match part:
-            case TextPart():
-                marks.append((said.role, "text", part.text.strip()))
-            case ToolCallPart():
-                marks.append(("call", part.id, part.name))
-            case ToolResultPart():
-                marks.append(("result", part.call_id))
-            case FilePart():
-                marks.append((said.role, "file", part.media_type, part.url or sha256(part.data or b"").hexdigest()))
-            case ReasoningPart():
-                pass
-            case _:
-                marks.append((said.role, "unknown", json_text(part.data)))
-    return tuple(mark for mark in marks if mark[-1] or mark[0] in {"call", "result"})

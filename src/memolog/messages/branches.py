@@ -62,14 +62,22 @@ class Rewound:
     rows: WithdrawnRows
 
 
+_NOTHING = Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=(), observations=()))
+
+
 class Branches:
     """Rewinds threads and lists their branches, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock, messages: Messages) -> None:
         self._engine, self._clock, self._messages = engine, clock, messages
 
-    async def rewind(self, resource: str, thread: str, to: int | str, *, render: Render, again: Again) -> Rewound:
-        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all."""
+    async def rewind(
+        self, resource: str, thread: str, to: int | str, *, render: Render, again: Again, ended_only: bool = False
+    ) -> Rewound:
+        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all.
+
+        With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
+        """
         check_ids(resource=resource, thread=thread)
         _check_target(to)
         at = to_micros(self._clock.now())
@@ -78,6 +86,8 @@ class Branches:
             thread_pk = (yield from taking_thread(resource, thread)).pk
             yield from taking_logs(thread_pk)
             kept_to = to if isinstance(to, int) else (yield from _last_row(thread_pk, to))
+            if ended_only and (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
+                return _NOTHING
             return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again))
 
         return await self._engine.write(script, name="branches.rewind")
@@ -128,7 +138,7 @@ class Branches:
         live = [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))]
         gone = [seq for seq in live if seq > kept_to]
         if not gone:
-            return Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=(), observations=()))
+            return _NOTHING
         taken = yield from _reading_rows(resource, thread, gone)
         yield q.withdraw_after(thread_pk=thread_pk, after=kept_to)
         yield q.clear_unseen_after(thread_pk=thread_pk, after=kept_to)

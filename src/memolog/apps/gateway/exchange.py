@@ -126,7 +126,7 @@ class Exchange:
                 model=model, zone=scope.zone
             ) as turn:
                 # We own the turn, because a refused request is taken back.
-                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn)
+                bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
                 sent = make(dumps(await remembered.begin()).encode())
                 response = await self._client.send(sent, stream=True)

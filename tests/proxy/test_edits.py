@@ -1,0 +1,123 @@
+"""Chat programs let users edit a question and ask for another answer: the thread follows, and nothing is stored twice."""
+
+from pathlib import Path
+
+import pytest
+
+from proxy.upstream import Call, Seen
+from proxy.world import APIS, Conversation, World, opened
+
+
+class Model:
+    """Answers with a number, so that each answer differs."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, seen: Seen) -> str | Call:
+        """Answer, or call a tool if the last question asks for it."""
+        self.count += 1
+        if "look it up" in seen.raw.decode() and b"It rains." not in seen.raw:
+            return Call("c1", "weather", {"place": "Oslo"})
+        return f"Answer {self.count}."
+
+
+async def lines(world: World) -> list[str]:
+    """Return what is live in the thread, without reasoning."""
+    return [line for line in await world.lines() if line != "reasoning"]
+
+
+def again(talk: Conversation, question: str) -> None:
+    """Take the client's history back to before a question."""
+    place = next(n for n, said in enumerate(talk.history) if said.get("content") == question)
+    del talk.history[place:]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_another_answer_three_times(api: str, tmp_path: Path) -> None:
+    """One question and the last answer are left; the others are branches."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("One.")
+        await talk.say("Two.")
+        for _ in range(3):
+            again(talk, "Two.")
+            await talk.say("Two.")
+        assert await lines(world) == ["user: One.", "assistant: Answer 1.", "user: Two.", "assistant: Answer 5."]
+        assert world.upstream.seen[-1].raw.count(b"Two.") == 1
+        assert b"Answer 4" not in world.upstream.seen[-1].raw
+        branches = await world.memory.thread("t1", resource="alice").branches()
+        assert [branch.preview for branch in branches] == ["Answer 2.", "Answer 3.", "Answer 4."]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_another_first_answer(api: str, tmp_path: Path) -> None:
+    """The first question again, with nothing after its answer, is one question."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        for _ in range(3):
+            talk.history.clear()
+            await talk.say("One.")
+        assert await lines(world) == ["user: One.", "assistant: Answer 3."]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_an_edited_question(api: str, tmp_path: Path) -> None:
+    """The model sees the edited words, and nothing that came after the old ones."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        for question in ("One.", "Two.", "Three."):
+            await talk.say(question)
+        again(talk, "Two.")
+        await talk.say("Two, edited.")
+        sent = world.upstream.seen[-1].raw
+        assert b"Two, edited." in sent
+        assert b"Two." not in sent
+        assert b"Three." not in sent
+        expected = ["user: One.", "assistant: Answer 1.", "user: Two, edited.", "assistant: Answer 4."]
+        assert await lines(world) == expected
+        thread = world.memory.thread("t1", resource="alice")
+        await thread.restore_branch("b1")
+        assert [line for line in await lines(world) if line.startswith("user")] == [
+            "user: One.",
+            "user: Two.",
+            "user: Three.",
+        ]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_an_answer_that_the_client_changed(api: str, tmp_path: Path) -> None:
+    """It is the same answer at its place: nothing is stored again."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        for question in ("One.", "Two.", "Three."):
+            await talk.say(question)
+            for said in talk.history:
+                if said.get("role") == "assistant" and said.get("type") != "reasoning":
+                    said["content"] = "(removed)"
+            talk.history = [said for said in talk.history if said.get("type") != "reasoning"]
+        assert await lines(world) == [
+            line
+            for n, word in enumerate(("One.", "Two.", "Three."), 1)
+            for line in (f"user: {word}", f"assistant: Answer {n}.")
+        ]
+
+
+@pytest.mark.parametrize("api", APIS)
+async def test_another_answer_to_tool_results(api: str, tmp_path: Path) -> None:
+    """The calls and the results stay, and the last answer is replaced."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk(api, is_whole=True)
+        await talk.say("One.")
+        await talk.say("Please look it up.")
+        await talk.answer(("c1", "It rains."))
+        place = max(n for n, said in enumerate(talk.history) if "It rains." in str(said))
+        results = talk.history[place]
+        del talk.history[place:]
+        await talk._send([results])
+        assert (await lines(world))[2:] == [
+            "user: Please look it up.",
+            "call c1: weather",
+            "result c1",
+            "assistant: Answer 4.",
+        ]
