@@ -8,9 +8,10 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from adapters.kit import exact
 from adapters.openai_corpus import OUTPUTS, RESPONSE
+from memolog import Memory, UserMessage
 from memolog.adapters.exchange import Events
 from memolog.adapters.openai.chat import ChatStream
-from memolog.adapters.openai.responses import ResponseStream
+from memolog.adapters.openai.responses import ResponseStream, from_response
 
 DELTAS: list[dict[str, Any]] = [
     {"role": "assistant", "content": "", "refusal": None},
@@ -111,6 +112,29 @@ def test_a_response_that_was_cut() -> None:
     for event in events()[:-1]:
         stream.add(event)
     assert not [item for item in stream.response()["output"] if "call_id" in item]
+
+
+def test_reasoning_before_a_call_that_was_cut() -> None:
+    """The API refuses reasoning without the item that followed it, so both are left out."""
+    stream = ResponseStream()
+    thought = {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": "x"}
+    call = {"type": "function_call", "id": "fc_9", "call_id": "c9", "name": "look", "arguments": "{}"}
+    said = {"type": "message", "id": "msg_9", "role": "assistant", "content": []}
+    for place, item in enumerate((said, thought, call)):
+        stream.add({"type": "response.output_item.done", "output_index": place, "item": item})
+    assert stream.response()["output"] == [said]
+
+
+async def test_reasoning_that_was_stored_without_its_item() -> None:
+    """It is not sent: a database from before may have it, and a response that ended at its limit has it."""
+    thought = {"type": "reasoning", "id": "rs_9", "summary": [], "encrypted_content": "x"}
+    answer = from_response({"id": "resp_9", "status": "incomplete", "output": [thought]})
+    assert answer.message is not None
+    async with Memory(":memory:") as memory:
+        thread = memory.thread("t1", resource="alice")
+        await thread.save([UserMessage("Hello."), answer.message])
+        request = (await thread.context("And?")).to_responses()
+    assert not [item for item in request["input"] if item.get("type") == "reasoning"]
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 10_000])

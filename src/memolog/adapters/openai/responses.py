@@ -163,8 +163,9 @@ def to_request(
     said = [
         sendable(without_nothing(item))
         for message in context.messages
-        for item in _write(with_speaker(message))
-        if _is_sendable(item, is_stored=is_stored)
+        for item in _with_followers(
+            item for item in _write(with_speaker(message)) if _is_sendable(item, is_stored=is_stored)
+        )
     ]
     first: list[Json] = [dict(item) for item in opening]
     texts = [instructions] if instructions else []
@@ -316,10 +317,17 @@ class ResponseStream:
                 said = items.setdefault(place, {"type": "message", "role": "assistant", "content": []})
                 said["content"].append({"type": "output_text", "text": text, "annotations": []})
         ordered = [items[place] for place in sorted(items)]
-        # The API rejects reasoning without the item that follows it.
-        while ordered and not self.is_whole and ordered[-1].get("type") == "reasoning":
-            ordered.pop()
-        return {**self._response, "output": [item for item in ordered if self.is_whole or not _is_call(item)]}
+        kept = ordered if self.is_whole else [{} if _is_call(item) else item for item in ordered]
+        return {**self._response, "output": [item for item in _with_followers(kept) if item]}
+
+
+def _with_followers(items: Iterable[Json]) -> list[Json]:
+    """Return the items of one answer without reasoning that no item follows: the API rejects it. An empty item is none."""
+    found: list[Json] = []
+    for item in reversed(list(items)):
+        if item.get("type") != "reasoning" or (found and found[-1]):
+            found.append(item)
+    return found[::-1]
 
 
 def _is_call(item: Data) -> bool:
