@@ -294,7 +294,6 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: s.logs.aliases(r, 2, ["secret"]),
     ],
     "logs.observations": [lambda s, r, _: each_log(lambda pk: s.logs.observations(r, pk, ["group-1"]))],
-    "logs.lines": [lambda s, r, _: each_log(lambda pk: s.logs.lines(r, pk, ["group-1"]))],
     "logs.lines_by_id": [lambda s, r, _: each_log(lambda pk: s.logs.lines_by_id(r, pk, ["line-1"]))],
     "logs.groups_at": [lambda s, r, _: each_log(lambda pk: s.logs.groups_at(r, pk, 0, entries=99))],
     "logs.hints_of": [lambda s, r, _: each_log(lambda pk: s.logs.hints_of(r, pk, 2, 2))],
@@ -305,7 +304,6 @@ CASES: Final[dict[str, list[Call]]] = {
         lambda s, r, _: each_log(lambda pk: s.logs.activate(r, pk, 2, [], now=NOW)),
         lambda s, r, _: each_log(lambda pk: s.logs.activate(r, pk, 3, [], now=NOW)),
     ],
-    "logs.alias": [lambda s, r, _: s.logs.alias(r, 1, "secret"), lambda s, r, _: s.logs.alias(r, 2, "secret")],
     "runs.start": [
         lambda s, r, _: start_anywhere(s, r, "observe"),
         lambda s, r, _: start_anywhere(s, r, "reflect"),

@@ -280,45 +280,34 @@ class Core:
 
     async def _render(self, snapshot: Snapshot, ids: Sequence[str]) -> list[Rendered]:
         """Render groups for activation, each after the one before it."""
-        handles = {group.id: group for group in snapshot.buffered}
+        ready = {group.id: group for group in snapshot.buffered}
+        resource, log_pk = snapshot.resource, snapshot.log.pk
+        observations = await self.store.logs.observations(resource, log_pk, ids)
         aliases: dict[str, str] = {}
-        if snapshot.scope == "resource" and any(handles[name].kind == "reflection" for name in ids):
-            observations = await self.store.logs.observations(snapshot.resource, snapshot.log.pk, ids)
-            aliases = await self._aliases(snapshot, observations)
-        else:
-            observations = await self.store.logs.lines(snapshot.resource, snapshot.log.pk, ids)
+        if snapshot.scope == "resource":
+            threads = {thread for name in ids if (thread := ready[name].thread)}
+            threads.update(source.thread for line in observations for source in line.sources)
+            numbers = await self.store.logs.aliases(resource, log_pk, sorted(threads))
+            aliases = {thread: f"t{number}" for thread, number in numbers.items()}
         previous = max((g.last_at for g in snapshot.groups if g.last_at), default=None)
         rendered: list[Rendered] = []
-        for group_id in ids:
-            lines = [o for o in observations if o.group == group_id and o.state == "active"]
-            row = handles[group_id]
-            alias = None
-            if snapshot.scope == "resource" and row.thread is not None:
-                alias = await self._alias(snapshot, row.thread)
+        for name in ids:
+            lines = [line for line in observations if line.group == name and line.state == "active"]
+            row = ready[name]
+            is_reflection = row.kind == "reflection"
             render = partial(
                 render_group,
                 handle=row.handle,
                 observations=lines,
                 previous=previous.date() if previous else None,
-                alias=alias,
-                is_reflection=row.kind == "reflection",
-                aliases=aliases,
+                alias=aliases.get(row.thread or ""),
+                is_reflection=is_reflection,
+                aliases=aliases if is_reflection else {},
             )
             text = await offload(render, when=len(lines) > _MANY_LINES)
-            rendered.append(Rendered(id=group_id, text=text, tokens=self.counter.count(text) if text else 0))
+            rendered.append(Rendered(id=name, text=text, tokens=self.counter.count(text) if text else 0))
             previous = max([o.said_at for o in lines if o.said_at] + ([previous] if previous else []), default=None)
         return rendered
-
-    async def _aliases(self, snapshot: Snapshot, lines: Sequence[Observation]) -> dict[str, str]:
-        threads = list(dict.fromkeys(source.thread for line in lines for source in line.sources))
-        numbers = await self.store.logs.aliases(snapshot.resource, snapshot.log.pk, threads)
-        return {thread: f"t{number}" for thread, number in numbers.items()}
-
-    async def _alias(self, snapshot: Snapshot, thread: str) -> str:
-        if thread == snapshot.thread.id:
-            return f"t{snapshot.alias}"
-        number = await self.store.logs.alias(snapshot.resource, snapshot.log.pk, thread)
-        return f"t{number}"
 
     async def _activate_reflection(self, decision: ActivateReflection, snapshot: Snapshot) -> None:
         row = next(group for group in snapshot.buffered if group.id == decision.group)

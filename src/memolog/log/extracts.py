@@ -7,24 +7,21 @@ from collections.abc import Sequence
 from memolog.core.clock import from_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
 from memolog.core.observation import Extract, NewExtract, Span
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import LAST, check_ids
 
 q = load_queries("log/extracts")
 
 
-class Extracts:
+class Extracts(Calls):
     """The extracts of every resource, one thread at a time."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
 
     async def list(self, resource: str, thread: str, *, before: int | None = None) -> tuple[Extract, ...]:
         """Return every version of every value by key, oldest first; with `before`, only those drawn before that message."""
         check_ids(resource=resource, thread=thread)
         step = q.list_extracts(resource=resource, thread=thread, before=LAST if before is None else before)
-        return await self._engine.fetch(step, lambda row: _extract(row, thread))
+        return await self.engine.fetch(step, lambda row: _extract(row, thread))
 
 
 def storing_extracts(

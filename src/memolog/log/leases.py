@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from memolog.core.clock import Clock, to_micros
 from memolog.core.run import Lease
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError
@@ -18,11 +18,12 @@ from memolog.errors import InputError
 q = load_queries("log/leases")
 
 
-class Leases:
+class Leases(Calls):
     """The leases of every resource, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+        super().__init__(engine)
+        self._clock = clock
 
     async def acquire(self, resource: str, name: str, owner: str, *, lasts: timedelta) -> Lease | None:
         """Return the lease, or None while another owner (or this one) holds it."""
@@ -40,14 +41,11 @@ class Leases:
             rows = yield step
             return Lease(name=name, owner=owner, fence=rows[0].fence, expires_at=end) if rows else None
 
-        return await self._engine.write(script, name="leases.acquire")
+        return await self.engine.write(script, name="leases.acquire")
 
-    async def release(self, resource: str, lease: Lease) -> bool:
+    @writes("leases.release")
+    def release(self, resource: str, lease: Lease) -> Script[bool]:
         """Release a lease; returns False if it was lost already."""
         check_ids(resource=resource)
-
-        def script() -> Script[bool]:
-            rows = yield q.release(resource=resource, name=lease.name, owner=lease.owner, fence=lease.fence)
-            return bool(rows)
-
-        return await self._engine.write(script, name="leases.release")
+        rows = yield q.release(resource=resource, name=lease.name, owner=lease.owner, fence=lease.fence)
+        return bool(rows)

@@ -323,19 +323,6 @@ def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:
     return sources
 
 
-def reading_lines(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
-    """Read the observations of some groups without sources and merges, which rendered text does not show."""
-    rows = yield q.group_observations(log_pk=log_pk, groups=groups)
-    return tuple(observation_from_row(row) for row in rows)
-
-
-def reading_lines_by_id(log_pk: int, ids: Sequence[str]) -> Script[tuple[Observation, ...]]:
-    """Read the lines with these ids in this order, without deleted ones."""
-    rows = yield q.lines_by_id(log_pk=log_pk, ids=ids)
-    found = {row.id: observation_from_row(row) for row in rows}
-    return tuple(found[id_] for id_ in ids if id_ in found and found[id_].state != "deleted")
-
-
 def reading_plans(
     log_pk: int, generation: int, *, entries: int, since: date, before: date
 ) -> Script[tuple[Observation, ...]]:

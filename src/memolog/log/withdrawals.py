@@ -15,7 +15,7 @@ from memolog.compaction.store import undoing_compactions
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import loads, pack
 from memolog.core.observation import Observation
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids, taking_thread
 from memolog.log.extracts import deleting_extracts
@@ -40,13 +40,11 @@ class WithdrawnRows:
     observations: tuple[str, ...]
 
 
-class Withdrawals:
+class Withdrawals(Calls):
     """Withdraws messages, one resource at a time."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def withdraw(
+    @writes("withdrawals.withdraw")
+    def withdraw(
         self,
         resource: str,
         thread: str,
@@ -57,37 +55,33 @@ class Withdrawals:
         render: Render,
         also: Sequence[int] = (),
         keep_answered: bool = False,
-    ) -> WithdrawnRows:
+    ) -> Script[WithdrawnRows]:
         """Withdraw what a turn saved after a sequence number, and the messages in `also` that no answer follows.
 
         With `keep_answered` the answers of the turn stay, and all that came before the last of them.
         """
         check_ids(resource=resource, thread=thread, turn=turn)
         at = to_micros(now)
-
-        def script() -> Script[WithdrawnRows]:
-            thread_pk = (yield from taking_thread(resource, thread)).pk
-            yield from taking_logs(thread_pk)
-            answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
-            rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=max(after, answered))
-            yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
-            more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
-            gone = sorted(row.seq for row in (*rows, *more))
-            runs: list[str] = []
-            groups: list[str] = []
-            observations: list[str] = []
-            for first, last in ranges(gone):
-                where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
-                yield from undoing_compactions(thread_pk, first, last)
-                runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
-                yield from deleting_extracts(where)
-                groups += [row.id for row in (yield q.void_groups_over(**where))]
-                observations += yield from _forget_activated(where, at, render)
-            return WithdrawnRows(
-                messages=tuple(gone), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
-            )
-
-        return await self._engine.write(script, name="withdrawals.withdraw")
+        thread_pk = (yield from taking_thread(resource, thread)).pk
+        yield from taking_logs(thread_pk)
+        answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
+        rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=max(after, answered))
+        yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
+        more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
+        gone = sorted(row.seq for row in (*rows, *more))
+        runs: list[str] = []
+        groups: list[str] = []
+        observations: list[str] = []
+        for first, last in ranges(gone):
+            where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+            yield from undoing_compactions(thread_pk, first, last)
+            runs += [row.id for row in (yield q.abandon_runs_over(now=at, **where))]
+            yield from deleting_extracts(where)
+            groups += [row.id for row in (yield q.void_groups_over(**where))]
+            observations += yield from _forget_activated(where, at, render)
+        return WithdrawnRows(
+            messages=tuple(gone), runs=tuple(runs), groups=tuple(groups), observations=tuple(observations)
+        )
 
 
 def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
