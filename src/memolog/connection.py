@@ -24,7 +24,7 @@ from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import check_model
 from memolog.observer.model_choice import ModelPair, ModelSpec, models_for
 from memolog.observer.run import RunExecutor
-from memolog.outbox import Outbox, Outside
+from memolog.outbox import READING_SETTINGS, Outbox, Outside
 from memolog.store import open_store
 from memolog.text.message_tokens import count_message
 from memolog.text.tokens import TokenCounter
@@ -102,7 +102,7 @@ class Connection:
         snapshot = await components.store.logs.snapshot(resource, thread, config.scope, create=create)
         config, ignored = overridden(config, snapshot.thread.overrides)
         if ignored:
-            self.outside.tell_ignored(resource, thread, ignored)
+            self.outside.degraded(resource, thread, READING_SETTINGS, ignored)
         return config, snapshot
 
     async def _open_once(self) -> None:

@@ -44,7 +44,7 @@ from memolog.log.journal import StoredEvent
 from memolog.log.rendering import Log, reading_order
 from memolog.log.rows import GroupRow
 from memolog.log.snapshot import OTHER_ROWS, Snapshot
-from memolog.log.snapshot_state import Asked
+from memolog.log.state import Asked
 from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine
 from memolog.messages.provider_messages import Given

@@ -26,13 +26,10 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.scope import CleanValue, check_ids
 from memolog.db.sqlite import SqliteEngine, SqliteOptions
 from memolog.errors import ConfigError, NotADatabase
-from memolog.log.cache import MemoryCache
-from memolog.log.extracts import Extracts
-from memolog.log.heartbeat import Processes
+from memolog.log.heartbeat import Leases, Processes
 from memolog.log.journal import Journal
-from memolog.log.leases import Leases
-from memolog.log.runs import Runs
-from memolog.log.snapshot import OtherLimits, Snapshot, reading_snapshot
+from memolog.log.runs import Extracts, Runs
+from memolog.log.snapshot import MemoryCache, OtherLimits, Snapshot, reading_snapshot
 from memolog.log.store import Logs
 from memolog.log.usage import Ledger, summing_spent
 from memolog.log.withdrawals import Withdrawals
@@ -167,7 +164,7 @@ class Store:
 
         saved, snapshot = await self.engine.write_and_read(
             saving,
-            lambda: reading_snapshot(resource, thread, scope, now, self.cache, newest=newest, others=others),
+            lambda: reading_snapshot(resource, thread, scope, self.cache, newest=newest, others=others),
             name="store.save_and_snapshot",
             brief=not is_long,
         )

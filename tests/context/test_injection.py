@@ -8,7 +8,8 @@ import pytest
 from kit.engines import a_memory
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Context, RecallConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.context.builder import Made, Shown
+from memolog.context.build import View
+from memolog.context.builder import Made
 from memolog.core.message import NewMessage, ToolResultPart
 from memolog.errors import StoreUnavailable
 from memolog.events import Degraded
@@ -195,8 +196,8 @@ async def test_an_older_record_is_built_as_it_was(memory: Memory, monkeypatch: p
     contexts = (await memory.open()).contexts
     build = contexts.build
 
-    async def as_before(shown: Shown) -> Made:
-        made = await build(replace(shown, passages=tuple(replace(p, places={}) for p in shown.passages)))
+    async def as_before(view: View, **options: Any) -> Made:
+        made = await build(replace(view, passages=tuple(replace(p, places={}) for p in view.passages)), **options)
         return replace(made, record={name: value for name, value in made.record.items() if name != "recalled_at"})
 
     monkeypatch.setattr(contexts, "build", as_before)

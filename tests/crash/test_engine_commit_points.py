@@ -253,31 +253,26 @@ async def test_the_conversation_comes_by_every_point(tmp_path: Path) -> None:
     assert set(reached) == set(POINTS)
 
 
-WRITES = ("write", "write_and_read")
-
-
-def _is_write(called: ast.expr) -> bool:
-    """Return whether an expression is a writing method of an engine."""
-    match called:
+def _names(called: ast.Call) -> list[ast.expr]:
+    """Return the name of the write that a call makes, if it makes one: a method of an engine, or the decorator of a script."""
+    match called.func:
         case ast.Attribute(value=ast.Attribute(attr="engine" | "_engine") | ast.Name(id="engine"), attr=name):
-            return name in WRITES
+            is_write = name in {"write", "write_and_read"}
+            return [keyword.value for keyword in called.keywords if keyword.arg == "name"] if is_write else []
+        case ast.Name(id="writes"):
+            return called.args
         case _:
-            return False
+            return []
 
 
 def test_every_write_of_the_store_is_killed() -> None:
     """Whoever adds a write to the store adds it here, or to the operations of the foundation."""
     folder = Path(str(memolog.__file__)).parent
-    found: set[str] = set()
     # An engine passes on the names that it is given.
-    for path in set(folder.rglob("*.py")) - set((folder / "db").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and _is_write(node.func):
-                names = [keyword.value for keyword in node.keywords if keyword.arg == "name"]
-                assert len(names) == 1, f"a write without a name in {path.name}, line {node.lineno}"
-                assert isinstance(names[0], ast.Constant), f"a name that nobody knows in {path.name}"
-                found.add(str(names[0].value))
-    assert found == set(ENGINE) | set(ALONE) | set(OPERATIONS)
+    paths = set(folder.rglob("*.py")) - set((folder / "db").glob("*.py"))
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    found = [name for node in nodes if isinstance(node, ast.Call) for name in _names(node)]
+    assert {ast.literal_eval(name) for name in found} == set(ENGINE) | set(ALONE) | set(OPERATIONS)
 
 
 # ---------------------------------------------------------------- writes that no turn makes

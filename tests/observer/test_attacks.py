@@ -15,15 +15,15 @@ from typing import Any
 
 import pytest
 
-from kit.rows import SAID, rendered
+from kit.rows import SAID, plan, rendered, view
 from kit.rows import row as stored_row
 from memolog.context.auto_recall import Passage, passage_texts
 from memolog.context.build import build
-from memolog.context.context import OtherThread, View
 from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation
 from memolog.core.run import Run
 from memolog.core.thread import Hints
+from memolog.log.snapshot import OtherTail
 from memolog.observer.drafts import Parsed
 from memolog.observer.extractive.observer import observe
 from memolog.observer.judge import judge
@@ -369,22 +369,18 @@ def test_no_forgery_has_an_effect_in_a_context() -> None:
                 message(4, "user", FilePart(media_type="a/b", name=text)),
             )
             passage = Passage(hit=1, messages=others)
-            view = View(
+            made = view(
                 scope="resource",
-                thread="t",
-                now=SAID,
-                counter=COUNTER,
-                alias="t1",
                 hints=Hints(current_task=text, suggested_response=text, title=text, at=SAID),
-                others=(OtherThread(alias="t2", title=text, messages=others),),
+                others=(OtherTail(thread="t2", alias=2, title=text, messages=others),),
                 working_memory=text,
                 working_memory_now=f"{text}!",
                 task_lines=(text,),
                 recalled=passage_texts([passage], "t", budget=4_000, zone=None, counter=COUNTER),
-                plans=((SAID.date() - timedelta(days=1), text),),
+                plans=(plan(SAID.date() - timedelta(days=1), text),),
                 tail=(message(9, "user", "Hello"),),
             )
-            context = build(view)
+            context = build(made)
             edge = EDGE.sub(lambda hit: hit[2], context.edge_text)
             assert "<" not in edge, (disguise, forgery)
             assert not FORGED_TAG.search(undone(edge)), (disguise, forgery)

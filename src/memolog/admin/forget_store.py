@@ -19,9 +19,8 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
 from memolog.errors import NotFound
-from memolog.log.extracts import deleting_extracts
-from memolog.log.rederive import Loss, rederiving
-from memolog.log.withdrawals import Render, ranges, taking_logs
+from memolog.log.runs import deleting_extracts
+from memolog.log.withdrawals import Loss, Render, ranges, rederiving, taking_logs
 from memolog.messages.tombstones import burying_messages, burying_resource, burying_thread
 from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
 

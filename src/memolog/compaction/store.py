@@ -47,14 +47,14 @@ class RowTexts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """A line of the log about messages of a span, with the handle of its group."""
+class SummaryLine:
+    """A line about some messages; one of the log has an id, and the handle of its group."""
 
-    id: str
     text: str
-    priority: Priority
     seqs: tuple[int, ...]
-    handle: str
+    priority: Priority = "medium"
+    id: str = ""
+    handle: str = ""
 
 
 class Compactions(Calls):
@@ -105,17 +105,19 @@ class Compactions(Calls):
         return tuple(map(_compaction, rows))
 
     @reads
-    def noted(self, resource: str, thread: str, span: Span, *, shared: bool = False) -> Script[tuple[Noted, ...]]:
+    def noted(self, resource: str, thread: str, span: Span, *, shared: bool = False) -> Script[tuple[SummaryLine, ...]]:
         """Return the lines of the thread's log, or of the shared one, about a span."""
         check_ids(resource=resource, thread=thread)
         rows = yield q.lines_over(
             resource=resource, thread=thread, first_seq=span.first, last_seq=span.last, shared=int(shared)
         )
-        found: dict[int, Noted] = {}
+        found: dict[int, SummaryLine] = {}
         for row in rows:
             seqs = tuple(range(max(row.first_seq, span.first), min(row.last_seq, span.last) + 1))
             text = unpack(row.text) or ""
-            noted = found.get(row.pk) or Noted(id=row.id, text=text, priority=row.priority, seqs=(), handle=row.handle)
+            noted = found.get(row.pk) or SummaryLine(
+                id=row.id, text=text, priority=row.priority, seqs=(), handle=row.handle
+            )
             found[row.pk] = replace(noted, seqs=(*noted.seqs, *seqs))
         return tuple(found.values())
 

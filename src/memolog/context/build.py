@@ -5,11 +5,12 @@ The prefix and the note depend on the log alone, the tail on the messages, and o
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
-from memolog.context.context import Block, Context, ContextMessage, Counts, GroupView, View
+from memolog.context.auto_recall import Passage
+from memolog.context.context import Block, Context, ContextMessage, Counts
 from memolog.context.edge import OTHERS, edge_blocks
 from memolog.context.pairs import closed_cuts, is_compacted, mark_between, mend
 from memolog.context.wording import (
@@ -22,8 +23,9 @@ from memolog.context.wording import (
     USAGE,
     USAGE_DONE,
     USAGE_RESOURCE,
+    working_memory_text,
 )
-from memolog.core.cache import grown
+from memolog.core.config import Config
 from memolog.core.exact_json import content_text
 from memolog.core.message import (
     FilePart,
@@ -36,12 +38,50 @@ from memolog.core.message import (
     ToolResultPart,
     UnknownPart,
 )
+from memolog.core.observation import Observation
 from memolog.core.pairs import is_question
+from memolog.log.snapshot import Snapshot
 from memolog.text.cutting import cut_end, cut_tokens
-from memolog.text.escape import element, escape, fold, one_line
+from memolog.text.escape import element, escape, fold
 from memolog.text.lookalikes import label
 from memolog.text.message_tokens import count_message, count_parts, count_text
 from memolog.text.tokens import TokenCounter, share
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Everything that a context is built from: a snapshot, and what one request adds."""
+
+    snapshot: Snapshot
+    now: datetime
+    counter: TokenCounter
+    config: Config = field(default_factory=Config)
+    instructions: str | None = None
+    """The instructions of the application; they come first, unchanged."""
+    zone: str | None = None
+    """The time zone of the user: an IANA name or an offset such as "+02:00"; UTC if it is unknown."""
+    ephemeral: tuple[NewMessage, ...] = ()
+    """Messages for this request only, neither stored nor observed."""
+    passed: tuple[int, int] = (0, 0)
+    """The number and tokens of ephemeral messages of a recorded request, which are not stored."""
+    repeated_tokens: int | None = None
+    """The most tokens of each repeated message; None: as configured."""
+    task_lines: tuple[str, ...] = ()
+    plans: tuple[Observation, ...] = ()
+    """Plans of the last days without a known result."""
+    passages: tuple[Passage, ...] = ()
+    """Earlier messages that a search found for the newest one."""
+    recalled: tuple[str, ...] = ()
+    """These as texts."""
+    limit: int | None = None
+    """The most tokens of the whole; the tail and the other threads are shortened."""
+    unseen_from: int | None = None
+    """The first message that no model has seen: a limit may cut it and later ones, but never leaves them out."""
+
+    @property
+    def most_repeated(self) -> int:
+        """Return the most tokens of each repeated message."""
+        return self.config.repeated_tokens if self.repeated_tokens is None else self.repeated_tokens
 
 
 def bare(
@@ -259,7 +299,7 @@ def _cut_middle(text: str, most: int, message: str, counter: TokenCounter) -> st
 def build(view: View) -> Context:
     """Return the context of a request: prefix, note, tail, ephemeral messages and edge."""
     prefix, note = tuple(_prefix(view)), _note(view)
-    passed = view.passed_tokens + sum(count_message(message, view.counter) for message in view.ephemeral)
+    passed = view.passed[1] + sum(count_message(message, view.counter) for message in view.ephemeral)
     opening, fixed = note.tokens if note else 0, _sum(prefix)
     tail, edge = _fitted(view, fixed + opening + passed)
     return Context(
@@ -278,35 +318,26 @@ def _prefix(view: View) -> Iterable[Block]:
     """Yield the blocks of the prefix. Groups come last, so that an activation only extends the text."""
     if view.instructions and view.instructions.strip():
         yield _stable(view, "instructions", view.instructions)
-    groups = _blocks(view.groups)
-    kept = view.working_memory or ""
+    snapshot = view.snapshot
+    groups = [
+        Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+        for group in snapshot.groups
+        if group.text
+    ]
+    kept = working_memory_text(snapshot.facts.before) or ""
     if groups or kept.strip():
-        usage = USAGE_DONE if view.assume_done else USAGE
-        yield _stable(view, "usage", f"{usage}\n{USAGE_RESOURCE}" if view.scope == "resource" else usage)
+        usage = USAGE_DONE if view.config.assume_done else USAGE
+        yield _stable(view, "usage", f"{usage}\n{USAGE_RESOURCE}" if snapshot.scope == "resource" else usage)
     if kept.strip():
         yield _stable(view, "working-memory", element("working-memory", escape(kept)))
     yield from groups
 
 
-def _add_blocks(blocks: tuple[Block, ...], groups: Sequence[GroupView]) -> tuple[Block, ...]:
-    more = (
-        Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
-        for group in groups
-        if group.text
-    )
-    return (*blocks, *more)
-
-
-# An activation only appends to a log, so only new groups are converted.
-_blocks = grown((), _add_blocks)
-
-
 def _note(view: View) -> Block | None:
-    if view.cursor <= 0:
+    snapshot = view.snapshot
+    if snapshot.cursor <= 0:
         return None
-    own = (
-        f"\n{CONTINUATION_ALIAS.format(alias=one_line(view.alias))}" if view.alias and view.scope == "resource" else ""
-    )
+    own = f"\n{CONTINUATION_ALIAS.format(alias=f't{snapshot.alias}')}" if snapshot.scope == "resource" else ""
     return _stable(view, "continuation", CONTINUATION + own)
 
 
@@ -316,23 +347,24 @@ def _stable(view: View, name: str, text: str) -> Block:
 
 def _ephemeral_note(view: View) -> Iterable[ContextMessage]:
     """Yield a note in place of ephemeral messages that are not stored."""
-    if view.passed:
-        yield ContextMessage.note(PASSED_ALONG.format(count=view.passed))
+    if count := view.passed[0]:
+        yield ContextMessage.note(PASSED_ALONG.format(count=count))
 
 
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
     """Return tail and edge within the limit, as far as possible."""
-    edge = edge_blocks(view, others_tokens=view.others_tokens)
-    tail = show(*_sized(view, None), view.counter, view.before)
+    edge = edge_blocks(view, others_tokens=view.config.other_tokens)
+    tail = show(*_sized(view, None), view.counter, view.snapshot.covered_at)
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
         return tail, edge
     if view.recalled:
         # Recalled messages are removed first.
         return _fitted(replace(view, recalled=()), fixed)
-    if view.repeated and any(map(is_question, view.tail)):
+    snapshot = view.snapshot
+    if snapshot.repeated and any(map(is_question, snapshot.tail)):
         # Then repeated messages, if a newer user message follows.
-        tail, edge = _fitted(replace(view, repeated=()), fixed)
-        return replace(tail, trimmed=tail.trimmed + len(view.repeated)), edge
+        tail, edge = _fitted(replace(view, snapshot=replace(snapshot, repeated=())), fixed)
+        return replace(tail, trimmed=tail.trimmed + len(snapshot.repeated)), edge
     room = view.limit - fixed
     most: int | None = None
     while True:
@@ -348,7 +380,7 @@ def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
     The sizes depend only on the limit, so that a message is cut in the same way in the next context.
     """
     shown = {row.seq for row in tail.rows}
-    sizes = [message.tokens for message in (*view.repeated, *view.tail) if message.seq in shown]
+    sizes = [message.tokens for message in (*view.snapshot.repeated, *view.snapshot.tail) if message.seq in shown]
     even = max(share(sizes, room), LEAST_SHOWN)
     size = (view.limit or 0) // 2 if most is None else most * 3 // 4
     while size > even:
@@ -360,7 +392,11 @@ def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) 
     """Return tail and edge without what can be left out, with no message longer than `most`."""
     repeated, rows = _sized(view, most)
     cutter = TailCutter(
-        repeated=repeated, tail=rows, counter=view.counter, before=view.before, unseen_from=view.unseen_from
+        repeated=repeated,
+        tail=rows,
+        counter=view.counter,
+        before=view.snapshot.covered_at,
+        unseen_from=view.unseen_from,
     )
     tail = cutter.without_older(room - _sum(edge))
     if tail.tokens + _sum(edge) > room:
@@ -377,27 +413,25 @@ def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Mes
 
     The cut depends only on the message and the limit, so that each context still extends the last one.
     """
-    limit, counter = view.limit, view.counter
-    repeated = view.repeated
-    if view.repeated_tokens is not None or most is not None:
-        least = min(size for size in (view.repeated_tokens, most) if size is not None)
-        # Repeated messages are shown unchanged, even if they are compacted.
-        plain = (replace(m, level=0, injection=None) if is_compacted(m) else m for m in repeated)
-        # A message that needs no change stays the same object, so that cached results are found.
-        repeated = tuple(shortened(message, least, counter) for message in plain)
+    limit, counter, tail = view.limit, view.counter, view.snapshot.tail
+    least = view.most_repeated if most is None else min(view.most_repeated, most)
+    # Repeated messages are shown unchanged, even if they are compacted.
+    plain = (replace(m, level=0, injection=None) if is_compacted(m) else m for m in view.snapshot.repeated)
+    # A message that needs no change stays the same object, so that cached results are found.
+    repeated = tuple(shortened(message, least, counter) for message in plain)
     if limit is None:
-        return repeated, view.tail
+        return repeated, tail
     over, size = (limit, limit // 2) if most is None else (most, most)
-    if all(message.tokens <= over for message in view.tail):
-        return repeated, view.tail
-    return repeated, tuple(shortened(m, size, counter) if m.tokens > over else m for m in view.tail)
+    if all(message.tokens <= over for message in tail):
+        return repeated, tail
+    return repeated, tuple(shortened(m, size, counter) if m.tokens > over else m for m in tail)
 
 
 def _shortened(view: View, tail: ShownTail) -> int:
     """Return how many of the shown rows were cut."""
-    if view.limit is None and not view.repeated:
+    if view.limit is None and not view.snapshot.repeated:
         return 0
-    whole = {message.seq: message.parts for message in (*view.repeated, *view.tail)}
+    whole = {message.seq: message.parts for message in (*view.snapshot.repeated, *view.snapshot.tail)}
     return sum(row.parts is not whole[row.seq] for row in tail.rows)
 
 

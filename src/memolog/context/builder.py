@@ -9,13 +9,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memolog.context.auto_recall import Passage, passage_texts, read_passages
-from memolog.context.build import bare, build
-from memolog.context.context import Context, GroupView, OtherThread, View
+from memolog.context.auto_recall import passage_texts, read_passages
+from memolog.context.build import View, bare, build
+from memolog.context.context import Context
 from memolog.context.edge import PASSED_DAYS
 from memolog.context.pairs import closed_cuts, is_compacted
-from memolog.context.wording import working_memory_text
-from memolog.core.cache import each_once
 from memolog.core.config import Config
 from memolog.core.deadline import offload
 from memolog.core.exact_json import JsonObject
@@ -23,9 +21,9 @@ from memolog.core.message import Message, NewMessage, has_many_parts
 from memolog.core.observation import Observation, Span
 from memolog.core.thread import Hints
 from memolog.errors import NotFound
-from memolog.log.rows import GroupRow
+from memolog.log.rows import ThreadHead
 from memolog.log.snapshot import OtherLimits, OtherTail, OtherTails, Snapshot, goes_on
-from memolog.log.snapshot_state import others_for
+from memolog.log.state import others_for
 from memolog.messages.idempotency import additions, grown_by_id
 from memolog.tasks.rules import edge_lines
 from memolog.text.dates import local, shifted
@@ -37,32 +35,6 @@ if TYPE_CHECKING:
     from memolog.store import Store
 
 _log = logging.getLogger("memolog")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Shown:
-    """What a context is built from beside the store."""
-
-    snapshot: Snapshot | None
-    config: Config
-    now: datetime
-    ephemeral: tuple[NewMessage, ...] = ()
-    zone: str | None = None
-    task_lines: tuple[str, ...] = ()
-    plans: tuple[Observation, ...] = ()
-    """Plans of the last days without a known result."""
-    passages: tuple[Passage, ...] = ()
-    """Earlier messages that were found for the newest one."""
-    repeated_tokens: int | None = None
-    """How much of a covered request is repeated; None: as configured."""
-    passed: tuple[int, int] = (0, 0)
-    """The number and tokens of ephemeral messages that are not stored."""
-    limit: int | None = None
-    """The most tokens that the context may have."""
-    window: int | None = None
-    """The context window of the model, if known: the limit of a larger context."""
-    unseen_from: int | None = None
-    """The first message of the thread that no model has seen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,74 +68,62 @@ class Contexts:
     def __init__(self, store: "Store", counter: TokenCounter, instructions: str | None = None) -> None:
         self._store, self._counter, self._instructions = store, counter, instructions
 
-    async def build(self, shown: Shown) -> Made:
-        """Return the context of a request and its record."""
-        snapshot = shown.snapshot
-        if snapshot is None:
-            return known_context(shown, (), (), self._counter, self._instructions)
-        config = shown.config
-        tail = tuple(message for message in snapshot.tail if message.state == "live")
-        groups, cursor = (snapshot.groups, snapshot.cursor) if config.observe else ((), 0)
-        before = snapshot.covered_at
-        if not config.observe:
-            read, tail = tail, _newest(tail, config.last_messages)
-            before = read[-len(tail) - 1].created_at if len(tail) < len(read) else None
-        others = snapshot.beside or OtherTails()
+    async def build(self, view: View, *, window: int | None = None) -> Made:
+        """Return the context of a request and its record. `window` limits a context that would be larger."""
+        read, config = view.snapshot, view.config
+        tail = tuple(message for message in read.tail if message.state == "live")
+        others = read.beside or OtherTails()
         limits = others_for(config, decides=False)
-        if snapshot.ends and isinstance(limits, OtherLimits):
-            where = snapshot.resource, snapshot.log.pk, snapshot.thread.pk
-            others = await self._store.logs.others(*where, snapshot.ends, limits=limits)
+        if read.ends and isinstance(limits, OtherLimits):
+            where = read.resource, read.log.pk, read.thread.pk
+            others = await self._store.logs.others(*where, read.ends, limits=limits)
         if not config.read_only:
             # A thread without an alias is not shown: its name would change later.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))
-        repeated = snapshot.repeated if config.observe else ()
-        plans = await self._plans(shown, snapshot) if config.observe else ()
-        shown = replace(shown, task_lines=await self._task_lines(shown, snapshot), plans=plans)
-        view = _view(
-            shown,
-            self._counter,
-            self._instructions,
-            groups=groups,
-            cursor=cursor,
-            tail=tail,
-            before=before,
-            repeated=repeated,
-            others=others,
-            hints=snapshot.thread.hints,
-            facts=snapshot.facts,
+        snapshot = replace(read, tail=tail, beside=others)
+        if not config.observe:
+            newest = _newest(tail, config.last_messages)
+            before = tail[-len(newest) - 1].created_at if len(newest) < len(tail) else None
+            snapshot = replace(snapshot, tail=newest, covered_at=before, groups=(), cursor=0, repeated=())
+        view = replace(
+            view,
+            snapshot=snapshot,
+            task_lines=await self._task_lines(view),
+            plans=await self._plans(view) if config.observe else (),
+            recalled=_recalled(view),
         )
-        is_long = has_many_parts(tail)
+        is_long = has_many_parts(snapshot.tail)
         context = await offload(build, view, when=is_long)
-        if shown.window is not None and view.limit is None and context.tokens.total > shown.window:
-            view = replace(view, limit=shown.window)
+        if window is not None and view.limit is None and context.tokens.total > window:
+            view = replace(view, limit=window)
             context = await offload(build, view, when=is_long)
-        record = _record(shown, snapshot, view, context, others)
-        uncovered, unspanned = _uncovered(snapshot)
-        return Made(context=context, record=record, uncovered=uncovered, unspanned=unspanned)
+        uncovered, unspanned = _uncovered(read)
+        return Made(context=context, record=_record(view, context), uncovered=uncovered, unspanned=unspanned)
 
-    async def _task_lines(self, shown: Shown, snapshot: Snapshot) -> tuple[str, ...]:
+    async def _task_lines(self, view: View) -> tuple[str, ...]:
         """Return the task lines of the edge: the active task, and the most valuable ready ones."""
-        if not snapshot.thread.has_tasks or shown.config.task_tokens <= 0:
+        thread, budget = view.snapshot.thread, view.config.task_tokens
+        if not thread.has_tasks or budget <= 0:
             return ()
-        tasks = await self._store.task_ready.edge(snapshot.resource, snapshot.thread.id, now=shown.now)
-        return edge_lines(tasks, now=shown.now, budget=shown.config.task_tokens, count=self._counter.count)
+        tasks = await self._store.task_ready.edge(view.snapshot.resource, thread.id, now=view.now)
+        return edge_lines(tasks, now=view.now, budget=budget, count=self._counter.count)
 
-    async def _plans(self, shown: Shown, snapshot: Snapshot) -> tuple[Observation, ...]:
-        today = local(shown.now, shown.zone).date()
-        return await self._store.logs.plans(snapshot, since=shifted(today, -PASSED_DAYS), before=today)
+    async def _plans(self, view: View) -> tuple[Observation, ...]:
+        today = local(view.now, view.zone).date()
+        return await self._store.logs.plans(view.snapshot, since=shifted(today, -PASSED_DAYS), before=today)
 
     async def including(
         self,
         snapshot: Snapshot,
         unsaved: Sequence[NewMessage],
-        shown: Shown,
+        now: datetime,
         *,
         withdrawn: Container[str] = (),
     ) -> Snapshot:
         """Return a snapshot as if these messages were saved, and those with `withdrawn` ids were not."""
         last, thread = snapshot.thread.last_seq, snapshot.thread.id
         new = await self._store.messages.not_stored(snapshot.resource, thread, unsaved, withdrawn=withdrawn)
-        fresh = tuple(_as_message(m, last + i, shown.now, self._counter) for i, m in enumerate(new, start=1))
+        fresh = tuple(_as_message(m, last + i, now, self._counter) for i, m in enumerate(new, start=1))
         tail = tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh
         repeated = tuple(m for m in snapshot.repeated if m.id not in withdrawn)
         return replace(snapshot, tail=tail, repeated=repeated if goes_on(tail) else ())
@@ -192,16 +152,26 @@ class Contexts:
         if record["hinted"]:
             where = resource, snapshot.log.pk, snapshot.thread.pk, record["hinted"]
             hints = await self._store.logs.hints_of(*where, generation=record["generation"])
-        facts = await self._facts(resource, thread, record.get("working_memory", {}))
-        shown = Shown(
-            snapshot=snapshot,
-            config=config.with_overrides(
-                {
-                    "recall.tokens": record.get("recall_tokens", config.recall.tokens),
-                    "assume_done": record.get("assume_done", config.assume_done),
-                    "other_tokens": record.get("other_tokens", config.other_tokens),
-                }
+        settings = {
+            "recall.tokens": record.get("recall_tokens", config.recall.tokens),
+            "assume_done": record.get("assume_done", config.assume_done),
+            "other_tokens": record.get("other_tokens", config.other_tokens),
+        }
+        view = View(
+            snapshot=replace(
+                snapshot,
+                thread=replace(snapshot.thread, hints=hints),
+                groups=groups,
+                cursor=record["cursor"],
+                tail=tail,
+                covered_at=datetime.fromisoformat(record["before"]) if record.get("before") else None,
+                repeated=tuple(repeated),
+                beside=await self._others(resource, record),
+                facts=await self._facts(resource, thread, record.get("working_memory", {})),
             ),
+            config=config.with_overrides(settings),
+            counter=self._counter,
+            instructions=self._instructions,
             limit=record["limit"],
             unseen_from=record.get("unseen"),
             now=datetime.fromisoformat(record["now"]),
@@ -212,21 +182,7 @@ class Contexts:
             repeated_tokens=record.get("repeated_tokens"),
             passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
         )
-        before = datetime.fromisoformat(record["before"]) if record.get("before") else None
-        view = _view(
-            shown,
-            self._counter,
-            self._instructions,
-            groups=groups,
-            cursor=record["cursor"],
-            tail=tail,
-            before=before,
-            repeated=tuple(repeated),
-            others=await self._others(resource, record),
-            hints=hints,
-            facts=facts,
-        )
-        return build(view)
+        return build(replace(view, recalled=_recalled(view)))
 
     async def _others(self, resource: str, record: JsonObject) -> OtherTails:
         """Return what a recorded context showed of other threads."""
@@ -279,98 +235,40 @@ class Contexts:
         return tuple(message for message in rows if message.state == "live")
 
 
-def known_context(
-    shown: Shown,
-    since: Sequence[Message],
-    unsaved: Sequence[NewMessage],
-    counter: TokenCounter,
-    instructions: str | None,
-) -> Made:
+def empty_snapshot(config: Config) -> Snapshot:
+    """Return the snapshot of a thread of which nothing could be read."""
+    return Snapshot(resource="", scope=config.scope, thread=ThreadHead(id=""))
+
+
+def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
     """Return a context without reading the store: of the last snapshot, of messages saved since, and of unsaved ones."""
-    snapshot = shown.snapshot
-    read = snapshot.thread.last_seq if snapshot else 0
-    known = tuple(m for m in snapshot.tail if m.state == "live") if snapshot else ()
-    known += tuple(m for m in since if m.seq > read)
+    snapshot = view.snapshot
+    read = snapshot.thread.last_seq
+    known = tuple(m for m in snapshot.tail if m.state == "live") + tuple(m for m in since if m.seq > read)
     try:
         start = max((m.seq for m in known), default=read)
         new = additions(grown_by_id(known), unsaved, "")
-        tail = known + tuple(_as_message(m, start + i, shown.now, counter) for i, m in enumerate(new, start=1))
-        view = _view(
-            shown,
-            counter,
-            instructions,
-            groups=snapshot.groups if snapshot else (),
-            cursor=snapshot.cursor if snapshot else 0,
+        tail = known + tuple(_as_message(m, start + i, view.now, view.counter) for i, m in enumerate(new, start=1))
+        snapshot = replace(
+            snapshot,
             tail=tail,
-            before=snapshot.covered_at if snapshot and shown.config.observe else None,
-            repeated=snapshot.repeated if snapshot and goes_on(tail) else (),
-            others=OtherTails(),
-            hints=snapshot.thread.hints if snapshot else Hints(),
-            facts=snapshot.facts if snapshot else Facts(),
+            covered_at=snapshot.covered_at if view.config.observe else None,
+            repeated=snapshot.repeated if goes_on(tail) else (),
+            beside=None,
         )
+        view = replace(view, snapshot=snapshot)
         context = build(view)
-        record = _record(shown, snapshot, view, context, OtherTails())
+        record = _record(view, context)
     except Exception:  # noqa: BLE001 - memory never breaks the agent
         _log.exception("building a context failed unexpectedly")
-        return Made(context=bare((*known, *unsaved), shown.ephemeral, instructions), record={})
+        return Made(context=bare((*known, *unsaved), view.ephemeral, view.instructions), record={})
     # Another turn may save messages in between before these are saved, so each message is named.
     return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
 
 
-def _view(
-    shown: Shown,
-    counter: TokenCounter,
-    instructions: str | None,
-    *,
-    groups: Sequence[GroupRow],
-    cursor: int,
-    tail: tuple[Message, ...],
-    before: datetime | None,
-    repeated: tuple[Message, ...],
-    others: OtherTails,
-    hints: Hints,
-    facts: Facts,
-) -> View:
-    snapshot, config = shown.snapshot, shown.config
-    thread = snapshot.thread.id if snapshot else ""
-    return View(
-        scope=snapshot.scope if snapshot else config.scope,
-        thread=thread,
-        now=shown.now,
-        counter=counter,
-        zone=shown.zone,
-        groups=_views_of(groups),
-        cursor=cursor,
-        alias=f"t{snapshot.alias}" if snapshot and snapshot.scope == "resource" else None,
-        tail=tail,
-        before=before,
-        repeated=repeated,
-        repeated_tokens=config.repeated_tokens if shown.repeated_tokens is None else shown.repeated_tokens,
-        hints=hints,
-        others=_other_threads(others),
-        others_tokens=config.other_tokens,
-        more_others=(others.more_threads, others.more_messages),
-        task_lines=shown.task_lines,
-        plans=tuple((plan.about, plan.text) for plan in shown.plans if plan.about),
-        working_memory=working_memory_text(facts.before),
-        working_memory_now=working_memory_text(facts.now),
-        assume_done=config.assume_done,
-        ephemeral=shown.ephemeral,
-        passed=shown.passed[0],
-        passed_tokens=shown.passed[1],
-        recalled=passage_texts(shown.passages, thread, budget=config.recall.tokens, zone=shown.zone, counter=counter),
-        instructions=instructions,
-        limit=shown.limit,
-        unseen_from=shown.unseen_from,
-    )
-
-
-def _view_of(group: GroupRow) -> GroupView:
-    return GroupView(handle=group.handle, text=group.text, tokens=group.tokens)
-
-
-# The groups of a log are mostly the same objects from one request to the next.
-_views_of = each_once(_view_of)
+def _recalled(view: View) -> tuple[str, ...]:
+    budget = view.config.recall.tokens
+    return passage_texts(view.passages, view.snapshot.thread.id, budget=budget, zone=view.zone, counter=view.counter)
 
 
 def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
@@ -379,33 +277,21 @@ def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
     return tail[max(cut for cut in closed_cuts(tail) if cut <= most) :]
 
 
-def _other_threads(others: OtherTails) -> tuple[OtherThread, ...]:
-    return tuple(
-        OtherThread(
-            alias=f"t{other.alias}" if other.alias else other.thread,
-            title=other.title,
-            messages=other.messages,
-            earlier=other.earlier,
-        )
-        for other in others.tails
-    )
-
-
-def _record(
-    shown: Shown, snapshot: Snapshot | None, view: View, context: Context, others: OtherTails
-) -> dict[str, object]:
+def _record(view: View, context: Context) -> dict[str, object]:
+    snapshot, config = view.snapshot, view.config
+    tail, before, others = snapshot.tail, snapshot.covered_at, snapshot.beside or OtherTails()
     return {
-        "scope": view.scope,
-        "generation": snapshot.log.generation if snapshot else 0,
-        "entries": len(view.groups),
-        "cursor": view.cursor,
-        "first": view.tail[0].seq if view.tail else 0,
-        "last": view.tail[-1].seq if view.tail else 0,
-        "before": view.before.isoformat() if view.before else None,
-        "compacted": [message.seq for message in view.tail if message.level and is_compacted(message)],
-        "repeated": [message.seq for message in view.repeated],
-        "repeated_tokens": view.repeated_tokens,
-        "hinted": snapshot.thread.hints.last_seq if snapshot else 0,
+        "scope": snapshot.scope,
+        "generation": snapshot.log.generation,
+        "entries": len(snapshot.groups),
+        "cursor": snapshot.cursor,
+        "first": tail[0].seq if tail else 0,
+        "last": tail[-1].seq if tail else 0,
+        "before": before.isoformat() if before else None,
+        "compacted": [message.seq for message in tail if message.level and is_compacted(message)],
+        "repeated": [message.seq for message in snapshot.repeated],
+        "repeated_tokens": view.most_repeated,
+        "hinted": snapshot.thread.hints.last_seq,
         "others": [
             {
                 "thread": other.thread,
@@ -418,24 +304,24 @@ def _record(
             for other in others.tails
         ],
         "more_others": [others.more_threads, others.more_messages],
-        "other_tokens": shown.config.other_tokens,
-        "working_memory": {s: list(numbers) for s, numbers in snapshot.facts.versions.items()} if snapshot else {},
-        "now": shown.now.isoformat(),
-        "zone": shown.zone,
+        "other_tokens": config.other_tokens,
+        "working_memory": {scope: list(numbers) for scope, numbers in snapshot.facts.versions.items()},
+        "now": view.now.isoformat(),
+        "zone": view.zone,
         "limit": view.limit,
         "unseen": view.unseen_from,
-        "recall_tokens": shown.config.recall.tokens,
-        "ephemeral": len(shown.ephemeral),
-        "ephemeral_tokens": sum(count_message(message, view.counter) for message in shown.ephemeral),
-        "plans": [plan.id for plan in shown.plans],
-        "assume_done": view.assume_done,
-        "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in shown.passages],
-        "recalled_at": [[p.places.get(m.seq) for m in p.messages] for p in shown.passages],
+        "recall_tokens": config.recall.tokens,
+        "ephemeral": len(view.ephemeral),
+        "ephemeral_tokens": sum(count_message(message, view.counter) for message in view.ephemeral),
+        "plans": [plan.id for plan in view.plans],
+        "assume_done": config.assume_done,
+        "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in view.passages],
+        "recalled_at": [[p.places.get(m.seq) for m in p.messages] for p in view.passages],
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
         "shortened": context.shortened,
         # The only copied text: tasks have no older versions. It is short.
-        **({"tasks": list(shown.task_lines)} if shown.task_lines else {}),
+        **({"tasks": list(view.task_lines)} if view.task_lines else {}),
     }
 
 

@@ -17,19 +17,20 @@ from memolog.core.deadline import Budget, offload
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
 from memolog.core.observation import Observation, Scope
+from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, GenerationMade, Recovered, RunStarted, changed_document
 from memolog.log.decide import decide
 from memolog.log.journal import EventJournal
 from memolog.log.rendering import render_group
-from memolog.log.rows import GroupRow, RunRow, UnseenRow
+from memolog.log.rows import GroupRow, RunRow, beat_of
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
 from memolog.log.snapshot import Snapshot
-from memolog.log.snapshot_state import Asked, observer_inputs, others_for, state_of
 from memolog.log.state import (
     Activate,
     ActivateReflection,
+    Asked,
     Buffer,
     Decision,
     Observe,
@@ -38,6 +39,9 @@ from memolog.log.state import (
     SpanOf,
     Trim,
     Wait,
+    observer_inputs,
+    others_for,
+    state_of,
 )
 from memolog.log.status import hint_events
 from memolog.log.store import Rendered
@@ -225,11 +229,11 @@ class Core:
                 first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
         return first
 
-    def _is_running(self, row: UnseenRow) -> bool:
+    def _is_running(self, row: Row) -> bool:
         """Return whether the turn is open here, or in another process that is alive."""
         if row.owner == self.owner:
             return row.turn in self._open_turns
-        life = self.store.processes.judge(row.owner, row.owner_beat, silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
+        life = self.store.processes.judge(row.owner, beat_of(row), silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
         return life in {"moving", "fresh"}
 
     async def _perform(

@@ -1,4 +1,4 @@
-"""Start, take over, renew, finish and fail runs.
+"""Start, take over, renew, finish and fail runs, and store the values that they extract.
 
 The span and inputs of a run are fixed when it starts. Its result is stored under its fence, even if the log has changed
 meanwhile; the commit of an owner that lost its lease is refused and changes nothing.
@@ -10,18 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from memolog.core.clock import to_micros
+from memolog.core.clock import from_micros, to_micros
 from memolog.core.document import Proposal
 from memolog.core.exact_json import JsonObject, dumps, encode, loads, object_text, pack, unpack
-from memolog.core.observation import NewExtract, Observation, Span
+from memolog.core.observation import Extract, NewExtract, Observation, Span
 from memolog.core.run import KeptPrompt, Run, RunKind, Usage
 from memolog.core.thread import Hints
 from memolog.db.engine import Calls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import moment, run_from_row
-from memolog.db.scope import check_ids, check_limit
+from memolog.db.scope import LAST, check_ids, check_limit
 from memolog.errors import Conflict, LeaseLost
-from memolog.log.extracts import storing_extracts
 from memolog.log.heartbeat import Beat
 from memolog.log.snapshot import checking_version
 from memolog.log.usage import stored_cost, usage_step
@@ -29,6 +28,7 @@ from memolog.working_memory.store import with_proposal
 
 q = load_queries("log/runs")
 logs = load_queries("log/logs")
+extracts = load_queries("log/extracts")
 threads = load_queries("messages/threads")
 
 # More lines than these are written on a worker thread.
@@ -309,6 +309,16 @@ class Runs(Calls):
         )
 
 
+class Extracts(Calls):
+    """The extracts of every resource, one thread at a time."""
+
+    async def list(self, resource: str, thread: str, *, before: int | None = None) -> tuple[Extract, ...]:
+        """Return every version of every value by key, oldest first; with `before`, only those drawn before that message."""
+        check_ids(resource=resource, thread=thread)
+        step = extracts.list_extracts(resource=resource, thread=thread, before=LAST if before is None else before)
+        return await self.engine.fetch(step, lambda row: _extract(row, thread))
+
+
 def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Script[None]:
     """Store the result of a run as a buffered group."""
     next_handle = (yield logs.next_handle(log_pk=ended.log_pk, now=at))[0].next_handle
@@ -367,3 +377,43 @@ def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:
         "files": dumps(list(o.files)),
         "metadata": object_text("The metadata", o.metadata),
     }
+
+
+def storing_extracts(
+    thread_pk: int, span: Span, values: Sequence[NewExtract], *, who: str, run: str, at: int
+) -> Script[None]:
+    """Store the values that a run drew from its span."""
+    for new in values:
+        yield extracts.put_extract(
+            thread_pk=thread_pk,
+            first_seq=span.first,
+            last_seq=span.last,
+            at=at,
+            key=new.key,
+            who=pack(who),
+            run=run,
+            value=dumps(new.value),
+        )
+
+
+def deleting_extracts(where: dict[str, int]) -> Script[None]:
+    """Delete the values drawn from a range of messages."""
+    yield extracts.delete_extracts_over(**where)
+
+
+def cloning_extracts(source_pk: int, target_pk: int, up_to: int) -> Script[None]:
+    """Copy the values drawn from the messages up to a number."""
+    yield extracts.copy_extracts(source_pk=source_pk, target_pk=target_pk, up_to=up_to)
+
+
+def _extract(row: Row, thread: str) -> Extract:
+    return Extract(
+        key=row.key,
+        value=loads(row.value),
+        version=row.version,
+        by=unpack(row.who) or "",
+        at=from_micros(row.at),
+        thread=thread,
+        span=Span(first=row.first_seq, last=row.last_seq),
+        run=row.run,
+    )

@@ -22,7 +22,6 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
-from memolog.log.cache import MemoryCache, Plans
 from memolog.log.rows import (
     GroupRow,
     group_row,
@@ -31,8 +30,10 @@ from memolog.log.rows import (
     reading_plans,
 )
 from memolog.log.snapshot import (
+    MemoryCache,
     OtherLimits,
     OtherTails,
+    Plans,
     Snapshot,
     checking_version,
     completing_log,
@@ -96,7 +97,7 @@ class Logs(Calls):
         now = self._now()
 
         def reading() -> Script[Snapshot]:
-            return reading_snapshot(resource, thread, scope, now, self._cache, newest=newest, others=others)
+            return reading_snapshot(resource, thread, scope, self._cache, newest=newest, others=others)
 
         snapshot = await self.engine.read(reading)
         if create and not snapshot.is_complete:

@@ -13,7 +13,7 @@ from memolog.core.message import Message
 from memolog.errors import MemologError
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
-from memolog.log.snapshot_state import weights_of
+from memolog.log.state import weights_of
 from memolog.observer.budget import Ask
 from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.llm import Observed, Observer, embedded_answer, join_answers

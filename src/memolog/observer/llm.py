@@ -11,7 +11,7 @@ from memolog.core.message import Message, TextPart
 from memolog.core.observation import KEPT
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
-from memolog.log.snapshot_state import weights_of
+from memolog.log.state import weights_of
 from memolog.observer.budget import Ask
 from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.evidence import source_text
