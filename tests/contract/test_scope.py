@@ -4,6 +4,7 @@ The methods are found by looking, so one that is added without a case here fails
 """
 
 import inspect
+import io
 import itertools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -74,23 +75,11 @@ Call = Callable[[Store, str, Lease], Awaitable[object]]
 HERS: Final = [(BY_KIND["task-label"], {"task": "task", "label": "mine"})]
 
 
-class Taken(list[str]):
-    """Takes the lines of an export."""
-
-    def start(self) -> None:
-        """Begin, or begin again."""
-        self.clear()
-
-    def take(self, line: str) -> None:
-        """Take a line."""
-        self.append(line)
-
-
 async def exported(store: Store, resource: str) -> list[str]:
     """Return the lines of an export."""
-    lines = Taken()
-    await store.transfers.export(resource, lines)
-    return lines
+    file = io.BytesIO()
+    await store.transfers.export(resource, file)
+    return file.getvalue().decode().splitlines()[1:]
 
 
 def learn(known: Calibration) -> Calibration:
@@ -587,7 +576,7 @@ GOOD: Final[dict[str, object]] = {
     "observation": "line-1",
     "text": "mine",
     "tokens": 1,
-    "lines": Taken(),
+    "file": io.BytesIO(),
     "arrival": Arrival(resource="alice", is_fresh=False),
     "created_at": NOW,
     "hints": Hints(),

@@ -99,24 +99,6 @@ async def export_to(
     return report
 
 
-class _Section:
-    """Writes the lines of one resource; `start` discards what was written since the last start."""
-
-    def __init__(self, file: IO[bytes], resource: str) -> None:
-        self._file, self._resource = file, resource
-        self._begin = file.tell()
-
-    def start(self) -> None:
-        """Begin, or begin again."""
-        self._file.seek(self._begin)
-        self._file.truncate()
-        self.take(dumps({"kind": "resource", "resource": self._resource}))
-
-    def take(self, line: str) -> None:
-        """Write one line."""
-        self._file.write(line.encode() + b"\n")
-
-
 async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], now: datetime) -> ExportReport:
     header = {
         "kind": "header",
@@ -129,9 +111,9 @@ async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], no
     file.write(dumps(header).encode() + b"\n")
     lines: Counter[str] = Counter()
     for resource in resources:
-        lines.update(await store.transfers.export(resource, _Section(file, resource)))
-    total = sum(lines.values()) + len(resources)
-    file.write(dumps({"kind": "end", "lines": total}).encode() + b"\n")
+        lines.update(await store.transfers.export(resource, file))
+    file.write(dumps({"kind": "end", "lines": sum(lines.values())}).encode() + b"\n")
+    del lines["resource"]
     return ExportReport(resources=resources, lines=dict(lines))
 
 
