@@ -195,9 +195,25 @@ class Tasks:
     ) -> tuple[TaskHit, ...]:
         """Return the tasks that match a text best; `related` adds the messages and observations about each."""
         store = await self._store()
-        asked = TaskQuery(text=query, statuses=names_in(status), limit=limit, related=related)
         now = (await self._open_components()).clock.now()
-        return await search_tasks(store, self._scoped.config, self.resource, asked, now)
+        statuses = names_in(status)
+        size = check_limit(limit) if not statuses else 3 * check_limit(limit)
+        hits: list[TaskHit] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            wanted = SearchOptions(limit=size, sources=("task",), cursor=cursor)
+            answer = await search_memory(store, self._scoped.config, query, self.resource, wanted, now)
+            found = await store.task_views.some(self.resource, [result.id for result in answer.results])
+            hits.extend(
+                TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
+                for result in answer.results
+                if result.id in found and (not statuses or found[result.id].status in statuses)
+            )
+            cursor = answer.next
+            if cursor is None or len(hits) >= limit:
+                break
+        shown = hits[:limit]
+        return tuple([await _with_related(store, self.resource, hit) for hit in shown] if related else shown)
 
     async def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
         """Return the messages of a task, oldest first."""
@@ -438,39 +454,6 @@ class Tasks:
     async def restore(self, task: str) -> Task:
         """Restore a decayed task exactly."""
         return await (await self._store(to_write=True)).task_decay.restore(self.resource, task)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskQuery:
-    """The arguments of a search for tasks."""
-
-    text: str
-    statuses: tuple[TaskStatus, ...] = ()
-    limit: int = 10
-    related: bool = False
-
-
-async def search_tasks(
-    store: "Store", config: Config, resource: str, asked: TaskQuery, now: datetime
-) -> tuple[TaskHit, ...]:
-    """Return the tasks that match a text best."""
-    size = check_limit(asked.limit) if not asked.statuses else 3 * check_limit(asked.limit)
-    hits: list[TaskHit] = []
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        wanted = SearchOptions(limit=size, sources=("task",), cursor=cursor)
-        answer = await search_memory(store, config, asked.text, resource, wanted, now)
-        found = await store.task_views.some(resource, [result.id for result in answer.results])
-        hits.extend(
-            TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
-            for result in answer.results
-            if result.id in found and (not asked.statuses or found[result.id].status in asked.statuses)
-        )
-        cursor = answer.next
-        if cursor is None or len(hits) >= asked.limit:
-            break
-    shown = hits[: asked.limit]
-    return tuple([await _with_related(store, resource, hit) for hit in shown] if asked.related else shown)
 
 
 async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:
