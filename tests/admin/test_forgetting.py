@@ -20,8 +20,8 @@ from memolog import (
     RetentionConfig,
     SyncMemory,
     UserMessage,
+    restore_backup,
 )
-from memolog.admin.backup import copy_back
 from memolog.core.observation import Observation
 from memolog.db.sqlite_files import copies_of
 from memolog.errors import MessageConflict
@@ -249,7 +249,7 @@ async def test_a_link_is_only_another_name(tmp_path: Path, clock: FakeClock) -> 
         await (await store_of(memory)).messages.save("alice", "a", UserMessage("x", id="m1"))
         await memory.backup(tmp_path / "b.db")
     for name in (file, link):
-        copy_back(tmp_path / "b.db", name, overwrite=True)
+        restore_backup(tmp_path / "b.db", name, overwrite=True)
     assert sorted(path.name for path in copies_of(str(link))) == ["m.db.before-restore-1", "m.db.before-restore-2"]
     async with opened(str(link), clock) as memory:
         gone = await memory.resource("alice").forget(message="m1")
