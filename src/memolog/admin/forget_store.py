@@ -31,8 +31,10 @@ log_queries = load_queries("log/logs")
 message_queries = load_queries("messages/messages")
 thread_queries = load_queries("messages/threads")
 
-_OF_RESOURCE = ("tasks", "task_book", "threads", "logs", "documents", "events", "leases", "calibrations", "settings")
-_DELETES = [q.statements[f"delete_{name}"] for name in _OF_RESOURCE]
+_DELETES = (
+    *(q.delete_tasks, q.delete_task_book, q.delete_threads, q.delete_logs, q.delete_documents),
+    *(q.delete_events, q.delete_leases, q.delete_calibrations, q.delete_settings),
+)
 _LEASE_CHARACTERS = 400
 _PAGE = 400
 _SKEW = 300_000_000
