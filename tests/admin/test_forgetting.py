@@ -18,7 +18,6 @@ from memolog import (
     ModelRequest,
     NotFound,
     RetentionConfig,
-    SyncMemory,
     UserMessage,
     restore_backup,
 )
@@ -423,14 +422,3 @@ async def test_retention_forgets_what_is_old(address: str, clock: FakeClock) -> 
         assert rows_of(left, "qzfresh") != []
         assert (await memory.resource("alice").apply_retention()).messages == 0
         check_log(await read_rows(store), None)
-
-
-def test_the_synchronous_face_forgets_too(tmp_path: Path) -> None:
-    """The same calls, without await."""
-    with SyncMemory(str(tmp_path / "sync.db")) as memory:
-        with memory.thread("t", resource="alice").turn() as turn:
-            turn.prepare(UserMessage("my code is swordfish", id="m1"))
-        assert memory.resource("alice").forget(message="m1", dry_run=True).messages == 1
-        assert memory.resource("alice").forget(message="m1").messages == 1
-        assert memory.resource("alice").forget().threads == ("t",)
-        assert files_holding(str(tmp_path / "sync.db"), "swordfish") == []
