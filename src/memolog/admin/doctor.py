@@ -124,9 +124,9 @@ class Doctor:
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
         """Return a report of the findings; those that a second examination no longer finds count as repaired."""
         rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
-        still = {_identity(one.finding) for one in left}
+        still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
-            replace(one.finding, repaired=one.finding.is_safe and _identity(one.finding) not in still) for one in found
+            replace(one.finding, repaired=one.finding.is_safe and one.finding not in still) for one in found
         )
         return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
 
@@ -139,22 +139,16 @@ class Doctor:
 class Check:
     """One invariant: the query for the rows that violate it, an explanation, and the statement that repairs a row.
 
-    A row has a key and a place; the explanation names its other columns.
+    A row has a key and a place; the explanation and the parameters of the repair name its other columns.
     """
 
     kind: FindingKind
     look: Statement
     explain: str
     repair: Statement | None = None
-    needs: tuple[str, ...] = ()
-    """The columns that the repair takes besides the key."""
     is_safe: Callable[[Row], bool] = bool
-    of_resource: bool = True
-    """Whether the query can be limited to a resource."""
     reindexes: bool = False
     """Whether rebuilding the index of the resource repairs it."""
-    has_end: bool = False
-    """Whether the query looks for what ends after `latest`, a year from now."""
 
 
 def found_at(
@@ -164,10 +158,6 @@ def found_at(
     is_safe = bool(repair) or task is not None or reindex is not None
     finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=is_safe)
     return Diagnosis(finding=finding, repair=repair, task=task, reindex=reindex)
-
-
-def _identity(finding: Finding) -> tuple[str, str, str]:
-    return finding.kind, finding.where, finding.explanation
 
 
 async def _file_findings(components: Components, config: Config) -> Sequence[Diagnosis]:
@@ -189,14 +179,12 @@ def _file_finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bo
 
 def checking(check: Check, resource: str | None, now: int) -> Script[list[Diagnosis]]:
     """Return what one check finds."""
-    values = ({"resource": resource} if check.of_resource else {}) | (
-        {"latest": now + _YEAR_MICROS} if check.has_end else {}
-    )
+    given = {"resource": resource, "latest": now + _YEAR_MICROS}
     found: list[Diagnosis] = []
-    for row in (yield check.look(**values)):
+    for row in (yield check.look(**{name: given[name] for name in check.look.parameters})):
         steps: list[Step] = []
         if check.repair is not None and check.is_safe(row):
-            steps.append(check.repair(key=row.key, **{name: getattr(row, name) for name in check.needs}))
+            steps.append(check.repair(**{name: getattr(row, name) for name in check.repair.parameters}))
         explanation = check.explain.format(**row._asdict())
         reindex = row.resource if check.reindexes else None
         found.append(found_at(check.kind, row.place, explanation, *steps, reindex=reindex))
@@ -240,24 +228,21 @@ CHECKS: Final = (
         q.endless_runs,
         "Its lease ends in more than a year: if its owner is gone, it is not taken over.",
         q.fix_endless_run,
-        has_end=True,
     ),
     Check(
         "lease",
         q.endless_leases,
         "It ends in more than a year: if its owner is gone, it stays blocked.",
         q.fix_lease,
-        ("resource",),
-        has_end=True,
     ),
-    Check("lease", q.idle_leases, "It claims a task that is closed or missing.", q.fix_lease, ("resource",)),
+    Check("lease", q.idle_leases, "It claims a task that is closed or missing.", q.fix_lease),
     Check(
         "hints",
         q.hints,
         "Its hints are from message {hinted_seq}, but its last message is {last_seq}: newer hints would be refused.",
         q.fix_hints,
     ),
-    Check("alias", q.aliases, "Its alias t{alias} is not valid.", q.fix_alias, ("log_pk",)),
+    Check("alias", q.aliases, "Its alias t{alias} is not valid.", q.fix_alias),
     Check(
         "alias", q.foreign_cursors, "The thread belongs to {resource} or has its own log; this log must not cover it."
     ),
@@ -273,11 +258,11 @@ CHECKS: Final = (
         q.fix_document,
         is_safe=lambda row: row.versions == row.newest > 0,
     ),
-    Check("orphan", q.lost_lines, "Its group does not exist.", of_resource=False),
-    Check("orphan", q.lost_messages, "Its thread does not exist.", of_resource=False),
-    Check("orphan", q.lost_entries, "It lists a group that does not exist.", q.fix_lost_entry, of_resource=False),
-    Check("orphan", q.lost_links, "Its task or its message does not exist.", q.fix_lost_link, of_resource=False),
-    Check("orphan", q.lost_prompts, "Its run does not exist.", q.fix_lost_prompt, of_resource=False),
+    Check("orphan", q.lost_lines, "Its group does not exist."),
+    Check("orphan", q.lost_messages, "Its thread does not exist."),
+    Check("orphan", q.lost_entries, "It lists a group that does not exist.", q.fix_lost_entry),
+    Check("orphan", q.lost_links, "Its task or its message does not exist.", q.fix_lost_link),
+    Check("orphan", q.lost_prompts, "Its run does not exist.", q.fix_lost_prompt),
     Check(
         "index-extra", q.stale_docs, "The index finds something that is deleted, withdrawn or internal.", reindexes=True
     ),

@@ -36,19 +36,9 @@ _LITERAL: Final = {"<": "&lt;", "&": "&amp;"}
 Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
 
 
-async def export(connection: "Connection", target: Target, resource: str | None, *, overwrite: bool) -> ExportReport:
-    """Write everything, or all of one resource, as JSON lines to a path or an open text file."""
-    components = await connection.open()
-    if isinstance(components.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
-        refuse_own(components.store.engine.path, Path(target))
-    return await export_to(components.store, target, resource, connection.clock.now(), overwrite=overwrite)
-
-
 async def write_text(connection: "Connection", target: "str | os.PathLike[str]", text: str, *, overwrite: bool) -> None:
     """Write a text to a new file that only its owner can read; refuses the database itself."""
-    engine = (await connection.open()).store.engine
-    if isinstance(engine, SqliteEngine):
-        refuse_own(engine.path, Path(target))
+    await _open(connection, target)
 
     def write() -> None:
         with new_file(Path(target), overwrite=overwrite) as partial:
@@ -57,13 +47,19 @@ async def write_text(connection: "Connection", target: "str | os.PathLike[str]",
     await asyncio.to_thread(write)
 
 
-async def export_to(
-    store: "Store", target: Target, resource: str | None, now: datetime, *, overwrite: bool = False
-) -> ExportReport:
-    """Write all of one resource, or of everyone, to a path or to an open text file.
+async def _open(connection: "Connection", target: Target) -> "Store":
+    store = (await connection.open()).store
+    if isinstance(store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
+        refuse_own(store.engine.path, Path(target))
+    return store
+
+
+async def export(connection: "Connection", target: Target, resource: str | None, *, overwrite: bool) -> ExportReport:
+    """Write all of one resource, or of everyone, as JSON lines to a path or to an open text file.
 
     A file is readable by its owner only, and appears under its name when it is complete.
     """
+    store, now = await _open(connection, target), connection.clock.now()
     if not isinstance(target, str | os.PathLike) and not hasattr(target, "write"):
         raise InputError(
             f"`target` must be a path or an open text file, got {type(target).__name__}.", then='Pass "memory.jsonl".'

@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from memolog.core.observation import Span
@@ -247,20 +248,19 @@ async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[
     return {"task": {**shown_task(edited), "description": clip(edited.description, _SHOWN_DOCUMENT)}}
 
 
+async def _filters(scope: Scope, action: Ready | ListTasks) -> dict[str, Any]:
+    return {
+        "labels": action.labels,
+        "types": [action.type] if action.type else (),
+        "max_priority": 4 if action.max_priority is None else action.max_priority,
+        "assignee": action.assignee,
+        "parent": None if action.parent is None else await _task_id(scope, action.parent),
+        "after": action.cursor,
+    }
+
+
 async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
-    parent = None if action.parent is None else await _task_id(scope, action.parent)
-
-    async def page(limit: int) -> Any:
-        return await scope.tasks.ready(
-            labels=action.labels,
-            types=[action.type] if action.type else (),
-            max_priority=4 if action.max_priority is None else action.max_priority,
-            assignee=action.assignee,
-            parent=parent,
-            limit=limit,
-            after=action.cursor,
-        )
-
+    page = partial(scope.tasks.ready, **await _filters(scope, action))
     found, shown = await _paged(page, action.limit, lambda item: {**shown_task(item.task), "why": item.why})
     counts = found.counts
     fields = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
@@ -268,21 +268,8 @@ async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
 
 
 async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
-    parent = None if action.parent is None else await _task_id(scope, action.parent)
-
-    async def page(limit: int) -> Any:
-        return await scope.tasks.list(
-            status=(action.status,) if action.status else (),
-            types=[action.type] if action.type else (),
-            labels=action.labels,
-            max_priority=4 if action.max_priority is None else action.max_priority,
-            assignee=action.assignee,
-            parent=parent,
-            blocked=action.blocked,
-            limit=limit,
-            after=action.cursor,
-        )
-
+    status = (action.status,) if action.status else ()
+    page = partial(scope.tasks.list, status=status, blocked=action.blocked, **await _filters(scope, action))
     found, shown = await _paged(page, action.limit, shown_task)
     return {"tasks": shown, **_more(found.next)}
 
@@ -332,13 +319,13 @@ async def _task_id(scope: Scope, name: str) -> str:
 
 
 async def _paged(
-    page: Callable[[int], Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]], *, items: str = "items"
+    page: Callable[..., Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]], *, items: str = "items"
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Return a page and the items shown of it; if they do not all fit, request a shorter page, so that its cursor is right."""
-    found = await page(limit)
+    found = await page(limit=limit)
     shown = fitting(getattr(found, items), show, ROOM)
     if len(shown) < len(getattr(found, items)):
-        found = await page(len(shown))
+        found = await page(limit=len(shown))
         shown = [show(item) for item in getattr(found, items)]
     return found, shown
 
@@ -362,13 +349,9 @@ def _offset(cursor: str | None) -> int:
 
 async def _search_messages(scope: Scope, action: Search) -> dict[str, Any]:
     query = " ".join([action.query, *_operators(action)])
+    search = scope.memory.resource(scope.resource).search
     thread = _thread(scope, action.thread)
-
-    async def page(limit: int) -> Any:
-        return await scope.memory.resource(scope.resource).search(
-            query, thread=thread, limit=limit, sources=action.sources or None, cursor=action.cursor
-        )
-
+    page = partial(search, query, thread=thread, sources=action.sources or None, cursor=action.cursor)
     found, shown = await _paged(page, action.limit, _shown_result, items="results")
     answer: dict[str, Any] = {"results": shown, "total": found.total}
     if found.relaxed:
