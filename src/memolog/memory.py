@@ -55,7 +55,7 @@ from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.values import SOURCES, Detail, PartType, RecallPage, SearchAnswer, Source
-from memolog.tasks.calls import UNCHANGED, Scoped, Tasks, Unchanged
+from memolog.tasks.calls import UNCHANGED, Tasks, Unchanged
 from memolog.tasks.rules import edge_lines
 from memolog.text.tokens import HeuristicCounter, TokenCounter
 from memolog.transfer.conversation import Conversation
@@ -691,8 +691,7 @@ class Resource(_Handle):
         active task of `thread`: new messages there are linked to it.
         """
         connection = self._connection
-        scoped = Scoped(resource=self.id, session=session, who=who, thread=thread, config=connection.config)
-        return Tasks(connection.open, scoped)
+        return Tasks(connection.open, self.id, connection.config, session=session, who=who, thread=thread)
 
     def working_memory(self, *, thread: str | None = None) -> WorkingMemory:
         """Return the working memory of this resource, or of one of its threads, to read and change it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memolog.admin.forget_store import result_of, rolled_back_if
+from memolog.admin.forget_store import write_or_try
 from memolog.core.clock import Clock, to_micros
 from memolog.core.exact_json import loads, object_text, pack
 from memolog.core.observation import Observation, Priority
@@ -149,7 +149,7 @@ class LineEdits:
                 resource=resource, observations=made.lines, reflections=made.reflections, prompts=len(prompts)
             )
 
-        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="line_edits.delete"))
+        return await write_or_try(self._engine, script, name="line_edits.delete", dry_run=dry_run)
 
 
 def _refuse(line: Row, states: set[str]) -> None:
