@@ -8,7 +8,7 @@ import pytest
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ParsedReflection
 from memolog.observer.extractive.reflector import reflect
-from memolog.observer.extractive.words import identifiers_of
+from memolog.observer.extractive.sentences import identifiers_of
 from memolog.observer.judge import judge_reflection
 from memolog.observer.prompt import ReflectInput
 from memolog.text.tokens import HeuristicCounter

@@ -10,10 +10,17 @@ from kit.rows import row as message
 from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation, Priority, Trust
 from memolog.core.thread import Hints
-from memolog.observer.evidence import Evidence
-from memolog.observer.grounding import ungrounded
-from memolog.observer.judge import Judged, Policy, judge, judge_reflection
-from memolog.observer.trust import lowest, speaks_for_user, trust_of, trusted_hints
+from memolog.observer.evidence import Evidence, ungrounded
+from memolog.observer.judge import (
+    Judged,
+    Policy,
+    judge,
+    judge_reflection,
+    lowest,
+    speaks_for_user,
+    trust_of,
+    trusted_hints,
+)
 from memolog.text.identifiers import mentions
 
 

@@ -11,7 +11,7 @@ from typing import Final
 from memolog.core.exact_json import dumps
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
-from memolog.observer.extractive.words import STOP, identifiers_of, is_name
+from memolog.observer.extractive.sentences import STOP, identifiers_of, is_name
 from memolog.text.cutting import cut, cut_tokens
 from memolog.text.escape import short_line
 from memolog.text.redaction import Redactor

@@ -13,14 +13,14 @@ from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.snapshot_state import weights_of
 from memolog.observer.budget import Ask
-from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection
+from memolog.observer.drafts import Draft, Fault, FaultKind, FaultNotes, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.evidence import source_text
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractors import take_extracts
-from memolog.observer.faults import Fault, FaultKind, FaultNotes
 from memolog.observer.model import BudgetSpent, Model, ModelReply, ModelRequest, Purpose
 from memolog.observer.model_choice import ModelPair
+from memolog.observer.observations import gaps_of
 from memolog.observer.plausibility import checked, in_order, uncovered
 from memolog.observer.prompt import (
     ObserveInput,
@@ -32,7 +32,6 @@ from memolog.observer.prompt import (
     reflector_prompt,
     with_findings,
 )
-from memolog.observer.reflection import gaps_of
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
 from memolog.observer.transcript import Shown, split
 from memolog.text.cutting import cut

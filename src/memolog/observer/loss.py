@@ -27,7 +27,7 @@ from typing import Final
 
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
 from memolog.observer.evidence import Evidence, is_found
-from memolog.observer.trust import is_of_tool, line_text
+from memolog.observer.judge import is_of_tool, line_text
 from memolog.text.identifiers import Kind, Mention, content_words, folded, mentions, squeezed
 
 _BY_LINE: Final = {"high": 0, "done": 1, "medium": 2, "low": 3}

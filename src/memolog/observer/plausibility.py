@@ -11,10 +11,9 @@ from typing import Final, NamedTuple
 
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
-from memolog.observer.drafts import Draft, HintsDraft, Parsed
+from memolog.observer.drafts import Draft, FaultNotes, HintsDraft, Parsed
 from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
-from memolog.observer.faults import FaultNotes
 from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.text.identifiers import content_words, folded, squeezed
 from memolog.text.tokens import TokenCounter

@@ -11,13 +11,17 @@ from datetime import date, datetime, time, tzinfo
 from typing import Final, cast
 
 from memolog.core.observation import MARKS, Priority
-from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
-from memolog.observer.faults import (
+from memolog.observer.drafts import (
     ANSWER_KEYS,
     FATAL,
     LONGEST_LINE,
     MOST_LINE,
+    Draft,
     FaultNotes,
+    HintsDraft,
+    Parsed,
+    ParsedReflection,
+    ReflectedDraft,
     is_apology,
     is_chatter,
     is_degenerate,

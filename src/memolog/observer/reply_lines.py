@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from memolog.core.observation import CODE_METADATA, MARKS, UNVERIFIED, Priority
-from memolog.observer.faults import LONGEST_LINE, MOST_LINE, FaultNotes
+from memolog.observer.drafts import LONGEST_LINE, MOST_LINE, FaultNotes
 from memolog.observer.sections import FENCE, without_tags
 from memolog.text.cutting import cut
 from memolog.text.dates import TIME, date_heading, find_date, read_time

@@ -37,9 +37,17 @@ from memolog.observer.llm import (
     readings_of,
 )
 from memolog.observer.model import BudgetSpent
-from memolog.observer.observations import draft_hints, observations_from, reflected_hints, reflections_from
+from memolog.observer.observations import (
+    Guarded,
+    archived,
+    draft_hints,
+    guarded,
+    observations_from,
+    reflected_hints,
+    reflections_from,
+    unchanged,
+)
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
-from memolog.observer.reflection import Guarded, archived, guarded, unchanged
 from memolog.observer.reply import failure
 from memolog.observer.working_memory import document_for, proposal_of
 from memolog.text.redaction import Redactor, cleaned, redactor_for

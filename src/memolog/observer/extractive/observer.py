@@ -14,9 +14,19 @@ from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed
-from memolog.observer.extractive.markdown import Piece, cut_at_clause, is_telling, pieces_of
 from memolog.observer.extractive.relative_dates import dated
-from memolog.observer.extractive.sentences import Entry, Listing, listing_lines, listings_in
+from memolog.observer.extractive.sentences import (
+    STOP,
+    Entry,
+    Listing,
+    Piece,
+    cut_at_clause,
+    is_telling,
+    listing_lines,
+    listings_in,
+    pieces_of,
+    words_of,
+)
 from memolog.observer.extractive.statements import (
     agrees,
     answer_of,
@@ -37,7 +47,6 @@ from memolog.observer.extractive.statements import (
 )
 from memolog.observer.extractive.tool_calls import ToolLine, error_of, files_in, tool_lines_of
 from memolog.observer.extractive.utterances import Kept, Utterance, kept_of
-from memolog.observer.extractive.words import STOP, words_of
 from memolog.observer.prompt import ObserveInput
 from memolog.observer.transcript import in_zone
 from memolog.text.cutting import cut

@@ -11,9 +11,19 @@ from typing import Final
 
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
 from memolog.observer.drafts import ParsedReflection, ReflectedDraft
-from memolog.observer.extractive.sentences import Entry, Listing, listing_lines, read_listing, sentences
+from memolog.observer.extractive.sentences import (
+    Candidate,
+    Entry,
+    Listing,
+    choose,
+    is_name,
+    listing_lines,
+    read_listing,
+    sentences,
+    weights_of,
+    words_of,
+)
 from memolog.observer.extractive.statements import dangles, is_filler, replaced_in
-from memolog.observer.extractive.words import Candidate, choose, is_name, weights_of, words_of
 from memolog.observer.prompt import ReflectInput
 from memolog.observer.transcript import said_in_zone
 from memolog.text.escape import clean, short_line

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-from memolog.observer.extractive.sentences import Entry, Listing
-from memolog.observer.extractive.words import STOP, is_name, weights_of, words_of
+from memolog.observer.extractive.sentences import STOP, Entry, Listing, is_name, weights_of, words_of
 from memolog.text.word_lists import NUMBER_WORDS, QUESTION_MARKS
 
 Act: TypeAlias = Literal["statement", "question", "request", "filler"]

@@ -13,8 +13,7 @@ from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.core.pairs import part_at, results_of_calls
-from memolog.observer.extractive.markdown import pieces_of
-from memolog.observer.extractive.words import Candidate, choose, weights_of
+from memolog.observer.extractive.sentences import Candidate, choose, pieces_of, weights_of
 from memolog.observer.transcript import parsed, texts_of_parts
 from memolog.text.escape import clean, short_line
 from memolog.text.lookalikes import quoted_label

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from memolog.core.settings import Mode
-from memolog.observer.extractive.markdown import Kind, Piece, pieces_of
+from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choose, pieces_of, weights_of
 from memolog.observer.extractive.statements import (
     Act,
     act_of,
@@ -23,7 +23,6 @@ from memolog.observer.extractive.statements import (
     weighs,
     without_opening,
 )
-from memolog.observer.extractive.words import Candidate, choose, weights_of
 from memolog.text.escape import escape, unescape
 
 
