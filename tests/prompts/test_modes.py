@@ -8,7 +8,6 @@ from memolog.core.settings import Mode
 from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.prompt import Spoken, with_fields, with_findings
 from memolog.observer.reply import parse_observations
-from memolog.observer.reply_lines import take_facts
 from prompts.corpus import BASE, SHOWN
 
 AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -93,8 +92,8 @@ def test_what_is_added_is_bounded() -> None:
 )  # fmt: skip
 def test_fields_in_braces(text: str, left: str, fields: dict[str, str]) -> None:
     """Known names have one spelling, unknown ones are free fields, code stays in the text, and only code sets what is ours."""
-    rest, facts = take_facts(text)
-    assert (rest, dict(facts.other)) == (left, fields)
+    (draft,) = parse_observations(f"* 🟡 {text} [3]", SHOWN, base=BASE, zone=UTC).observations
+    assert (draft.text, draft.metadata) == (left, fields)
 
 
 def test_fields_of_json_replies() -> None:

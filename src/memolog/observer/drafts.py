@@ -259,8 +259,6 @@ def _is_error_object(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """What lines of observers and reflectors have in common."""
-
     priority: Priority
     text: str
     """Without mark, time, citations and braces; a "(meaning …)" stays where it was written."""

@@ -159,27 +159,16 @@ def _has(needle: str, texts: Sequence[Evidence]) -> bool:
     return needle in {"..", "."} or any(text.has(needle) for text in texts)
 
 
-def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
-    return any(word in text.words for text in texts)
-
-
 def _singular(needle: str) -> list[str]:
-    """Return a needle also without the ending of a plural."""
-    return [
-        needle,
-        *(
-            f"{needle[: -1 - len(end)]}."
-            for end in ("s", "es")
-            if needle.endswith(f"{end}.") and len(needle) > len(end) + 4
-        ),
-    ]
+    ends = (end for end in ("s", "es") if needle.endswith(f"{end}.") and len(needle) > len(end) + 4)
+    return [needle, *(f"{needle[: -1 - len(end)]}." for end in ends)]
 
 
 def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
     needle = squeezed(folded(text))
     humps = squeezed(folded(_HUMP.sub(" ", text)))
     return any(
-        _has(form, texts) or _has_word(form.replace(".", ""), texts) or _has(f"{form[:-1]}s.", texts)
+        _has(form, texts) or has_word(form.replace(".", ""), texts) or _has(f"{form[:-1]}s.", texts)
         for whole in (needle, humps)
         for form in _singular(whole)
     )
@@ -188,22 +177,16 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
     """Return whether a path occurs: as it is, within a longer one, or as an end whose beginning occurs elsewhere."""
     parts = [part for part in SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
-    if not parts:
-        return True
-    for start in range(len(parts)):
-        rest = parts[:start]
-        if _has(squeezed("/".join(parts[start:])), texts):
-            return all(_has(squeezed(part), texts) for part in rest)
-    return False
+    starts = (at for at in range(len(parts)) if _has(squeezed("/".join(parts[at:])), texts))
+    start = next(starts, None if parts else 0)
+    return start is not None and all(_has(squeezed(part), texts) for part in parts[:start])
 
 
 def _has_hash(text: str, texts: Sequence[Evidence]) -> bool:
     needle = folded(text)
-    if _has(squeezed(needle), texts):
+    if _has(squeezed(needle), texts) or any(f".{needle}" in one.words_apart for one in texts):
         return True
-    if any(f".{needle}" in one.words_apart for one in texts):
-        return True
-    return any(_has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
+    return any(has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
 
 
 def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
@@ -212,7 +195,7 @@ def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
     return any(needle in one.literal and pattern.search(one.literal) for one in texts)
 
 
-def _has_quote(piece: str, texts: Sequence[Evidence]) -> bool:
+def _has_piece(piece: str, texts: Sequence[Evidence]) -> bool:
     needle = squeezed(folded(piece))
     if needle.strip("."):
         return any(_has(form, texts) for form in _singular(needle))
@@ -230,11 +213,6 @@ def _has_name(word: str, texts: Sequence[Evidence]) -> bool:
     return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.words_apart for text in texts)
 
 
-def _is_day(day: Day, text: Evidence) -> bool:
-    same = (other for other in text.days if (other.month, other.day) == (day.month, day.day))
-    return any(day.year == other.year or not day.year or not other.year for other in same)
-
-
 def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
     return _has(squeezed(_SCHEME.sub("", folded(text))), texts)
 
@@ -245,7 +223,7 @@ def _has_number(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_quotes(text: str, texts: Sequence[Evidence]) -> bool:
-    return all(_has_quote(piece, texts) for piece in _ELLIPSIS.split(text))
+    return all(_has_piece(piece, texts) for piece in _ELLIPSIS.split(text))
 
 
 def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
@@ -253,7 +231,12 @@ def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_date(text: str, texts: Sequence[Evidence]) -> bool:
-    return any(_is_day(day, one) for day in days_in(folded(text)) for one in texts)
+    named, known = days_in(folded(text)), {day for one in texts for day in one.days}
+    return any(
+        (day.month, day.day) == (other.month, other.day) and (day.year == other.year or not day.year or not other.year)
+        for day in named
+        for other in known
+    )
 
 
 def _has_time(text: str, texts: Sequence[Evidence]) -> bool:
@@ -388,8 +371,8 @@ def ungrounded(
     the messages, `about` is the day that the line says is meant. A date in "(meaning …)" needs no source if it lies within
     a year of what was said.
     """
-    cited = [_evidence(source) for source in sources]
-    texts = [*cited, _evidence(log)]
+    *cited, known = (Evidence(text) if isinstance(text, str) else text for text in (*sources, log))
+    texts = [*cited, known]
     moments = [moment for moment in said_at for moment in (moment, _in_utc(moment))]
     worked_out = {day for hit in _MEANING.finditer(text) for day in days_in(folded(hit[0]))}
     if about:
@@ -402,10 +385,6 @@ def ungrounded(
         if not any(mention.text in other for other in missing):
             missing.append(mention.text)
     return tuple(missing)
-
-
-def _evidence(source: str | Evidence) -> Evidence:
-    return Evidence(source) if isinstance(source, str) else source
 
 
 def _in_utc(moment: datetime) -> datetime:

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Final, Literal, TypeAlias, get_args
 
 from memolog.core.message import Message, ToolResultPart, pairs_of
-from memolog.core.observation import CODE_METADATA, KEPT, Observation, Priority, Trust
+from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.core.thread import Hints
 from memolog.observer.evidence import (
     Evidence,
@@ -44,10 +44,7 @@ def trust_of(message: Message) -> Trust:
 def lowest(trusts: Iterable[Trust]) -> Trust:
     """Return the lowest of some trusts; "tool" if there are none."""
     found = frozenset(trusts)
-    for trust in _ORDER:
-        if trust in found:
-            return trust
-    return "tool"
+    return next((trust for trust in _ORDER if trust in found), "tool")
 
 
 # ---------------------------------------------------------------- speaking for the user
@@ -113,11 +110,6 @@ def _names(plain: str, names: Collection[str], verbs: str) -> bool:
     """Return whether a text attributes one of these verbs to one of the names."""
     known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
     return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
-
-
-def allowed_priority(priority: Priority, *, is_backed: bool) -> Priority:
-    """Return the priority that a line may have: only lines backed by a user's words may be statements or finished work."""
-    return "medium" if priority in KEPT and not is_backed else priority
 
 
 # ---------------------------------------------------------------- where words come from
@@ -356,22 +348,19 @@ def trusted_hints(
     )
 
 
+_ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path", "hash"})
+
+
 def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> str | None:
     if not hint:
         return hint
     # A task may contain an identifier that a tool named, but not a URL, command or flag.
     if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, POINTING):
         return None
-    return None if _invented(hint, voices, said_at) else hint
-
-
-def _invented(hint: str, voices: Voices, said_at: Sequence[datetime]) -> bool:
-    """Return whether a hint names something to act on that no message names."""
+    # Nor something to act on that no message names.
     missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
-    return any(mention.text in missing for mention in mentions(hint) if mention.kind in _ACTED_ON)
-
-
-_ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path", "hash"})
+    acted_on = (mention for mention in mentions(hint) if mention.kind in _ACTED_ON)
+    return None if any(mention.text in missing for mention in acted_on) else hint
 
 
 def _may_be_users(task: str, voices: Voices) -> bool:
@@ -398,7 +387,6 @@ _MOST_NAMED: Final = 20
 _MOST_CHARACTERS: Final = 200
 # The share of a line that cites everything which a single message must have said.
 _UNCITED_SHARE: Final = 0.5
-_FEW_J: Final = 2
 _MOST_COMPARED: Final = 3
 _CONFIRMED: Final = " confirmed: "
 _ANSWERS: Final = (" said yes to: ", "(This is about: ")
@@ -412,10 +400,8 @@ class Judged:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    observation: Observation
-    faults: tuple[str, ...] = ()
+_Verdict: TypeAlias = tuple[Observation, tuple[str, ...]]
+"""A line with its trust and priority, and its faults."""
 
 
 def judge(
@@ -438,7 +424,7 @@ def judge(
     """
     case = _Checker(messages, log, policy, foreign, lines, readings, frozenset(extracted))
     own = [observation for observation in observations if not case.is_foreign(observation)]
-    judged = _applied([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
+    judged = _applied([case.verdict(observation) for observation in renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
 
@@ -498,16 +484,17 @@ class _Checker:
         if observation.verbatim and self._voices.copies_tool(observation.verbatim):
             return False
         # If a line cites every message, a single one of them must back it.
-        is_uncited = len(cited) > _FEW_J and len(cited) == len(self._by_seq)
+        is_uncited = len(cited) > _FEW and len(cited) == len(self._by_seq)
         groups = [(message,) for message in self._nearest(observation, said)] if is_uncited else [tuple(said)]
         share = _UNCITED_SHARE if is_uncited else LEAST_SHARE
-        for group in groups:
-            words = self._said(group[0]) if len(group) == 1 else Evidence("\n".join(map(said_text, group)))
-            if is_backed(observation.text, words, self._voices, share=share):
-                return True
+        texts = [
+            self._said(group[0]) if len(group) == 1 else Evidence("\n".join(map(said_text, group))) for group in groups
+        ]
+        if any(is_backed(observation.text, text, self._voices, share=share) for text in texts):
+            return True
         proposed = evidence_of(said_text(message) for message in cited if message.role == "assistant")
         for group in groups:
-            read = "\n".join(self._readings().get((message.thread, message.seq), "") for message in group)
+            read = "\n".join(self._readings().get(_place(message), "") for message in group)
             text = Evidence("\n".join((*map(said_text, group), read)))
             confirms = observation.priority == "done" and _CONFIRMED in read
             asked = proposed if any(sign in read for sign in _ANSWERS) else ()
@@ -516,7 +503,6 @@ class _Checker:
         return False
 
     def _nearest(self, observation: Observation, said: Sequence[Message]) -> list[Message]:
-        """Return the few messages that share most words with a line."""
         words = content_words(observation.text)
         shares = [sum(is_word_of(word, (self._said(message),)) for word in words) for message in said]
         best = sorted(range(len(said)), key=lambda place: -shares[place])[:_MOST_COMPARED]
@@ -598,29 +584,22 @@ def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> b
     sure = evidence_of(line_text(root) for root in roots if root not in doubtful)
     words = [word for word in content_words(line_text(observation)) if not has_word(word, sure)]
     theirs = evidence_of(map(line_text, doubtful))
-    return not sure or sum(has_word(word, theirs) for word in words) >= _FEW_J
+    return not sure or sum(has_word(word, theirs) for word in words) >= _FEW
 
 
 def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
-    """Return what was ungrounded in the lines before and is still named."""
     named = [str(name) for root in roots for name in root.metadata.get("ungrounded", ())]
     return [name for name in named if name in observation.text]
 
 
 def _claims(observation: Observation, is_for_user: bool) -> bool:
-    """Return whether a line claims to be a user's statement."""
     return is_for_user or observation.priority in KEPT
 
 
 def _lowered_trust(trust: Trust, observation: Observation, voices: Voices) -> Trust:
     """Return the trust of a line that claims to be a user's statement and is not."""
-    theirs: Trust = "tool" if _is_of_tool(observation, voices) else "assistant"
+    theirs: Trust = "tool" if _is_echo(observation, voices) or voices.names_from_tool(observation.text) else "assistant"
     return lowest((trust, theirs))
-
-
-def _is_of_tool(observation: Observation, voices: Voices) -> bool:
-    """Return whether the words or a name of a line come from tools alone."""
-    return _is_echo(observation, voices) or voices.names_from_tool(observation.text)
 
 
 def _is_echo(observation: Observation, voices: Voices) -> bool:
@@ -635,7 +614,8 @@ def _weighed(
 ) -> _Verdict:
     """Return a line with its allowed priority and its marks; one that cites a user who did not say it is unverified."""
     speaks = is_for_user and not is_backed
-    priority = allowed_priority(observation.priority, is_backed=is_backed)
+    # Only lines backed by a user's words may be statements or finished work.
+    priority = "medium" if observation.priority in KEPT and not is_backed else observation.priority
     metadata = {name: value for name, value in observation.metadata.items() if name not in CODE_METADATA}
     if missing:
         metadata["ungrounded"] = [name[:_MOST_CHARACTERS] for name in missing[:_MOST_NAMED]]
@@ -647,20 +627,22 @@ def _weighed(
         metadata["lowered_from"] = observation.priority
     judged = replace(observation, priority=priority, grounded=not missing, metadata=metadata)
     found = {"ungrounded": bool(missing), "speaks_for_user": speaks, "unverified": bool(metadata.get("unverified"))}
-    return _Verdict(observation=judged, faults=tuple(name for name, is_so in found.items() if is_so))
+    return judged, tuple(name for name, is_so in found.items() if is_so)
 
 
 def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
-    faults = tuple(dict.fromkeys(fault for verdict in verdicts for fault in verdict.faults))
-    kept = [verdict.observation for verdict in verdicts if policy != "drop" or not verdict.faults]
-    if len(kept) < len(verdicts):
-        # Doubtful lines are dropped even if none is left.
-        return Judged(observations=_renumbered([verdict.observation for verdict in verdicts], kept), faults=faults)
-    return Judged(observations=tuple(kept), faults=faults)
+    """Return the lines and their faults; doubtful lines are dropped even if none is left."""
+    kept = [line for line, faults in verdicts if policy != "drop" or not faults]
+    return Judged(
+        observations=renumbered([line for line, _ in verdicts], kept),
+        faults=tuple(dict.fromkeys(fault for _, faults in verdicts for fault in faults)),
+    )
 
 
-def _renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:
+def renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:
     """Renumber the kept lines; a line whose parent is dropped moves under the nearest kept ancestor."""
+    if len(kept) == len(before):
+        return tuple(kept)
     places: Mapping[int, int] = {observation.ordinal: place for place, observation in enumerate(kept, start=1)}
     parents = {observation.ordinal: observation.parent for observation in before}
 
@@ -696,17 +678,14 @@ def trusted_document(
     lines: list[str] = []
     for kind, first, end, start, stop in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
         gone, added = before[first:end], after[start:stop]
-        if kind == "equal" or (_may_go(gone, added, voices) and _may_come(added, known)):
+        may_go = all(_may_go(line, added, voices) for line in gone)
+        if kind == "equal" or (may_go and all(_is_said(line, known) for line in added if content_words(line))):
             lines += added
         elif whole:
             return old
         else:
             lines += gone
     return "".join(f"{line}\n" for line in lines)
-
-
-def _may_come(added: Sequence[str], voices: Voices) -> bool:
-    return all(_is_said(line, voices) for line in added if content_words(line))
 
 
 def _is_said(line: str, voices: Voices) -> bool:
@@ -724,12 +703,8 @@ def _is_said(line: str, voices: Voices) -> bool:
     return said >= _LEAST_SAID * len(words)
 
 
-def _may_go(gone: Sequence[str], added: Sequence[str], voices: Voices) -> bool:
-    """Return whether lines may be removed: each is empty, was extended, or was mentioned."""
-    return all(_is_spoken_of(line, added, voices) for line in gone)
-
-
-def _is_spoken_of(line: str, added: Sequence[str], voices: Voices) -> bool:
+def _may_go(line: str, added: Sequence[str], voices: Voices) -> bool:
+    """Return whether a line may be removed: it is empty, was extended, or was mentioned."""
     words = content_words(_LABEL.sub("", line, count=1)) if not line.lstrip().startswith("#") else ()
     if not words or any(line.strip() and line.strip() in other for other in added):
         return True

@@ -21,7 +21,7 @@ from memolog.core.settings import Mode
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.observer.evidence import Evidence, source_text, support
-from memolog.observer.judge import lowest, trust_of, trusted_hints
+from memolog.observer.judge import lowest, renumbered, trust_of, trusted_hints
 from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
 from memolog.observer.prompt import Prompt, with_fields
 from memolog.observer.transcript import in_zone, said_in_zone
@@ -344,7 +344,7 @@ def guarded(
     missing = unsaid(lines, [said for _, said in _said(told)])
     gone = {line.id for line in missing}
     told = [line for line in told if not line.merges or not gone.issuperset(line.merges)]
-    kept = _renumbered(told, made)
+    kept = list(renumbered(made, told))
     kept += _carried(missing, new_id, group, after=len(kept))
     rest = [line for line in lines if line.id not in gone]
     merged = {name for line in kept for name in line.merges}
@@ -372,17 +372,6 @@ def _said(lines: Sequence[Observation]) -> list[tuple[Observation, ResultLine]]:
 def _words(line: ReflectedDraft | Observation) -> str:
     about = f" (meaning {line.about.isoformat()})" if line.about else ""
     return f"{line.text}{about}\n{line.verbatim or ''}"
-
-
-def _renumbered(kept: Sequence[Observation], before: Sequence[Observation]) -> list[Observation]:
-    """Renumber the lines; a line whose parent is dropped becomes a top-level line."""
-    if len(kept) == len(before):
-        return list(kept)
-    places = {line.ordinal: place for place, line in enumerate(kept, start=1)}
-    return [
-        replace(line, ordinal=place, parent=places.get(line.parent) if line.parent is not None else None)
-        for place, line in enumerate(kept, start=1)
-    ]
 
 
 def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str, *, after: int) -> list[Observation]:
@@ -441,7 +430,7 @@ def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, c
         over -= _weight(line, counter)
         leaving.append(line)
     gone = known | {line.id for line in leaving}
-    rest = _renumbered([line for line in lines if line.id not in gone], lines)
+    rest = renumbered(lines, [line for line in lines if line.id not in gone])
     told = [
         _archive_line(subject, found, earlier, new_id(), group, ordinal=len(rest) + place, counter=counter)
         for place, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
