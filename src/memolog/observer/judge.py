@@ -44,7 +44,10 @@ def trust_of(message: Message) -> Trust:
 def lowest(trusts: Iterable[Trust]) -> Trust:
     """Return the lowest of some trusts; "tool" if there are none."""
     found = frozenset(trusts)
-    return next((trust for trust in _ORDER if trust in found), "tool")
+    for trust in _ORDER:
+        if trust in found:
+            return trust
+    return "tool"
 
 
 # ---------------------------------------------------------------- speaking for the user

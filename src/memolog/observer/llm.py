@@ -14,7 +14,6 @@ from memolog.log.runner import RunFault
 from memolog.log.snapshot_state import weights_of
 from memolog.observer.budget import Ask
 from memolog.observer.drafts import Draft, Fault, FaultKind, FaultNotes, HintsDraft, Parsed, ParsedReflection
-from memolog.observer.evidence import source_text
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractors import take_extracts
@@ -26,7 +25,6 @@ from memolog.observer.prompt import (
     ObserveInput,
     Prompt,
     ReflectInput,
-    Spoken,
     observer_batch_prompt,
     observer_prompt,
     reflector_prompt,
@@ -135,12 +133,7 @@ class EmbeddedObserver:
 def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
     live = [message for message in given.messages if message.state == "live"]
     prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=numbered(live))
-    spoken = [
-        Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
-        for number, m in enumerate(live, start=1)
-        if m.role in {"assistant", "tool"} and not m.own
-    ]
-    return Observed(parsed=with_findings(observe(given, counter), spoken, given.mode), prompt=prompt)
+    return Observed(parsed=with_findings(observe(given, counter), live, given.mode), prompt=prompt)
 
 
 def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:

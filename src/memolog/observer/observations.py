@@ -102,28 +102,36 @@ def observations_from(
         draft = _without_secrets(with_fields(found, mode), redactor)
         cited = sorted({shown[number] for number in draft.cites if number in shown})
         said_by = [by_seq[seq] for seq in cited or by_seq]
-        sources = _sources(run.thread or "", cited or sorted(by_seq))
         made.append(
-            Observation(
-                id=new_id(),
-                group=group,
-                ordinal=ordinal,
-                priority=draft.priority,
-                text=draft.text,
+            replace(
+                _observation(draft, draft.text, new_id(), group, ordinal, counter),
                 said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
                 zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
-                about=draft.about,
-                parent=None if draft.parent is None else draft.parent + 1,
-                verbatim=draft.verbatim,
-                sources=sources,
+                sources=_sources(run.thread or "", cited or sorted(by_seq)),
                 trust=lowest(trusts[seq] for seq in cited or by_seq),
-                category=draft.category,
                 files=draft.files,
                 metadata={**_with_observer(draft), "mode": mode},
-                tokens=counter.count(draft.text),
             )
         )
     return tuple(made)
+
+
+def _observation(
+    draft: Draft | ReflectedDraft, text: str, name: str, group: str, ordinal: int, counter: TokenCounter
+) -> Observation:
+    """Return what observations of observers and reflectors have in common."""
+    return Observation(
+        id=name,
+        group=group,
+        ordinal=ordinal,
+        priority=draft.priority,
+        text=text,
+        about=draft.about,
+        parent=None if draft.parent is None else draft.parent + 1,
+        verbatim=draft.verbatim,
+        category=draft.category,
+        tokens=counter.count(text),
+    )
 
 
 def _with_observer(draft: Draft) -> JsonObject:
@@ -170,25 +178,17 @@ def reflections_from(
         text = _without_name(draft.text, roots, aliases)
         said_at, zone = _said_at(draft, roots)
         made.append(
-            Observation(
-                id=new_id(),
-                group=group,
-                ordinal=ordinal,
+            replace(
+                _observation(draft, text, new_id(), group, ordinal, counter),
                 priority=weight_of(draft.priority, merged),
-                text=text,
                 said_at=said_at,
                 zone=zone,
-                about=draft.about,
-                parent=None if draft.parent is None else draft.parent + 1,
-                verbatim=draft.verbatim,
                 sources=merged_sources(roots),
                 merges=tuple(line.id for line in merged),
                 trust=lowest(line.trust for line in roots),
                 grounded=all(line.grounded for line in roots),
-                category=draft.category,
                 files=tuple(dict.fromkeys(name for line in merged for name in line.files)),
                 metadata=_merged_fields(draft.metadata, merged),
-                tokens=counter.count(text),
             )
         )
     return tuple(made)
@@ -263,7 +263,6 @@ def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datet
 
 
 def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:
-    """Return consecutive messages as spans."""
     spans: list[Span] = []
     for seq in seqs:
         if spans and spans[-1].last == seq - 1:
@@ -341,7 +340,7 @@ def guarded(
     A line that merges only carried-over lines is dropped.
     """
     told = [line for line in made if not is_bare_list(line.text)]
-    missing = unsaid(lines, [said for _, said in _said(told)])
+    missing = unsaid(lines, _said(told))
     gone = {line.id for line in missing}
     told = [line for line in told if not line.merges or not gone.issuperset(line.merges)]
     kept = list(renumbered(made, told))
@@ -356,17 +355,10 @@ def guarded(
     )
 
 
-def _said(lines: Sequence[Observation]) -> list[tuple[Observation, ResultLine]]:
+def _said(lines: Sequence[Observation]) -> list[ResultLine]:
     texts = {line.ordinal: _words(line) for line in lines}
-    return [
-        (
-            line,
-            ResultLine(
-                "\n".join(filter(None, (texts.get(line.parent or 0), texts[line.ordinal]))), line.merges, line.priority
-            ),
-        )
-        for line in lines
-    ]
+    whole = ("\n".join(filter(None, (texts.get(line.parent or 0), texts[line.ordinal]))) for line in lines)
+    return [ResultLine(text, line.merges, line.priority) for text, line in zip(whole, lines, strict=True)]
 
 
 def _words(line: ReflectedDraft | Observation) -> str:
@@ -417,18 +409,17 @@ def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, c
     messages, and `restore` brings them back.
     """
     lines = kept.observations
-    over = kept_tokens(lines, counter) - round(_ROOM * limit)
-    if kept_tokens(lines, counter) <= limit:
+    size = kept_tokens(lines, counter)
+    if size <= limit:
         return kept
+    over = size - round(_ROOM * limit)
     earlier = [line for line in lines if isinstance(line.metadata.get(_ARCHIVED), int)]
     known = {line.id for line in earlier}
     candidates = sorted((line for line in lines if line.priority in KEPT and line.id not in known), key=_age)
     leaving: list[Observation] = []
-    for line in candidates:
-        if over <= 0:
-            break
-        over -= _weight(line, counter)
-        leaving.append(line)
+    while candidates and over > 0:
+        leaving.append(candidates.pop(0))
+        over -= _weight(leaving[-1], counter)
     gone = known | {line.id for line in leaving}
     rest = renumbered(lines, [line for line in lines if line.id not in gone])
     told = [

@@ -309,12 +309,14 @@ class RunExecutor:
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
         if outcome.result is None or not self._extractors:
             return outcome
-        found = await self._extractors.extract(task.messages_of(answer), answer.said, task.known, task.redactor)
+        values, problems = await self._extractors.extract(
+            task.messages_of(answer), answer.said, task.known, task.redactor
+        )
         return replace(
             outcome,
-            result=replace(outcome.result, extracts=tuple(found.values)),
-            problems=(*outcome.problems, *found.problems),
-            faults=(*outcome.faults, *("extract" for _ in found.problems)),
+            result=replace(outcome.result, extracts=values),
+            problems=(*outcome.problems, *problems),
+            faults=(*outcome.faults, *("extract" for _ in problems)),
         )
 
     async def _observe_divided(self, task: _ClaimedRun, ask: ModelCalls) -> RunOutcome:

@@ -80,7 +80,6 @@ def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
 
 
 def _pairs(text: str) -> dict[str, float]:
-    """Return pairs of characters of a script without spaces, with their weights."""
     weights = {text[at : at + 2]: _PAIR_WEIGHT for at in range(len(text) - 1) if not text[at].isspace()}
     weights.update((word.lower(), _NAME_WEIGHT) for word in words_of(text) if word.isascii() and is_name(word))
     return weights
@@ -265,7 +264,7 @@ class Listing(NamedTuple):
     number: int = 0
 
 
-_LONGEST_S: Final = 700
+_LONGEST_LISTING: Final = 700
 _LONGEST_PLAIN: Final = 720
 """For lines of items without details."""
 _LINE: Final = re.compile(r"(Assistant(?: [^:;]{1,60}?)?) listed (?=\S)")
@@ -280,7 +279,7 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
     for listing in listings:
         topic = _plain(listing.topic) or "these"
         opened, last = False, 0
-        most = _LONGEST_S if any(entry.details for one in listings for entry in one.entries) else _LONGEST_PLAIN
+        most = _LONGEST_LISTING if any(entry.details for one in listings for entry in one.entries) else _LONGEST_PLAIN
         for entry in listing.entries:
             text = _text(entry, has_number=entry.number != last + 1)
             last = entry.number
@@ -300,7 +299,6 @@ def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
 
 
 def _text(entry: Entry, *, has_number: bool) -> str:
-    """Return an item as it stands in a line, without the separators of items."""
     text, details = entry.text, list(entry.details)
     if details and details[0].startswith(text):
         # The head is the beginning of the first detail.
@@ -443,8 +441,6 @@ _MOST_NAMES: Final = 8
 
 @dataclass(slots=True)
 class _List:
-    """A list that is being read."""
-
     number: int
     topic: str
     above: str
@@ -470,7 +466,7 @@ class _Reading:
     whole: bool = False
 
 
-def _plain_m(text: str) -> str:
+def _unmarked(text: str) -> str:
     """Return a line without the marks of emphasis and links."""
     if "\\" in text:
         text = _ESCAPED.sub(r"\1", text)
@@ -509,18 +505,18 @@ def _read(line: str, reading: _Reading) -> None:
         return
     if reading.whole:
         mark = _MARK.match(line)
-        _prose(_plain_m(line[mark.end() :] if mark else line).lstrip("#> "), reading)
+        _prose(_unmarked(line[mark.end() :] if mark else line).lstrip("#> "), reading)
         return
     heading = _HEADING.match(line)
     if heading and not _numbered_heading(heading, reading):
-        reading.heading = reading.above = _plain_m(heading["hash"] or heading["bold"] or heading["under"]).rstrip(": ")
+        reading.heading = reading.above = _unmarked(heading["hash"] or heading["bold"] or heading["under"]).rstrip(": ")
         reading.lists.clear()
         return
     mark = _MARK.match(line)
     if mark:
         _item(line, mark, reading)
         return
-    body = _plain_m(line)
+    body = _unmarked(line)
     if not body:
         return
     reading.above = body
@@ -626,12 +622,12 @@ def _head(body: str) -> tuple[str, str]:
     """Return the head of an item and what follows it: cut at the colon, the dash or the stop, past 60 characters at a clause."""
     bold = _BOLD.match(body)
     if bold and bold[1].strip(" :"):
-        head, rest = _plain_m(bold[1]), _plain_m(body[bold.end() :])
+        head, rest = _unmarked(bold[1]), _unmarked(body[bold.end() :])
         if hit := re.match(r"\s*\([^)]{1,60}\)", rest):
             # Text in brackets distinguishes items of the same name.
             head, rest = f"{head} {hit[0].strip()}", rest[hit.end() :]
         return _name(head), rest.lstrip(" :–—-,.")
-    body = _plain_m(body)
+    body = _unmarked(body)
     label = _LABEL.match(body)
     if label:
         return _name(label[1]), body[label.end() :]
@@ -651,7 +647,7 @@ def _name(head: str) -> str:
 
 
 def _row(line: str, reading: _Reading) -> None:
-    cells = [_plain_m(cell)[:_MOST_CELL] for cell in line.strip().strip("|").split("|")]
+    cells = [_unmarked(cell)[:_MOST_CELL] for cell in line.strip().strip("|").split("|")]
     if reading.columns is None:
         reading.columns, reading.rows = cells, 0
         reading.lists.clear()
