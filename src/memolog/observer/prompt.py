@@ -414,7 +414,7 @@ def _missing(given: ReflectInput) -> str:
 
 def _log(given: ReflectInput) -> str:
     lines: list[str] = []
-    depths: dict[tuple[str, int], int] = {}
+    depths: dict[tuple[str, int | None], int] = {}
     day = ""
     for number, observation in enumerate(given.observations, 1):
         said = said_in_zone(observation, given.zone)
@@ -422,7 +422,7 @@ def _log(given: ReflectInput) -> str:
             day = said.date().isoformat()
             lines.append(f"Date: {day}")
         # Lines above it that are not shown do not count.
-        depth = depths.get((observation.group, observation.parent or 0), -1) + 1
+        depth = 1 + depths.get((observation.group, observation.parent), -1)
         depths[observation.group, observation.ordinal] = depth
         indent = "  " * depth
         names = _short_names(observation, given.aliases)

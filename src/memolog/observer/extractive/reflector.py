@@ -423,11 +423,13 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
 
 def _as_it_was(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflection:
     """Return the lines as they were, where nothing can be left out."""
-    places = {(entry.observation.group, entry.observation.ordinal): place for place, entry in enumerate(entries)}
+    places: dict[tuple[str, int | None], int] = {
+        (entry.observation.group, entry.observation.ordinal): place for place, entry in enumerate(entries)
+    }
     lines: list[ReflectedDraft] = []
     for place, entry in enumerate(entries):
         observation = entry.observation
-        parent = places.get((observation.group, observation.parent or 0), place)
+        parent = places.get((observation.group, observation.parent), place)
         draft = _draft(given, entry, short_line(observation.text, _LONGEST), parent if parent < place else None)
         lines.append(replace(draft, merges=(f"o{entry.index + 1}",), files=observation.files))
     return ParsedReflection(lines=tuple(lines))
