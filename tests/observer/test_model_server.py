@@ -20,9 +20,6 @@ from memolog.core.run import Usage
 from memolog.events import Degraded, Event, RunEnded, RunFailed
 from memolog.memory import Memory
 from memolog.observer.model import (
-    BudgetedModel,
-    BudgetSpent,
-    Limit,
     ModelRefused,
     ModelRequest,
     ModelUnavailable,
@@ -446,21 +443,6 @@ def test_one_model_on_two_event_loops() -> None:
     assert len(local.bodies) == 4
 
 
-async def test_a_budget_around_the_client(server: Server) -> None:
-    """The cost of a call is known as soon as it is made; the next is stopped before anything is sent."""
-
-    async def nothing_yet() -> float:
-        return 0.0
-
-    model = server.model(price=Price(input=1_000_000.0, output=0.0, cache_read=0.0))
-    guarded = BudgetedModel(model, Limit(of="run", dollars=20.0, spent=nothing_yet))
-    await guarded.complete(ASKED)
-    with pytest.raises(BudgetSpent, match=r"20\.0000 so far"):
-        await guarded.complete(ASKED)
-    await guarded.aclose()
-    assert len(server.bodies) == 1
-
-
 # ---------------------------------------------------------------- a memory on the client
 
 
@@ -474,17 +456,6 @@ async def test_a_memory_on_a_server_that_is_well(server: Server, clock: FakeCloc
         assert status.cursor > 0
         assert status.usage.requests == len(server.bodies) > 0
         assert status.usage.cost == pytest.approx(150e-6 * len(server.bodies))
-
-
-async def test_a_memory_while_the_server_is_busy(server: Server, clock: FakeClock) -> None:
-    """A 429 within a call is waited out there: no run fails, and no turn notices."""
-    server.script = [failing(429, "slow down")]
-    async with talk(server.model(), clock) as told:
-        await told.turns(12)
-        assert len(server.bodies) > 1
-        assert told.failures() == []
-        assert (await told.memory.thread("t1", resource="alice").status()).health == "ok"
-        await told.recovers()
 
 
 async def test_a_memory_while_the_server_fails(server: Server, clock: FakeClock) -> None:
