@@ -19,7 +19,7 @@ from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.llm import Observed, Observer, embedded_answer, join_answers
 from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.observer.reply import failure
-from memolog.observer.transcript import Shown, in_zone
+from memolog.observer.transcript import numbered
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
 
@@ -48,8 +48,6 @@ class DividedAnswer:
 
 @dataclass(slots=True, kw_only=True)
 class _Part:
-    """Consecutive messages, and the answer about them."""
-
     first: int
     units: Units
     answer: Observed | None = None
@@ -169,9 +167,6 @@ def _units(messages: Sequence[Message]) -> Units:
 
 def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:
     """Return one line that says that something is missing, with the messages as its sources."""
-    shown = tuple(
-        Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=in_zone(m.created_at, given.zone))
-        for number, m in enumerate(messages, start=1)
-    )
+    shown = numbered(messages, given.zone)
     draft = Draft(priority="medium", text=_STAND_IN, said_at=shown[0].at, cites=tuple(s.number for s in shown))
     return Observed(parsed=Parsed(observations=(draft,)), prompt=Prompt(system="", text="", shown=shown))

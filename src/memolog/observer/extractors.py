@@ -5,7 +5,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from memolog.core.exact_json import JsonObject, JsonValue, check_json, dumps
@@ -95,14 +95,6 @@ class Extractor:
         return value
 
 
-@dataclass(slots=True, kw_only=True)
-class Extracted:
-    """The new values, and what failed."""
-
-    values: list[NewExtract] = field(default_factory=list[NewExtract])
-    problems: list[Problem] = field(default_factory=list[Problem])
-
-
 class Extractors:
     """All extractors of a memory."""
 
@@ -130,9 +122,9 @@ class Extractors:
         said: Mapping[str, str] | None,
         known: Mapping[str, JsonValue],
         redactor: Redactor,
-    ) -> Extracted:
-        """Return the new values: as a model said them or, without a model, as the functions return them."""
-        result = Extracted()
+    ) -> tuple[tuple[NewExtract, ...], tuple[Problem, ...]]:
+        """Return the new values, as a model said them or, without a model, as the functions return them; and what failed."""
+        values, problems = list[NewExtract](), list[Problem]()
         for extractor in self._all:
             try:
                 value = await _value(extractor, messages, said)
@@ -140,12 +132,11 @@ class Extractors:
                     continue
                 value = redactor.value(extractor.checked(value))
             except Exception as error:  # noqa: BLE001 - a failing extractor must not stop the others
-                what = f"extracting {extractor.key}"
-                result.problems.append(Problem(what=what, error=f"{type(error).__name__}: {error}"))
+                problems.append(Problem(what=f"extracting {extractor.key}", error=f"{type(error).__name__}: {error}"))
                 continue
             if extractor.key not in known or known[extractor.key] != value:
-                result.values.append(NewExtract(key=extractor.key, value=value))
-        return result
+                values.append(NewExtract(key=extractor.key, value=value))
+        return tuple(values), tuple(problems)
 
 
 async def _value(extractor: Extractor, messages: Sequence[Message], said: Mapping[str, str] | None) -> Any:

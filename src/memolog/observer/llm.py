@@ -13,28 +13,25 @@ from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.state import weights_of
 from memolog.observer.budget import Ask
-from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection
-from memolog.observer.evidence import source_text
+from memolog.observer.drafts import Draft, Fault, FaultKind, FaultNotes, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractors import take_extracts
-from memolog.observer.faults import Fault, FaultKind, FaultNotes
 from memolog.observer.model import BudgetSpent, Model, ModelReply, ModelRequest, Purpose
 from memolog.observer.model_choice import ModelPair
+from memolog.observer.observations import gaps_of
 from memolog.observer.plausibility import checked, in_order, uncovered
 from memolog.observer.prompt import (
     ObserveInput,
     Prompt,
     ReflectInput,
-    Spoken,
     observer_batch_prompt,
     observer_prompt,
     reflector_prompt,
     with_findings,
 )
-from memolog.observer.reflection import gaps_of
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
-from memolog.observer.transcript import Shown, split
+from memolog.observer.transcript import numbered, split
 from memolog.text.cutting import cut
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
@@ -75,6 +72,8 @@ class Reflected:
 
     parsed: ParsedReflection
     prompt: Prompt
+    level: int = 0
+    """How much shorter it was asked to be."""
 
 
 class Observer(Protocol):
@@ -133,17 +132,8 @@ class EmbeddedObserver:
 
 def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
     live = [message for message in given.messages if message.state == "live"]
-    shown = tuple(
-        Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=m.created_at)
-        for number, m in enumerate(live, start=1)
-    )
-    prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
-    spoken = [
-        Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
-        for number, m in enumerate(live, start=1)
-        if m.role in {"assistant", "tool"} and not m.own
-    ]
-    return Observed(parsed=with_findings(observe(given, counter), spoken, given.mode), prompt=prompt)
+    prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=numbered(live))
+    return Observed(parsed=with_findings(observe(given, counter), live, given.mode), prompt=prompt)
 
 
 def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
@@ -163,30 +153,23 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Return statements of users that the embedded observer finds; its lines name it as their observer."""
-    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
-    stated = (draft for draft in found.parsed.observations if draft.priority in KEPT)
-    drafts = tuple(replace(draft, observer=EmbeddedObserver.name, parent=None) for draft in stated)
-    return replace(found, parsed=Parsed(observations=drafts))
+    found = _stood_in(given, messages, counter)
+    stated = (replace(draft, parent=None) for draft in found.parsed.observations if draft.priority in KEPT)
+    return replace(found, parsed=Parsed(observations=tuple(stated)))
 
 
 async def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
-    found = await asyncio.to_thread(_embedded, replace(given, messages=tuple(messages), wanted=()), counter)
+    return await asyncio.to_thread(_stood_in, given, messages, counter)
+
+
+def _stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
 
 
 # ---------------------------------------------------------------- a model as the observer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Condensed:
-    """A valid answer of the reflector, and its question."""
-
-    parsed: ParsedReflection
-    prompt: Prompt
-    given: ReflectInput
-    tokens: int
 
 
 class _ModelObserver:
@@ -218,15 +201,13 @@ class _ModelObserver:
         for given in inputs:
             parsed = answers.get(threads[given.alias], Parsed())
             parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
+            answer = Observed(parsed=parsed, prompt=prompt)
             if parsed.has("cut_off"):
                 # The thread is observed again, alone.
-                fault = RunFault("cut off: its section never ends")
-                observed.append(Observed(parsed=Parsed(), prompt=prompt, fault=fault))
+                answer = Observed(parsed=Parsed(), prompt=prompt, fault=RunFault("cut off: its section never ends"))
             elif failure(parsed) is None:
-                answer = Observed(parsed=parsed, prompt=prompt)
-                observed.append(await self._completed(answer, given, redactor, ask))
-            else:
-                observed.append(Observed(parsed=parsed, prompt=prompt))
+                answer = await self._completed(answer, given, redactor, ask)
+            observed.append(answer)
         return observed
 
     async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
@@ -342,17 +323,15 @@ class _ModelObserver:
         if best is None:
             cause = "answer" if problem else "incompressible"
             raise RunFault(problem or "no answer was shorter than what it stands for", cause=cause)
-        best = await self._ask_for_lost(best, most, size, ask)
-        return Reflected(parsed=best.parsed, prompt=best.prompt)
+        return await self._ask_for_lost(best, given, most, size, ask)
 
-    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[_Condensed | None, str | None]:
+    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[Reflected | None, str | None]:
         """Ask for less and less until it fits; returns the shortest valid answer, and the last fault."""
-        best: _Condensed | None = None
+        best: Reflected | None = None
         best_size, problem = size, None
         last = ""
         for level in range(_LEVELS):
-            given = replace(asked, level=level)
-            prompt = reflector_prompt(given)
+            prompt = reflector_prompt(replace(asked, level=level))
             try:
                 reply = await self._ask("reflect", prompt, ask)
             except (BudgetSpent, RunFault):
@@ -370,24 +349,24 @@ class _ModelObserver:
             length = parsed.tokens(self._counter)
             # An empty or larger answer never replaces memory.
             if 0 < length < best_size:
-                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
-                best_size = length
+                best, best_size = Reflected(parsed=parsed, prompt=prompt, level=level), length
             if best is not None and best_size <= asked.target_tokens:
                 break
         return best, problem
 
-    async def _ask_for_lost(self, best: _Condensed, most: int, size: int, ask: Ask) -> _Condensed:
+    async def _ask_for_lost(self, best: Reflected, given: ReflectInput, most: int, size: int, ask: Ask) -> Reflected:
         """Ask once more for what the answer lost; returns the better of the two answers.
 
         A vague answer is refused.
         """
-        lines = best.given.observations
+        lines = given.observations
         # Comparing many lines takes long.
         gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
         if not gaps:
             return best
-        given = replace(best.given, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
-        prompt = reflector_prompt(given)
+        prompt = reflector_prompt(
+            replace(given, level=best.level, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
+        )
         try:
             reply = await self._ask("reflect", prompt, ask)
         except (BudgetSpent, RunFault):
@@ -397,13 +376,12 @@ class _ModelObserver:
             return best
         parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values(), is_cut_off=reply.is_cut_off)
         length = parsed.tokens(self._counter)
-        omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
-        room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
+        omitted = set(gaps.omitted)
+        room = max(most, best.parsed.tokens(self._counter)) + sum(line.tokens for line in lines if line.id in omitted)
         if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
             found = await asyncio.to_thread(gaps_of, parsed.lines, prompt.ids, lines)
             if found.size < gaps.size:
-                gaps = found
-                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+                gaps, best = found, Reflected(parsed=parsed, prompt=prompt)
         if gaps.vague:
             raise RunFault(f"a line stands for many others and says hardly anything of them: {gaps.vague[0][:200]}")
         return best

@@ -19,7 +19,6 @@ from memolog.observer.model import (
     Price,
     Retry,
     check_model,
-    close_model,
     complete_in_time,
     in_time,
     is_transport_error,
@@ -121,7 +120,7 @@ class TieredModel(ManagedModel):
     @property
     def name(self) -> str:
         """Return the names of all tiers, the smallest first; a reply's usage names the one that answered."""
-        return " | ".join(dict.fromkeys(model.name for model in self._models()))
+        return " | ".join(dict.fromkeys(model.name for model in self._inside()))
 
     def pick(self, request: ModelRequest) -> Model:
         """Return the model that takes an input of this size."""
@@ -132,17 +131,7 @@ class TieredModel(ManagedModel):
         """Return the answer of the tier for this input."""
         return await complete_in_time(self.pick(request), request)
 
-    async def check(self) -> None:
-        """Check every tier: each is needed."""
-        for model in self._models():
-            await check_model(model)
-
-    async def aclose(self) -> None:
-        """Close every tier."""
-        for model in self._models():
-            await close_model(model)
-
-    def _models(self) -> list[Model]:
+    def _inside(self) -> list[Model]:
         return [*(model for _, model in self._tiers), self._above]
 
 
@@ -200,7 +189,5 @@ class FallbackModel(ManagedModel):
         if problem is not None:
             raise problem
 
-    async def aclose(self) -> None:
-        """Close every model."""
-        for model in self._models:
-            await close_model(model)
+    def _inside(self) -> list[Model]:
+        return self._models

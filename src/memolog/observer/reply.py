@@ -8,16 +8,20 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, tzinfo
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from memolog.core.observation import MARKS, Priority
-from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
-from memolog.observer.faults import (
+from memolog.observer.drafts import (
     ANSWER_KEYS,
     FATAL,
     LONGEST_LINE,
     MOST_LINE,
+    Draft,
     FaultNotes,
+    HintsDraft,
+    Parsed,
+    ParsedReflection,
+    ReflectedDraft,
     is_apology,
     is_chatter,
     is_degenerate,
@@ -40,7 +44,6 @@ from memolog.text.dates import find_date
 from memolog.text.escape import short_line, unescape
 from memolog.text.word_lists import NOTHING
 
-_DEFAULT_PRIORITY: Final = "medium"
 _ID: Final = re.compile(r"o(\d{1,9})")
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
@@ -56,8 +59,6 @@ _THREAD: Final = re.compile(rf"{THREAD_OPENING}(.*?)(?:</thread>|\Z)", re.DOTALL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
-    """The lines and hints of a reply."""
-
     lines: tuple[Line, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
     off_track: str | None = None
@@ -98,7 +99,6 @@ class _Times:
         return first or self._moment(day, time())
 
     def _among(self, cited: list[datetime], line: Line, notes: FaultNotes) -> datetime:
-        """Return the moment of the cited messages that is nearest to what the line says."""
         if line.on and line.on not in {moment.date() for moment in cited}:
             notes.note("wrong_date", f"{line.on.isoformat()}: {line.text}")
             return cited[0]
@@ -114,7 +114,6 @@ class _Times:
         return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
 
     def _day(self, day: date | None, notes: FaultNotes) -> date | None:
-        """Return the day that a line names, if anything was said on it."""
         if day is None or not self.by_number or self.first <= day <= self.last:
             return day
         notes.note("wrong_date", day.isoformat())
@@ -139,7 +138,7 @@ def parse_observations(
 def _parsed(
     text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
 ) -> Parsed:
-    read = _read_reply(text, Known.of(message.number for message in shown), notes, is_cut_off=is_cut_off)
+    read = _read_reply(text, Known(message.number for message in shown), notes, is_cut_off=is_cut_off)
     drafts = _drafts(read, _Times.of(shown, base, zone), notes)
     if not drafts and not read.nothing and not notes.has_fatal:
         notes.note("empty", "no observation, and no word that there is none")
@@ -150,21 +149,24 @@ def _drafts(read: _Reply, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]
     drafts: list[Draft] = []
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
-        drafts.append(
-            Draft(
-                priority=line.priority or (above.priority if above else _DEFAULT_PRIORITY),
-                text=line.text,
-                said_at=times.said_at(line, above, notes),
-                about=line.about,
-                parent=parent,
-                verbatim=line.verbatim,
-                cites=line.refs or (above.cites if above else ()),
-                category=line.facts.category,
-                files=line.facts.files,
-                metadata=dict(line.facts.other),
-            )
-        )
+        cites = line.refs or (above.cites if above else ())
+        fields = _fields(line, parent, above)
+        drafts.append(Draft(**fields, said_at=times.said_at(line, above, notes), cites=cites))
     return tuple(drafts)
+
+
+def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None) -> dict[str, Any]:
+    """Return what drafts of observers and reflectors have in common."""
+    return {
+        "priority": line.priority or (above.priority if above else "medium"),
+        "text": line.text,
+        "about": line.about,
+        "parent": parent,
+        "verbatim": line.verbatim,
+        "category": line.category,
+        "files": line.files,
+        "metadata": line.facts,
+    }
 
 
 def parse_batch(
@@ -207,10 +209,16 @@ def _by_citations(
     owners = {message.number: message.thread for message in shown}
     results: dict[str, Parsed] = {}
     for thread in by_thread:
-        places = [
-            place for place, draft in enumerate(whole.observations) if draft.cites and owners[draft.cites[0]] == thread
-        ]
-        drafts = tuple(_in_thread(whole.observations[place], places, owners, thread) for place in places)
+        told = whole.observations
+        places = [place for place, draft in enumerate(told) if draft.cites and owners[draft.cites[0]] == thread]
+        drafts = tuple(
+            replace(
+                told[place],
+                parent=places.index(parent) if (parent := told[place].parent) in places else None,
+                cites=tuple(number for number in told[place].cites if owners[number] == thread),
+            )
+            for place in places
+        )
         own = FaultNotes()
         own.take(whole.faults)
         own.note("untagged", "no sections for threads")
@@ -218,12 +226,6 @@ def _by_citations(
             own.note("empty", "nothing that belongs to this thread")
         results[thread] = Parsed(observations=drafts, faults=own.faults())
     return results
-
-
-def _in_thread(draft: Draft, places: list[int], owners: Mapping[int, str], thread: str) -> Draft:
-    """Return a draft with its parent's new index and the citations of its own thread."""
-    parent = places.index(draft.parent) if draft.parent in places else None
-    return replace(draft, parent=parent, cites=tuple(number for number in draft.cites if owners[number] == thread))
 
 
 def parse_reflection(
@@ -244,25 +246,13 @@ def parse_reflection(
     if aliases:
         text = _LEADING_NAMES.sub(_named, text)
         text, of_threads = _of_threads(text, frozenset(aliases), notes)
-    read = _read_reply(text, Known.of(numbers), notes)
+    read = _read_reply(text, Known(numbers), notes)
     drafts: list[ReflectedDraft] = []
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
-        drafts.append(
-            ReflectedDraft(
-                priority=line.priority or (above.priority if above else "medium"),
-                text=line.text,
-                merges=tuple(numbers[number] for number in line.refs),
-                on=line.on or (above.on if above else None),
-                at=line.at,
-                about=line.about,
-                parent=parent,
-                verbatim=line.verbatim,
-                category=line.facts.category,
-                files=line.facts.files,
-                metadata=dict(line.facts.other),
-            )
-        )
+        merges = tuple(numbers[number] for number in line.refs)
+        on = line.on or (above.on if above else None)
+        drafts.append(ReflectedDraft(**_fields(line, parent, above), merges=merges, on=on, at=line.at))
     if not drafts and not notes.has_fatal:
         notes.note("empty", "no line: a reflection never replaces lines by nothing")
     return ParsedReflection(
@@ -349,15 +339,12 @@ def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool 
 def _found(text: str, notes: FaultNotes) -> Sections:
     """Return the sections of a reply that is tagged, in Markdown or in JSON; JSON may also stand inside a section."""
     plain = without_fence(text)
-    whole = _json_reply(plain)
-    if whole:
-        return Sections(observations=_json_lines(whole[0], notes), hints=whole[1])
+    if whole := _json_reply(plain, notes):
+        return Sections(observations=whole[0], hints=whole[1])
     found = sections(plain, notes)
-    inner = _json_reply(without_fence(found.observations or ""))
-    if inner:
-        found.observations = _json_lines(inner[0], notes)
+    if inner := _json_reply(without_fence(found.observations or ""), notes):
+        found.observations, found.unclosed = inner[0], ""
         found.hints = {**inner[1], **found.hints}
-        found.unclosed = ""
     return found
 
 
@@ -483,9 +470,6 @@ def _hint(text: str | None, notes: FaultNotes) -> str | None:
 
 # ---------------------------------------------------------------- replies in JSON
 
-_JsonReply = tuple[str, dict[str, str]]
-"""The lines, and the hints by their tags."""
-
 _TEXTS: Final = ("text", "observation", "content", "description", "summary", "fact", "note", "value", "message")
 _INSIDE: Final = ("children", "details", "sub", "subitems", "results", "outcomes", "observations")
 _TIMES: Final = ("time", "timestamp", "saidat", "at", "datetime", "when")
@@ -518,8 +502,8 @@ _LOOKS_LIKE: Final = re.compile(r"\s*(?:\{\s*(?:\"|\}|\Z)|\[\s*(?:[\{\"\]]|\Z))"
 _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
-def _json_reply(text: str) -> _JsonReply | None:
-    """Return a reply in JSON as lines and hints; None if it is not JSON, no lines if it has none."""
+def _json_reply(text: str, notes: FaultNotes) -> tuple[str, dict[str, str]] | None:
+    """Return a reply in JSON as lines, and its hints by their tags; None if it is not JSON."""
     if not _LOOKS_LIKE.match(text):
         return None
     try:
@@ -529,7 +513,10 @@ def _json_reply(text: str) -> _JsonReply | None:
         if not value:
             return None
     hints: dict[str, str] = {}
-    return "\n".join(_lines(value, 0, hints)), hints
+    lines = "\n".join(_lines(value, 0, hints))
+    if not lines:
+        notes.note("unparsable", "JSON without observations")
+    return lines, hints
 
 
 def _salvaged(text: str) -> list[object]:
@@ -558,11 +545,8 @@ def _lines(value: object, depth: int, hints: dict[str, str]) -> Iterator[str]:
 
 
 def _normal(value: Mapping[object, object]) -> dict[str, object]:
-    return {_name(str(key)): item for key, item in value.items()}
-
-
-def _name(key: str) -> str:
-    return key if find_date(key) else re.sub(r"[\s_-]+", "", key).lower()
+    keys = [(str(key), item) for key, item in value.items()]
+    return {key if find_date(key) else re.sub(r"[\s_-]+", "", key).lower(): item for key, item in keys}
 
 
 def _object(entry: dict[str, object], depth: int, hints: dict[str, str]) -> Iterator[str]:
@@ -632,9 +616,3 @@ def _cited(entry: dict[str, object]) -> str:
     items = cast("list[object]", cites) if isinstance(cites, list) else [cites]
     numbers = [number for item in items for number in re.findall(r"[o#]?\d{1,9}", str(item))] if cites else []
     return f" [{','.join(numbers)}]" if numbers else ""
-
-
-def _json_lines(lines: str, notes: FaultNotes) -> str:
-    if not lines:
-        notes.note("unparsable", "JSON without observations")
-    return lines

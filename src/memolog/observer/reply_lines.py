@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Final
 
 from memolog.core.observation import CODE_METADATA, MARKS, UNVERIFIED, Priority
-from memolog.observer.faults import LONGEST_LINE, MOST_LINE, FaultNotes
+from memolog.observer.drafts import LONGEST_LINE, MOST_LINE, FaultNotes
 from memolog.observer.sections import FENCE, without_tags
 from memolog.text.cutting import cut
 from memolog.text.dates import TIME, date_heading, find_date, read_time
@@ -21,33 +21,16 @@ _MOST_ROWS: Final = 100
 _MOST_VERBATIM: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """The numbers that may be cited."""
 
-    numbers: tuple[int, ...]
-    """In order."""
-    members: frozenset[int] = field(default=frozenset())
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self.members = frozenset(numbers)
+        self._ordered = sorted(self.members)
 
-    @classmethod
-    def of(cls, numbers: Iterable[int]) -> "Known":
-        """Return what may be cited, from any collection of numbers."""
-        members = frozenset(numbers)
-        return cls(numbers=tuple(sorted(members)), members=members)
-
-    def between(self, first: int, last: int) -> tuple[int, ...]:
+    def between(self, first: int, last: int) -> list[int]:
         """Return the numbers of a range, both ends included; the range may be huge."""
-        return self.numbers[bisect_left(self.numbers, first) : bisect_right(self.numbers, last)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """The facts in braces at the end of a line."""
-
-    category: str | None = None
-    files: tuple[str, ...] = ()
-    other: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By normalised name; `lines` names places as path:number. Free fields have the name that they were given."""
+        return self._ordered[bisect_left(self._ordered, first) : bisect_right(self._ordered, last)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +50,10 @@ class Line:
     at: time | None = None
     about: date | None = None
     refs: tuple[int, ...] = ()
-    facts: Facts = field(default_factory=Facts)
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What stood in braces at its end, by normalised name; `lines` names places as path:number."""
+    category: str | None = None
+    files: tuple[str, ...] = ()
     verbatim: str | None = None
 
     @property
@@ -204,7 +190,6 @@ _DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 
 
 def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
-    """Parse one line of the reply."""
     raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
     indent = len(raw) - len(raw.lstrip(" "))
     bullet = _BULLET.match(raw)
@@ -219,7 +204,7 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
         # Small models put the number where the time belongs.
         text, refs = _take_leading_references(text, known)
     is_cited = bool(refs)
-    text, facts = take_facts(text)
+    text, facts = _take_facts(text)
     if len(text) > MOST_LINE:
         notes.note("over_long", f"{len(text):,} characters")
         text = cut(text, MOST_LINE)
@@ -237,6 +222,8 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
         about=about,
         refs=refs,
         facts=facts,
+        category=_normal(facts.pop("category", ""))[:_MOST_WORD] or None,
+        files=_take_files(facts),
     )
 
 
@@ -465,34 +452,32 @@ _MOST_FILES: Final = 50
 _MOST_FIELDS: Final = 20
 
 
-def take_facts(text: str) -> tuple[str, Facts]:
-    """Return the text without the facts in braces at its end, and the facts."""
+def _take_facts(text: str) -> tuple[str, dict[str, str]]:
+    """Return the text without the facts in braces at its end, and the facts by their normalised names.
+
+    Other names are kept as free fields, as many as one line may have.
+    """
     hit = _BRACES.search(text, max(len(text) - _LONGEST_FACTS, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:
-        return text, Facts()
+        return text, {}
     pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
-    found = {_normal(pair[1]): pair[2].rstrip() or pair[2] for pair in pairs if pair}
+    found = {_normal(pair[1]): (pair[2].rstrip() or pair[2])[:_MOST_VALUE] for pair in pairs if pair}
     is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
     if len(found) < len(pairs) or not is_ours:
-        return text, Facts()
-    return text[: hit.start()].rstrip(), _as_facts(found)
+        return text, {}
+    free = [(name, value) for name, value in found.items() if name not in _NAMES and name not in _RESERVED]
+    known = {_NAMES[name]: value for name, value in found.items() if name in _NAMES}
+    return text[: hit.start()].rstrip(), {**dict(free[:_MOST_FIELDS]), **known}
 
 
 def _normal(name: str) -> str:
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
 
 
-def _as_facts(given: Mapping[str, str]) -> Facts:
-    """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
-    normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
-    known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}
-    free = {name: value for name, value in normal.items() if name not in _NAMES and name not in _RESERVED}
-    named = {**dict(list(free.items())[:_MOST_FIELDS]), **known}
-    category = _normal(named.pop("category", ""))[:_MOST_WORD] or None
-    places = [place.strip() for place in named.pop("files", "").split(",")][:_MOST_FILES]
+def _take_files(facts: dict[str, str]) -> tuple[str, ...]:
+    """Take the files from the facts of a line; the numbers after them become its `lines`."""
+    places = [place.strip() for place in facts.pop("files", "").split(",")][:_MOST_FILES]
     hits = [(place, _FILE.fullmatch(place)) for place in places if place]
-    numbered = [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]
-    if numbered:
-        named["lines"] = ", ".join(numbered)
-    files = tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))
-    return Facts(category=category, files=files, other=named)
+    if numbered := [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]:
+        facts["lines"] = ", ".join(numbered)
+    return tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
-from memolog.observer.faults import MOST_REPLY, FaultNotes
+from memolog.observer.drafts import MOST_REPLY, FaultNotes
 from memolog.text.escape import clean
 
 _KNOWN: Final = {

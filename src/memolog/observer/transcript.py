@@ -104,6 +104,15 @@ class _Entry:
         return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
 
 
+def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int = 1) -> tuple[Shown, ...]:
+    """Return messages under consecutive numbers, with their times in a zone if one is given."""
+    times = [message.created_at if zone is None else in_zone(message.created_at, zone) for message in messages]
+    return tuple(
+        Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
+        for number, (message, at) in enumerate(zip(messages, times, strict=True), first)
+    )
+
+
 # Encoded files and encrypted data: no run of letters in prose is that long.
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
@@ -248,37 +257,30 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
 def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
     calls = _calls_of(live)
-    entries = [_entry(message, calls, zone, writer, number) for number, message in enumerate(live, first)]
-    return [replace(entry, tokens=writer.counter.count(entry.text) + 1) for entry in entries]
-
-
-def _entry(message: Message, calls: _Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
-    at = in_zone(message.created_at, zone)
-    shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
-    # The role comes first and names are quoted, so that no name looks like a role.
-    speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
-    again = " (continued)" if message.continuation else ""
-    header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
-    return _Entry(shown=shown, header=header, pieces=_pieces_of(message, calls, writer))
+    entries: list[_Entry] = []
+    for message, shown in zip(live, numbered(live, zone, first), strict=True):
+        # The role comes first and names are quoted, so that no name looks like a role.
+        speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
+        again = " (continued)" if message.continuation else ""
+        header = f"[{shown.number}] {shown.at:%H:%M} {message.role}{speaker}{again}:"
+        entry = _Entry(shown=shown, header=header, pieces=_pieces_of(message, calls, writer))
+        entries.append(replace(entry, tokens=writer.counter.count(entry.text) + 1))
+    return entries
 
 
 def _written(entries: Sequence[_Entry], left_out: int) -> str:
     lines: list[str] = []
-    day = ""
+    day, mark = "", f"<left-out>{left_out:,} messages</left-out>"
     for place, entry in enumerate(entries):
         if left_out and place == (len(entries) + 1) // 2:
-            lines.append(_left_out(left_out))
+            lines.append(mark)
         if entry.day != day:
             day = entry.day
             lines.append(day)
         lines.append(entry.text)
     if left_out and len(entries) <= 1:
-        lines.append(_left_out(left_out))
+        lines.append(mark)
     return "\n".join(lines)
-
-
-def _left_out(count: int) -> str:
-    return f"<left-out>{count:,} messages</left-out>"
 
 
 # ---------------------------------------------------------------- fitting
@@ -337,7 +339,6 @@ _OTHER_TOKENS: Final = 500
 
 
 def _calls_of(messages: Sequence[Message]) -> _Calls:
-    """Return the calls in these messages."""
     pairs = [
         (part_at(messages, call), part_at(messages, result)) for call, result in results_of_calls(messages).items()
     ]
@@ -560,7 +561,6 @@ def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
 
 
 def _torn(head: str) -> int:
-    """Return the length of an incomplete entity at the end."""
     entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
     return len(head) - entity.start() if entity else 0
 

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-from memolog.observer.extractive.sentences import Entry, Listing
-from memolog.observer.extractive.words import STOP, is_name, weights_of, words_of
+from memolog.observer.extractive.sentences import STOP, Entry, Listing, is_name, weights_of, words_of
 from memolog.text.word_lists import NUMBER_WORDS, QUESTION_MARKS
 
 Act: TypeAlias = Literal["statement", "question", "request", "filler"]
@@ -385,13 +384,8 @@ def is_filler(sentence: str) -> bool:
     """Return whether a sentence is only thanks, a greeting, laughter or praise."""
     if len(sentence) > _LONGEST_FILLER:
         return False
-    if (
-        (_PRAISE.match(sentence) or _HEARD.match(sentence))
-        and not _NEGATIVE.search(sentence)
-        and not _FIGURE.search(sentence)
-    ):
-        return True
-    if _is_reaction(sentence):
+    is_praise = _PRAISE.match(sentence) or _HEARD.match(sentence)
+    if (is_praise and not _has(sentence, _NEGATIVE, _FIGURE)) or _is_reaction(sentence):
         return True
     rest = _PHRASES.sub(" ", sentence.lower().replace("’", "'"))
     words = _TOKEN.findall(rest)
@@ -416,11 +410,7 @@ def _is_reaction(sentence: str) -> bool:
 
 
 def _is_laughter(word: str) -> bool:
-    return (
-        len(word) > 1
-        and set(word) <= set("haeijlox")
-        and ("ha" in word or "lol" in word or "xd" in word or "je" in word)
-    )
+    return set(word) <= set("haeijlox") and any(sound in word for sound in ("ha", "lol", "xd", "je"))
 
 
 def is_opening(sentence: str) -> bool:
@@ -626,15 +616,12 @@ def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
         elif sign := hit["counter"] or hit["place"]:
             yield _DIGITS.index(sign) + 1 if sign in _DIGITS else int(sign), True
         elif hit["ordinal"]:
-            word = hit["ordinal"]
             if is_choice or hit[0].endswith(("one", "option", "item", "choice", "idea", "suggestion")):
-                yield next((place for place, words in enumerate(_ORDINAL_WORDS, 1) if _is_one(word, words)), 0), False
+                rows = enumerate(_ORDINAL_WORDS, 1)
+                fits = (at for at, row in rows if re.fullmatch("|".join(row), hit["ordinal"], re.IGNORECASE))
+                yield next(fits, 0), False
         elif is_choice and not _MEASURES.search(text[: hit.start()]):
             yield int(hit["bare"]), False
-
-
-def _is_one(word: str, patterns: Sequence[str]) -> bool:
-    return any(re.fullmatch(pattern, word, re.IGNORECASE) for pattern in patterns)
 
 
 def numbered(text: str, listings: Sequence[Listing], question: str, *, is_last: bool) -> list[tuple[Entry, Listing]]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from memolog.core.settings import Mode
-from memolog.observer.extractive.markdown import Kind, Piece, pieces_of
+from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choose, pieces_of, weights_of
 from memolog.observer.extractive.statements import (
     Act,
     act_of,
@@ -23,7 +23,6 @@ from memolog.observer.extractive.statements import (
     weighs,
     without_opening,
 )
-from memolog.observer.extractive.words import Candidate, choose, weights_of
 from memolog.text.escape import escape, unescape
 
 
@@ -61,16 +60,6 @@ class _Offer(NamedTuple):
     piece: Piece
     candidate: Candidate
     is_ask: bool = False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it says what an assistant did."""
-        return not self.is_ask and self.piece.kind == "sentence" and bool(_DONE.match(self.piece.text))
-
-    @property
-    def is_naming(self) -> bool:
-        """Whether it is a question or a request that names something."""
-        return self.is_ask and names_something(self.piece.text)
 
 
 _RATIO: Final = 6.6
@@ -171,12 +160,15 @@ def kept_of(
             least, spent + sum(len(utterance.text) for utterance in utterances if not utterance.is_user) * _TOLD
         )
     # What was done is kept beside the statements of users, however long they are.
-    done = sum(offer.candidate.cost + _LINE for offer in offers if offer.is_done)
+    told = (offer for offer in offers if not offer.is_ask and offer.piece.kind == "sentence")
+    done = sum(offer.candidate.cost + _LINE for offer in told if _DONE.match(offer.piece.text))
     least = max(least, spent + min(done, total * _MOST_DONE))
     candidates = [offer.candidate for offer in offers]
     # List heads and questions that name something may take more room than the rest.
     heads = [
-        one if offer.piece.kind == "head" or offer.is_naming else one._replace(factor=0.0)
+        one
+        if offer.piece.kind == "head" or (offer.is_ask and names_something(offer.piece.text))
+        else one._replace(factor=0.0)
         for one, offer in zip(candidates, offers, strict=True)
     ]
     most = max(total / _HEADS_RATIO, least) - spent
@@ -205,7 +197,6 @@ class _UserStatement(NamedTuple):
 
 
 def _read(utterance: Utterance, previous: str) -> list[tuple[int, str, Act]]:
-    """Return the sentences of a user's message that the log does not end with, with their index and class."""
     return [
         (order, text, act_of(text))
         for order, text in enumerate(_sentences(utterance.text))
@@ -268,7 +259,6 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _without_trace(text: str) -> str:
-    """Return a text without the frames of a stack trace."""
     if "Traceback" not in text and "\n    at " not in text:
         return text
     lines = text.split("\n")
