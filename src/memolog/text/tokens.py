@@ -57,7 +57,7 @@ class SplintrCounter:
 @cache
 def _tokenizer(vocabulary: str) -> "AnyTokenizer":
     try:
-        from splintr import Tokenizer  # noqa: PLC0415 - an extra: most users do without
+        from splintr import Tokenizer
     except ImportError as error:
         raise ConfigError(
             f"The token counter {vocabulary!r} needs splintr-rs, which is not installed.",
