@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from memolog.admin.backup import restore_backup as restore_backup
     from memolog.components import open_store as open_store
     from memolog.context.context import Context as Context
+    from memolog.core.config import CompactionConfig as CompactionConfig
     from memolog.core.config import Config as Config
-    from memolog.core.config_sections import CompactionConfig as CompactionConfig
-    from memolog.core.config_sections import ObservationConfig as ObservationConfig
-    from memolog.core.config_sections import RecallConfig as RecallConfig
-    from memolog.core.config_sections import ReflectionConfig as ReflectionConfig
-    from memolog.core.config_sections import RetentionConfig as RetentionConfig
+    from memolog.core.config import ObservationConfig as ObservationConfig
+    from memolog.core.config import RecallConfig as RecallConfig
+    from memolog.core.config import ReflectionConfig as ReflectionConfig
+    from memolog.core.config import RetentionConfig as RetentionConfig
     from memolog.core.message import AssistantMessage as AssistantMessage
     from memolog.core.message import FilePart as FilePart
     from memolog.core.message import Message as Message
@@ -77,9 +77,9 @@ _HOMES = {
     "memolog.admin.backup": ("restore_backup",),
     "memolog.components": ("open_store",),
     "memolog.context.context": ("Context",),
-    "memolog.core.config": ("Config",),
-    "memolog.core.config_sections": (
+    "memolog.core.config": (
         "CompactionConfig",
+        "Config",
         "ObservationConfig",
         "RecallConfig",
         "ReflectionConfig",

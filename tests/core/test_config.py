@@ -14,9 +14,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from memolog.core.config import CONTRADICTIONS as RULES
-from memolog.core.config import Config, settings
-from memolog.core.config_sections import ObservationConfig, ReflectionConfig
-from memolog.core.config_sources import RESERVED_VARIABLES, SECTIONS
+from memolog.core.config import SECTIONS, Config, ObservationConfig, ReflectionConfig, settings
+from memolog.core.config_sources import RESERVED_VARIABLES
 from memolog.core.settings import MODE_TOKENS, KeepRecent, Setting
 from memolog.errors import ConfigError
 
