@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memolog.core.config import Config
-from memolog.core.config_sections import ObservationConfig, ReflectionConfig
+from memolog.core.config import Config, ObservationConfig, ReflectionConfig
 from memolog.core.observation import Span
 from memolog.core.settings import KeepRecent
 from memolog.log.decide import back_off, breaker_is_open, choose, closed_ends, decide, oldest_slice

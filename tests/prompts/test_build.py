@@ -5,6 +5,7 @@ from datetime import UTC
 
 import pytest
 
+from memolog.core.config import Config
 from memolog.core.message import FilePart
 from memolog.core.thread import Hints
 from memolog.errors import InputError
@@ -17,7 +18,7 @@ from memolog.observer.prompt import (
     reflector_prompt,
 )
 from memolog.observer.reply import failure, parse_batch, parse_reflection
-from memolog.text.redaction import Redactor, secret_patterns
+from memolog.text.redaction import redactor_for
 from memolog.text.tokens import HeuristicCounter, SplintrCounter
 from prompts.talk import START, TALK, message
 from prompts.test_snapshots import LOG
@@ -65,7 +66,7 @@ def test_what_is_escaped_already_is_not_escaped_again() -> None:
 
 def test_further_patterns_are_redacted_in_the_log_and_the_hints_too() -> None:
     """What an application calls a secret is one everywhere in the prompt."""
-    redactor = Redactor(extra=secret_patterns([("badge", r"B-\d{4}")]))
+    redactor = redactor_for(Config(redact_patterns=r"badge: B-\d{4}"))
     given = ObserveInput(
         messages=(message(1, "user", "badge B-1234"),), previous="B-1234 again", hints=Hints(current_task="find B-1234")
     )

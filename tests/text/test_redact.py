@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memolog.core.config import Config
 from memolog.core.exact_json import JsonValue
 from memolog.errors import ConfigError
-from memolog.text.redaction import NO_REDACTION, REDACTION, Redactor, secret_patterns
+from memolog.text.redaction import NO_REDACTION, REDACTION, redactor_for
 from secret_corpus import CHANNELS, FORMATS, PHRASES, Planted, keys, layers_of, passwords
 
 _DICE = random.Random(7)
@@ -295,7 +296,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_patterns_may_be_added() -> None:
     """An application's own shapes come first; a group named `secret` limits what is replaced."""
-    redactor = Redactor(extra=secret_patterns([("badge", r"B-\d{4}"), ("pin", r"PIN (?P<secret>\d{4})")]))
+    redactor = redactor_for(Config(redact_patterns="badge: B-\\d{4}\npin: PIN (?P<secret>\\d{4})"))
     assert redactor.redact("B-1234, PIN 9876") == "[redacted: badge], PIN [redacted: pin]"
     assert REDACTION.redact("B-1234, PIN 9876") == "B-1234, PIN 9876"
 
@@ -304,7 +305,7 @@ def test_patterns_may_be_added() -> None:
 def test_useless_patterns_are_refused(kind: str, pattern: str) -> None:
     """A pattern that is none, matches everywhere or has no name is an error with advice."""
     with pytest.raises(ConfigError):
-        secret_patterns([(kind, pattern)])
+        Config(redact_patterns=f"{kind}: {pattern}")
 
 
 def test_it_can_be_switched_off() -> None:

@@ -96,12 +96,13 @@ def _part(part: object, counter: TokenCounter, provider: str) -> int:
         case FilePart():
             return count_file(part, counter, provider)
         case _:
-            return _unknown(part)
+            data: JsonValue = part.data if isinstance(part, UnknownPart) else part
+            return over_estimate(dumps(data))
 
 
 def _result(part: ToolResultPart, counter: TokenCounter, provider: str) -> int:
     name = count_text(part.name, counter) if part.name else 0
-    files = guarded(lambda: sum(count_file(file, counter, provider) for file in part.files), part.files)
+    files = sum(count_file(file, counter, provider) for file in part.files)
     return _PER_RESULT + name + _json(part.content, counter) + files
 
 
@@ -116,9 +117,3 @@ def _json(value: JsonValue, counter: TokenCounter) -> int:
 
 def _blob(blob: str | None) -> int:
     return -(-len(blob) // _BLOB_CHARACTERS) if blob else 0
-
-
-def _unknown(part: object) -> int:
-    """Over-estimate by the JSON text, because `over_estimate` stops early in large values."""
-    data: JsonValue = part.data if isinstance(part, UnknownPart) else part
-    return guarded(lambda: over_estimate(dumps(data)), data)

@@ -16,8 +16,7 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from memolog import Context
-from memolog.core.config import Config
-from memolog.core.config_sections import ObservationConfig, ReflectionConfig
+from memolog.core.config import Config, ObservationConfig, ReflectionConfig
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import AssistantMessage, NewMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.settings import KeepRecent
