@@ -47,11 +47,18 @@ class Run(AgentTurn):
     """One run: its turn, and which of its messages are saved."""
 
     def __init__(
-        self, memory: Memory, resource: str, thread: str, *, zone: str | None, histories: frozenset[str]
+        self,
+        memory: Memory,
+        resource: str,
+        thread: str,
+        *,
+        zone: str | None,
+        histories: frozenset[str],
+        is_first: bool,
     ) -> None:
-        """Name the scope, and the providers whose history memory holds too."""
+        """Name the scope, the providers whose history memory holds too, and whether it is the first run of its session here."""
         super().__init__(memory, resource, thread, zone=zone)
-        self._histories = histories
+        self._histories, self._is_first = histories, is_first
         # The objects are kept, because the id of a deleted object may be used again.
         self._seen: dict[int, Message] = {}
         self._calls: set[str] = set()
@@ -160,7 +167,7 @@ class Run(AgentTurn):
 
     async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
         """Return the new messages at the first request; in a known thread those after the last answer."""
-        if await self.is_new_thread():
+        if self._is_first and await self.is_new_thread():
             # A conversation that began without memory.
             before = [message for message in messages if _source(message) in self._histories]
             said = [*before, *said]
@@ -247,7 +254,7 @@ class MemoryProvider(ContextProvider):
         if (last := self._runs.get(session)) is not None:
             # The library reports no failure of a run: keep what the last one saved.
             await last.leave()
-        run = self._runs[session] = self._begun(agent, session)
+        run = self._runs[session] = self._begun(agent, session, is_first=last is None)
         if self._has_tools:
             tools = self.memory.resource(run.resource).tools(thread=run.thread, session=run.thread)
             context.extend_tools(self.source_id, [_tool(tools, name) for name in OWN_TOOLS])
@@ -273,7 +280,7 @@ class MemoryProvider(ContextProvider):
         if run.is_begun:
             await run.finish(response, replaces=self._keeps_rewritten)
 
-    def _begun(self, agent: SupportsAgentRun, session: AgentSession) -> Run:
+    def _begun(self, agent: SupportsAgentRun, session: AgentSession, *, is_first: bool) -> Run:
         providers: Any = getattr(agent, "context_providers", ())
         histories = frozenset(one.source_id for one in providers if isinstance(one, HistoryProvider))
         return Run(
@@ -282,6 +289,7 @@ class MemoryProvider(ContextProvider):
             _named("thread", self._thread, session, session.session_id),
             zone=self._zone,
             histories=histories,
+            is_first=is_first,
         )
 
     def _look_at(self, client: object) -> None:
