@@ -3,6 +3,7 @@
 import asyncio
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -257,15 +258,14 @@ def test_a_missing_library_is_told(kind: type[World]) -> None:
     assert f'pip install "memolog[{kind.extra}]"' in done.stderr
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda memory, guards: MemoryMiddleware(memory, guards=guards),
-        lambda memory, guards: MemoryGuard(MemoryProvider(memory, resource="alice"), guards=guards),
-        lambda memory, guards: MemoryCapability(memory, "alice", discard_on=guards),
-    ],
-    ids=["LangChain", "AgentFramework", "PydanticAI"],
-)
+GUARDED: dict[str, Callable[[Any, Any], object]] = {
+    "LangChain": lambda memory, guards: MemoryMiddleware(memory, guards=guards),
+    "AgentFramework": lambda memory, guards: MemoryGuard(MemoryProvider(memory, resource="alice"), guards=guards),
+    "PydanticAI": lambda memory, guards: MemoryCapability(memory, "alice", discard_on=guards),
+}
+
+
+@pytest.mark.parametrize("make", GUARDED.values(), ids=GUARDED)
 def test_guards_that_are_no_errors(make: Any, tmp_path: Path) -> None:
     """What nothing could ever match is refused; one class needs no tuple."""
     memory = Memory(tmp_path / "m.db")

@@ -27,7 +27,7 @@ from langchain_core.tools import tool as langchain_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
-from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, UserPromptPart
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
@@ -165,12 +165,11 @@ class PydanticAI(World):
         return MemoryCapability(memory, "alice")
 
     def _heard(self, messages: list[ModelMessage], info: AgentInfo) -> str | Sequence[Call]:
-        edge, roles, asked = edge_of(messages), list[str](), ""
-        for part in (part for message in messages for part in message.parts if part is not edge):
-            if isinstance(part, UserPromptPart):
-                asked = words(part)
-            role = {UserPromptPart: "user", ToolReturnPart: "tool"}.get(type(part), "assistant")
-            roles.append(role)
+        edge = edge_of(messages)
+        parts: list[Any] = [part for message in messages for part in message.parts if part is not edge]
+        kinds = {"user-prompt": "user", "tool-return": "tool"}
+        roles = [kinds.get(part.part_kind, "assistant") for part in parts]
+        asked = next(words(part) for part in reversed(parts) if isinstance(part, UserPromptPart))
         shown = None if edge is None else words(edge)
         text = rendered(messages, info)
         return self.step(Heard(system=info.instructions or "", roles=roles, asked=asked, text=text, edge=shown))
@@ -237,7 +236,7 @@ class OpenAIAgents(World):
         step = self.step(
             Heard(
                 system=call.system_instructions or "",
-                roles=[kinds.get(item.get("type"), item.get("role")) for item in said],
+                roles=[kinds.get(str(item.get("type"))) or str(item.get("role")) for item in said],
                 asked=next(item["content"] for item in reversed(said) if item.get("role") == "user"),
                 text=text,
                 edge=last["content"] if is_edge else None,
@@ -299,7 +298,7 @@ class LangChain(World):
         if len(received := self._model.received[-1]) > len(messages):
             edge = str(received[-1].content)
         self._model.stuck = self.stuck
-        kinds = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
+        kinds: dict[Any, str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
         step = self.step(
             Heard(
                 system=str(messages[0].content),

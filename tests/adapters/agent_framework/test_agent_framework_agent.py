@@ -84,9 +84,13 @@ async def test_a_conversation_that_memory_comes_to_late(tmp_path: Path) -> None:
 
 async def test_whose_memory_it_is(tmp_path: Path) -> None:
     """The provider may follow the session; a system message of the caller stays first, and ids are kept."""
+
+    def owner(session: AgentSession) -> str:
+        return str(session.state.get("user") or "")
+
     async with Memory(tmp_path / "m.db") as memory:
         client, session = Scripted(talk), here()
-        bot = agent(memory, client, resource=lambda session: str(session.state.get("user") or ""))
+        bot = agent(memory, client, resource=owner)
         with pytest.raises(InputError, match="resource"):
             await bot.run(asked(1), session=session)
         session.state["user"] = "bob"

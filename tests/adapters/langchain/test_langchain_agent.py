@@ -134,11 +134,15 @@ async def test_a_conversation_that_memory_comes_to_late(tmp_path: Path) -> None:
 
 async def test_whose_memory_it_is(tmp_path: Path) -> None:
     """It comes from the run or from the middleware; without either nothing runs."""
+
+    def user(runtime: Any) -> str:
+        return runtime.context["user"]
+
     async with Memory(tmp_path / "m.db") as memory:
         model = Scripted(script=talk)
         with pytest.raises(InputError, match="resource"):
             await agent(memory, model).ainvoke(said(question(1)), {"configurable": {"thread_id": "t1"}})
-        named = agent(memory, model, resource=lambda runtime: runtime.context["user"], thread="always")
+        named = agent(memory, model, resource=user, thread="always")
         await named.ainvoke(said(question(1)), context={"user": "carol"})
         assert brief(await stored(memory, "carol", "always")) == expected(range(1, 2))
 
