@@ -13,10 +13,20 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from memolog.context.context import Context, ContextMessage
 from memolog.core.exact_json import JsonValue, check_json, dumps
-from memolog.core.message import FilePart, Message, NewMessage, Part, ReasoningPart, TextPart, ToolResultPart
+from memolog.core.message import (
+    FilePart,
+    Message,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from memolog.core.run import Usage
 from memolog.errors import NotJson
 from memolog.text.lookalikes import quoted_label
+from memolog.transfer.conversation import as_data
 
 Json: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
@@ -231,6 +241,13 @@ def edge_of(context: Context, key: str) -> str:
         if said.role not in {"assistant", "tool"}:
             break
     return context.edge_text
+
+
+def described(part: FilePart | UnknownPart) -> str:
+    """Return a short text in place of a part that an API does not accept."""
+    if isinstance(part, FilePart):
+        return f"[{' '.join(filter(None, (part.media_type, part.name, part.url)))}]"
+    return f"[{as_data(part.data).get('type', 'part')}]"
 
 
 # ---------------------------------------------------------------- arguments of calls
