@@ -15,13 +15,15 @@ from urllib.parse import quote, unquote
 
 from memolog import Context
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
-from memolog.adapters.new_messages import find_new, has_answer
+from memolog.adapters.new_messages import S, find_new, has_answer
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
-from memolog.adapters.roundtrip import Answer, Json
-from memolog.core.message import NewMessage, TextPart
+from memolog.core.message import NewMessage, ReasoningPart, TextPart
+from memolog.core.run import Usage
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory, SyncTurn
+from memolog.text.lookalikes import quoted_label
+from memolog.transfer.exact import Json, note
 from memolog.turn import Turn
 
 _DONE: Final = "[DONE]"
@@ -68,6 +70,14 @@ _log = logging.getLogger("memolog")
 
 _THREAD: Final = "x-memolog-thread"
 _RESOURCE: Final = "x-memolog-resource"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a model: the message to record, if there is one, and its usage, if it was reported."""
+
+    message: NewMessage | None
+    usage: Usage | None = None
 
 
 class Stream(Protocol):
@@ -329,6 +339,31 @@ def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessa
     if isinstance(first, TextPart) and isinstance(last, TextPart):
         return replace(answer, parts=(*early, replace(first, text=last.text + first.text), *rest))
     return replace(answer, parts=(*early, last, first, *rest))
+
+
+def with_speaker(said: S) -> S:
+    """Return a user's message that begins with the name of its speaker, for an API that has no field for it."""
+    place = next((n for n, part in enumerate(said.parts) if isinstance(part, TextPart)), None)
+    if not said.speaker or said.role != "user" or place is None:
+        return said
+    part = cast("TextPart", said.parts[place])
+    # In quotation marks, so that a user called "System" is not taken for the system.
+    named = replace(part, text=f"{quoted_label(said.speaker)}: {part.text}")
+    return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
+
+
+def edge_of(context: Context, key: str) -> str:
+    """Return the edge; empty between two calls of a reasoning model, because a user's text there would end its reasoning."""
+    if not context.messages or context.messages[-1].role != "tool":
+        return context.edge_text
+    for said in reversed(context.messages):
+        if said.role == "assistant" and any(
+            isinstance(part, ReasoningPart) and note(part, key) is not None for part in said.parts
+        ):
+            return ""
+        if said.role not in {"assistant", "tool"}:
+            break
+    return context.edge_text
 
 
 C = TypeVar("C")

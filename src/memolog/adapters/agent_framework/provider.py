@@ -35,13 +35,13 @@ from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.new_messages import unsaved
 from memolog.adapters.provider_limits import is_refusal
-from memolog.adapters.roundtrip import value_at
 from memolog.core.exact_json import dumps
 from memolog.core.message import NewMessage, ToolCallPart, UserMessage
 from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definition, guidance
+from memolog.transfer.exact import value_at
 
 
 class Run(AgentTurn):

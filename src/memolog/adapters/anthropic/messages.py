@@ -10,24 +10,8 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Api
-from memolog.adapters.roundtrip import (
-    Answer,
-    Json,
-    Said,
-    applied,
-    arguments_object,
-    described,
-    difference,
-    edge_of,
-    json_text,
-    note,
-    noted,
-    notes,
-    read_result,
-    with_speaker,
-    write_result,
-)
+from memolog.adapters.exchange import Answer, Api, edge_of, with_speaker
+from memolog.adapters.new_messages import Said
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
@@ -41,6 +25,19 @@ from memolog.core.message import (
 )
 from memolog.core.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.exact import (
+    Json,
+    applied,
+    arguments_object,
+    described,
+    difference,
+    json_text,
+    note,
+    noted,
+    notes,
+    read_result,
+    write_result,
+)
 from memolog.transfer.messages import anthropic_role, block_part
 
 KEY: Final = "anthropic"

@@ -11,23 +11,9 @@ from functools import partial
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Api
-from memolog.adapters.roundtrip import (
-    Answer,
-    Json,
-    Said,
-    applied,
-    described,
-    difference,
-    edge_of,
-    json_text,
-    note,
-    noted,
-    notes,
-    read_result,
-    usage_of_total,
-    write_result,
-)
+from memolog.adapters.exchange import Answer, Api, edge_of
+from memolog.adapters.new_messages import Said
+from memolog.adapters.provider_limits import usage_of_total
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
@@ -41,6 +27,18 @@ from memolog.core.message import (
 )
 from memolog.core.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.exact import (
+    Json,
+    applied,
+    described,
+    difference,
+    json_text,
+    note,
+    noted,
+    notes,
+    read_result,
+    write_result,
+)
 from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
 
 _NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")

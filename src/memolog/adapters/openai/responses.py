@@ -11,24 +11,10 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Api
+from memolog.adapters.exchange import Answer, Api, edge_of, with_speaker
+from memolog.adapters.new_messages import Said
 from memolog.adapters.openai.chat import content_block, edge_message, usage_from, without_nothing
 from memolog.adapters.openai.chat import split as split_messages
-from memolog.adapters.roundtrip import (
-    Answer,
-    Json,
-    Said,
-    applied,
-    difference,
-    edge_of,
-    json_text,
-    note,
-    noted,
-    notes,
-    read_result,
-    with_speaker,
-    write_result,
-)
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
@@ -42,6 +28,7 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.exact import Json, applied, difference, json_text, note, noted, notes, read_result, write_result
 from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
 KEY: Final = "openai-responses"

@@ -40,8 +40,7 @@ from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import check_memory
 from memolog.adapters.new_messages import unsaved
 from memolog.adapters.openai import responses
-from memolog.adapters.provider_limits import is_refusal
-from memolog.adapters.roundtrip import usage_of_total
+from memolog.adapters.provider_limits import is_refusal, usage_of_total
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message
 from memolog.core.own_tools import own_tool
