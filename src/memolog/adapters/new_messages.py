@@ -11,22 +11,13 @@ Assistant messages are compared by tool calls and text. Reasoning and the spelli
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from typing import Final, TypeAlias, TypeVar
 
-from memolog.adapters.roundtrip import Said, json_text
-from memolog.core.message import (
-    FilePart,
-    Message,
-    NewMessage,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-)
+from memolog.context.context import ContextMessage
+from memolog.core.message import Message, NewMessage, Part, ToolCallPart, ToolResultPart
 from memolog.errors import InputError, MemologError, ThreadNotFound
 from memolog.memory import Memory
+from memolog.transfer.conversation import marks_of
 
 _log = logging.getLogger("memolog")
 
@@ -37,8 +28,7 @@ _PAGES: Final = 5
 _END: Final = 50
 _LAST: Final = 2**62
 
-Mark: TypeAlias = tuple[str, ...]
-_NOTHING: Final[tuple[Mark, ...]] = ()
+Said: TypeAlias = NewMessage | Message | ContextMessage
 S = TypeVar("S", bound=Said)
 
 
@@ -108,9 +98,9 @@ def repeated(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[S, ...]:
 
 def _said_before(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[int, int]:
     """Return the index where history ends in the list, and how many messages after it are stored."""
-    known = [_marks(said) for said in stored]
+    known = [marks_of(said.role, said.parts) for said in stored]
     start, since = _history(given, stored, known)
-    rest = [_marks(message) for message in given[start:]]
+    rest = [marks_of(message.role, message.parts) for message in given[start:]]
     for count in range(min(len(rest), len(since)), 0, -1):
         if rest[:count] == since[-count:]:
             return start, count
@@ -124,8 +114,10 @@ def has_answer(given: Sequence[Said]) -> bool:
 
 def is_known(given: Sequence[NewMessage], stored: Sequence[Said]) -> bool:
     """Tell whether an assistant message of the list is stored."""
-    known = {marks[-1] for said in stored if said.role == "assistant" and (marks := _marks(said))}
-    return any(marks[-1] in known for said in given if said.role == "assistant" and (marks := _marks(said)))
+    known = {marks[-1] for said in stored if said.role == "assistant" and (marks := marks_of(said.role, said.parts))}
+    return any(
+        marks[-1] in known for said in given if said.role == "assistant" and (marks := marks_of(said.role, said.parts))
+    )
 
 
 def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
@@ -151,34 +143,14 @@ def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
 
 
 def _history(
-    given: Sequence[NewMessage], stored: Sequence[Said], known: Sequence[tuple[Mark, ...]]
-) -> tuple[int, Sequence[tuple[Mark, ...]]]:
+    given: Sequence[NewMessage], stored: Sequence[Said], known: Sequence[list[str]]
+) -> tuple[int, Sequence[list[str]]]:
     """Return the index where history ends in the list, and the marks of the messages stored after that."""
     answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
     # Of equal answers the latest counts.
     last_place = {known[place][-1]: place for place in answers if known[place]}
     for place in range(len(given) - 1, -1, -1):
-        marks = _marks(given[place]) if given[place].role == "assistant" else _NOTHING
+        marks = marks_of(given[place].role, given[place].parts) if given[place].role == "assistant" else []
         if marks and marks[-1] in last_place:
             return place + 1, known[last_place[marks[-1]] + 1 :]
     return 0, known[answers[-1] + 1 :] if answers else known
-
-
-def _marks(said: Said) -> tuple[Mark, ...]:
-    """Return the marks by which messages are compared, one for each part."""
-    marks: list[Mark] = []
-    for part in said.parts:
-        match part:
-            case TextPart():
-                marks.append((said.role, "text", part.text.strip()))
-            case ToolCallPart():
-                marks.append(("call", part.id, part.name))
-            case ToolResultPart():
-                marks.append(("result", part.call_id))
-            case FilePart():
-                marks.append((said.role, "file", part.media_type, part.url or sha256(part.data or b"").hexdigest()))
-            case ReasoningPart():
-                pass
-            case _:
-                marks.append((said.role, "unknown", json_text(part.data)))
-    return tuple(mark for mark in marks if mark[-1] or mark[0] in {"call", "result"})
