@@ -31,19 +31,17 @@ async def demo(
     import tempfile
     from pathlib import Path
 
-    from memolog.apps.demo.play import Demo, show, summary, went_well
+    from memolog.apps.demo.play import Demo, show, went_well
     from memolog.apps.demo.screen import Screen, open_screen
 
     place = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
     screen = Screen() if call.as_json else open_screen()
-    played = Demo(place, screen)
     try:
-        await played.play()
+        result = await Demo(place, screen).play()
     finally:
         screen.close()
-    if not call.as_json:
-        show(played, screen)
-    return Answer(data=summary(played), is_printed=not call.as_json, code=0 if went_well(played) else 3)
+    show(result, screen)
+    return Answer(data=result, is_printed=not call.as_json, code=0 if went_well(result) else 3)
 
 
 @verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")

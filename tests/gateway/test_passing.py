@@ -14,14 +14,14 @@ import openai
 import pytest
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
+from gateway.test_memory import echo, said_in
+from gateway.upstream import Reply, Seen
+from gateway.world import APIS, KEY, World, opened
 from memolog import Config, ConfigError, InputError, Memory, outbox
 from memolog.adapters.exchange import at
 from memolog.apps.gateway import GatewaySettings, serve
 from memolog.apps.gateway.settings import read_tokens
 from memolog.errors import StoreUnavailable
-from proxy.test_memory import echo, said_in
-from proxy.upstream import Reply, Seen
-from proxy.world import APIS, KEY, World, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from adapters.kit import SMALL, Prompts, check_pairs, stored
+from gateway.upstream import Call, Reply, Seen
+from gateway.world import APIS, Conversation, World, opened
 from memolog.core.message import ToolCallPart
-from proxy.upstream import Call, Reply, Seen
-from proxy.world import APIS, Conversation, World, opened
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

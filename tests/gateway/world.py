@@ -11,9 +11,9 @@ import httpx
 import openai
 
 from adapters.kit import brief, stored
+from gateway.upstream import Call, Script, Upstream, running
 from memolog import Config, Memory
 from memolog.apps.gateway import GatewaySettings, serve
-from proxy.upstream import Call, Script, Upstream, running
 
 __all__ = ["APIS", "Conversation", "World", "opened"]
 
