@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from memolog.apps.gateway.app import listening
+from memolog.apps.network import open_socket, serving, url_of
 
 __all__ = ["Call", "Seen", "Upstream", "running"]
 
@@ -100,8 +100,9 @@ async def running(upstream: Upstream) -> AsyncGenerator[str]:
     """Run the provider on a port that the system chooses; yields its address."""
     methods = ["GET", "POST", "DELETE", "OPTIONS"]
     app = Starlette(routes=[Route("/{path:path}", upstream.answer, methods=methods)])
-    async with listening(uvicorn.Config(app, log_config=None, timeout_keep_alive=300), "127.0.0.1", 0) as where:
-        yield where.url
+    listener = open_socket("127.0.0.1", 0)
+    async with serving(uvicorn.Config(app, log_config=None, timeout_keep_alive=300), listener):
+        yield url_of("127.0.0.1", listener.getsockname()[1])
 
 
 # ---------------------------------------------------------------- the words of each API
