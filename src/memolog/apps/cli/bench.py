@@ -34,9 +34,7 @@ _TRIES = 30
 @verb(app, needs="nothing", writes=True, example="memolog bench --messages 200")
 async def bench(
     call: Call,
-    messages: Annotated[
-        int, typer.Option("--messages", help="Number of messages to save first.", min=20, max=100_000)
-    ] = 1_000,
+    messages: Annotated[int, typer.Option(help="Number of messages to save first.", min=20, max=100_000)] = 1_000,
 ) -> Answer:
     """Measure turns, search and recall on this machine, on a temporary database."""
     import tempfile

@@ -24,7 +24,7 @@ async def demo(
     call: Call,
     db: Annotated[
         str | None,
-        typer.Option("--db", help="Database to create: a file, or postgresql://…. Default: a temporary file."),
+        typer.Option(help="Database to create: a file, or postgresql://…. Default: a temporary file."),
     ] = None,
 ) -> Answer:
     """Play ten days of work through a real memory, without a key, and leave a database to explore."""

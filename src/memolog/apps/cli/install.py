@@ -33,16 +33,16 @@ async def install(
     project: _Project = False,
     db: Annotated[
         str | None,
-        typer.Option("--db", help="Database. Default: ~/.memolog/memolog.db for all projects."),
+        typer.Option(help="Database. Default: ~/.memolog/memolog.db for all projects."),
     ] = None,
     resource: Annotated[
         str | None, typer.Option("--resource", "-r", help="Resource. Default: one for each project.")
     ] = None,
     tokens: Annotated[
         int | None,
-        typer.Option("--tokens", min=200, help="Maximum number of tokens of memory that a session starts with."),
+        typer.Option(min=200, help="Maximum number of tokens of memory that a session starts with."),
     ] = None,
-    settings: Annotated[str | None, typer.Option("--settings", help="Settings file for the hooks.")] = None,
+    settings: Annotated[str | None, typer.Option(help="Settings file for the hooks.")] = None,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the tools.")] = False,
     yes: _Yes = False,
     dry_run: _DryRun = False,

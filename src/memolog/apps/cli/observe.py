@@ -60,7 +60,7 @@ def _status_answer(status: "Status") -> Answer:
 @verb(app, writes=True, example="memolog compact --thread atlas --keep 10")
 async def compact(
     call: Call,
-    keep: Annotated[int, typer.Option("--keep", help="Number of newest messages to leave as they are.", min=0)] = 0,
+    keep: Annotated[int, typer.Option(help="Number of newest messages to leave as they are.", min=0)] = 0,
 ) -> Answer:
     """Replace old messages by summaries in contexts and in the index; recall still shows the raw text."""
     with call.progress(f"compacting {call.thread}"):

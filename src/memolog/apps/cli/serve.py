@@ -33,25 +33,22 @@ _Thread = Annotated[
 ]
 _Session = Annotated[
     str | None,
-    typer.Option("--session", envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
+    typer.Option(envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
 ]
 _ReadOnly = Annotated[bool, typer.Option("--read-only", help="Do not let clients change anything.")]
-_Tokens = Annotated[int, typer.Option("--tokens", help="Maximum number of tokens of a context pack.", min=200)]
-_Every = Annotated[
-    float, typer.Option("--every", help="Seconds between checks for changes by other processes.", min=0.05)
-]
+_Tokens = Annotated[int, typer.Option(help="Maximum number of tokens of a context pack.", min=200)]
+_Every = Annotated[float, typer.Option(help="Seconds between checks for changes by other processes.", min=0.05)]
 _Describe = Annotated[bool, typer.Option("--describe", help="Show what clients would get, and exit.")]
 _Http = Annotated[
     bool, typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output.")
 ]
-_Host = Annotated[str, typer.Option("--host", rich_help_panel=_HTTP, help="Address to listen on.")]
+_Host = Annotated[str, typer.Option(rich_help_panel=_HTTP, help="Address to listen on.")]
 _Port = Annotated[
-    int, typer.Option("--port", rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
+    int, typer.Option(rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
 ]
 _TokenFile = Annotated[
     str | None,
     typer.Option(
-        "--token-file",
         rich_help_panel=_HTTP,
         help="File with the bearer token. Default: the variable MEMOLOG_MCP_TOKEN.",
     ),
@@ -61,9 +58,7 @@ _NoToken = Annotated[
 ]
 _AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-host", rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."
-    ),
+    typer.Option(rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."),
 ]
 
 
@@ -174,33 +169,29 @@ def _show(data: Mapping[str, Any]) -> "RenderableType":
     )
 
 
-_ProxyHost = Annotated[str, typer.Option("--host", help="Address to listen on; any other than loopback needs a token.")]
+_ProxyHost = Annotated[str, typer.Option(help="Address to listen on; any other than loopback needs a token.")]
 _ProxyPort = Annotated[
     int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)
 ]
-_OpenAI = Annotated[str, typer.Option("--openai", help="Address of the OpenAI-compatible provider.")]
-_Anthropic = Annotated[str, typer.Option("--anthropic", help="Address of the Anthropic-compatible provider.")]
+_OpenAI = Annotated[str, typer.Option(help="Address of the OpenAI-compatible provider.")]
+_Anthropic = Annotated[str, typer.Option(help="Address of the Anthropic-compatible provider.")]
 _ProxyResource = Annotated[
     str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
 ]
 _ProxyTokenFile = Annotated[
     str | None,
     typer.Option(
-        "--token-file",
         help="File with the token that clients must send. Default: the variable MEMOLOG_PROXY_TOKEN.",
     ),
 ]
 _TokensFile = Annotated[
     str | None,
     typer.Option(
-        "--tokens-file",
         help="File with one token per resource: on each line a token, a space and the resource.",
     ),
 ]
-_MaxBody = Annotated[int, typer.Option("--max-body", help="Maximum size in bytes of a request with memory.", min=1)]
-_Seconds = Annotated[
-    float | None, typer.Option("--seconds", help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
-]
+_MaxBody = Annotated[int, typer.Option(help="Maximum size in bytes of a request with memory.", min=1)]
+_Seconds = Annotated[float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)]
 
 
 @verb(app, needs="database", writes=True, example="memolog proxy --port 0 --seconds 0")

@@ -199,9 +199,9 @@ async def context(
     call: Call,
     number: Annotated[
         int | None,
-        typer.Option("--number", help="Show an earlier context by its number. Default: the present one.", min=1),
+        typer.Option(help="Show an earlier context by its number. Default: the present one.", min=1),
     ] = None,
-    tail: Annotated[int, typer.Option("--tail", help="Number of tail messages to show.", min=0)] = 20,
+    tail: Annotated[int, typer.Option(help="Number of tail messages to show.", min=0)] = 20,
 ) -> Answer:
     """Show the context that a model would get now: prefix, tail and edge, with token counts."""
     made = await (call.of_thread.context() if number is None else call.of_thread.seen(number))
@@ -261,10 +261,10 @@ async def watch(
         int, typer.Option("--last", "-n", help="Number of past events to show first.", min=0, max=1000)
     ] = 10,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
+        float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
     ] = None,
-    every: Annotated[float, typer.Option("--every", help="Polling interval in seconds.", min=0.05)] = 0.5,
-    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only events of this kind; repeatable.")] = None,
+    every: Annotated[float, typer.Option(help="Polling interval in seconds.", min=0.05)] = 0.5,
+    kind: Annotated[list[str] | None, typer.Option(help="Only events of this kind; repeatable.")] = None,
 ) -> Answer:
     """Follow events of every process that uses the database. With --json, one object per line."""
     from asyncio import sleep
@@ -305,10 +305,8 @@ def _event(event: "StoredEvent") -> "Text":
 async def cost(
     call: Call,
     thread: InThread = None,
-    task: Annotated[str | None, typer.Option("--task", help="Only the cost of this task.")] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Only since this date, time or age: 2026-03-14, 3h, 30d.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="Only the cost of this task.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only since this date, time or age: 2026-03-14, 3h, 30d.")] = None,
 ) -> Answer:
     """Show cost and tokens by kind of work and by model, and the budget."""
     start = moment_in(since, call.memory.clock.now()) if since else None

@@ -24,8 +24,8 @@ app = typer.Typer(no_args_is_help=True, help="Manage tasks: work to do, what blo
 
 TaskName = Annotated[str, typer.Argument(help="Handle (T-12 or 12) or id of the task.")]
 _Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)]
-_Statuses = Annotated[list[str] | None, typer.Option("--status", help="Only open, in_progress or closed; repeatable.")]
-_Labels = Annotated[list[str] | None, typer.Option("--label", help="Only with this label; repeatable.")]
+_Statuses = Annotated[list[str] | None, typer.Option(help="Only open, in_progress or closed; repeatable.")]
+_Labels = Annotated[list[str] | None, typer.Option(help="Only with this label; repeatable.")]
 _STATUS_COLOURS = {"open": "default", "in_progress": "yellow", "closed": "green"}
 
 
@@ -217,18 +217,18 @@ async def duplicates(
 
 _Session = Annotated[
     str | None,
-    typer.Option("--session", envvar="MEMOLOG_SESSION", help="Session that holds the task. Default: this user."),
+    typer.Option(envvar="MEMOLOG_SESSION", help="Session that holds the task. Default: this user."),
 ]
 _Thread = Annotated[str | None, typer.Option("--thread", "-t", help="Thread whose messages are linked to the task.")]
-_Lease = Annotated[float | None, typer.Option("--lease", help="Seconds until the claim expires.", min=1)]
+_Lease = Annotated[float | None, typer.Option(help="Seconds until the claim expires.", min=1)]
 _Force = Annotated[bool, typer.Option("--force", help="Also if another session holds the task.")]
-_Kind = Annotated[str, typer.Option("--kind", help="Kind of link: blocks, parent-child, related or discovered-from.")]
+_Kind = Annotated[str, typer.Option(help="Kind of link: blocks, parent-child, related or discovered-from.")]
 _Priority = Annotated[
     int | None, typer.Option("--priority", "-p", help="Priority from 0 (highest) to 4 (lowest).", min=0, max=4)
 ]
 _Type = Annotated[str | None, typer.Option("--type", help="Type: bug, feature, task, epic or chore.")]
-_Due = Annotated[str | None, typer.Option("--due", help="Due date: 2026-03-14, or 2d for two days from now.")]
-_Names = Annotated[list[str] | None, typer.Option("--label", help="Label; repeatable.")]
+_Due = Annotated[str | None, typer.Option(help="Due date: 2026-03-14, or 2d for two days from now.")]
+_Names = Annotated[list[str] | None, typer.Option(help="Label; repeatable.")]
 
 
 def _tasks(call: Call, session: str | None = None, thread: str | None = None) -> "Tasks":
@@ -257,9 +257,7 @@ async def create(
     due: _Due = None,
     assignee: Annotated[str | None, typer.Option(help="Assignee.")] = None,
     parent: Annotated[str | None, typer.Option(help="Parent task.")] = None,
-    blocked_by: Annotated[
-        list[str] | None, typer.Option("--blocked-by", help="Task that must be closed first; repeatable.")
-    ] = None,
+    blocked_by: Annotated[list[str] | None, typer.Option(help="Task that must be closed first; repeatable.")] = None,
 ) -> Answer:
     """Create a task."""
     kind: Any = type_ or "task"
@@ -286,13 +284,11 @@ async def edit(
     priority: _Priority = None,
     type_: _Type = None,
     label: _Names = None,
-    remove_label: Annotated[
-        list[str] | None, typer.Option("--remove-label", help="Label to remove; repeatable.")
-    ] = None,
+    remove_label: Annotated[list[str] | None, typer.Option(help="Label to remove; repeatable.")] = None,
     due: _Due = None,
     defer: Annotated[
         str | None,
-        typer.Option("--defer", help="Not ready until then: 2026-03-14, 2d for two days from now, or now."),
+        typer.Option(help="Not ready until then: 2026-03-14, 2d for two days from now, or now."),
     ] = None,
     assignee: Annotated[str | None, typer.Option(help="New assignee; an empty text for none.")] = None,
 ) -> Answer:
@@ -353,11 +349,11 @@ async def release(call: Call, task: TaskName, session: _Session = None, force: _
 async def close(
     call: Call,
     task: TaskName,
-    summary: Annotated[str | None, typer.Option("--summary", help="Result of the task.")] = None,
+    summary: Annotated[str | None, typer.Option(help="Result of the task.")] = None,
     draft: Annotated[
         bool, typer.Option("--draft", help="Draft the summary from the messages of the task, with citations.")
     ] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Reason: completed, wontfix or duplicate.")] = "completed",
+    reason: Annotated[str, typer.Option(help="Reason: completed, wontfix or duplicate.")] = "completed",
     session: _Session = None,
     force: _Force = False,
 ) -> Answer:
@@ -384,7 +380,7 @@ def _show_closed(closed: "Closed") -> "RenderableType":
 async def reopen(
     call: Call,
     task: TaskName,
-    why: Annotated[str | None, typer.Option("--why", help="Reason, for the history of the task.")] = None,
+    why: Annotated[str | None, typer.Option(help="Reason, for the history of the task.")] = None,
 ) -> Answer:
     """Reopen a closed task."""
     opened = await _tasks(call).reopen(task, why=why)
@@ -393,7 +389,7 @@ async def reopen(
 
 @verb(app, needs="resource", writes=True, example="memolog tasks draft T-1")
 async def draft(
-    call: Call, task: TaskName, most: Annotated[int, typer.Option("--most", help="Maximum number of lines.", min=1)] = 8
+    call: Call, task: TaskName, most: Annotated[int, typer.Option(help="Maximum number of lines.", min=1)] = 8
 ) -> Answer:
     """Draft a closing summary, with the messages that each line cites."""
     with call.progress("drafting"):
@@ -437,7 +433,7 @@ async def attach(
     task: TaskName,
     messages: Annotated[list[str], typer.Argument(help="Message ids, or one span of a thread (12-30).")],
     thread: _Thread = None,
-    kind: Annotated[str, typer.Option("--kind", help="Kind of link: output, reference or created-from.")] = "reference",
+    kind: Annotated[str, typer.Option(help="Kind of link: output, reference or created-from.")] = "reference",
 ) -> Answer:
     """Link messages to a task. Exit code 1: all were linked already."""
     sort: Any = kind

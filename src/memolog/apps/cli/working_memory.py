@@ -28,7 +28,7 @@ _Thread = Annotated[
 ]
 _Version = Annotated[
     int | None,
-    typer.Option("--version", help="Version that was read; fails if it has changed since.", min=0),
+    typer.Option(help="Version that was read; fails if it has changed since.", min=0),
 ]
 
 
