@@ -140,4 +140,5 @@ async def test_the_gateway_tells_nothing_of_the_database(
         with caplog.at_level(logging.WARNING), pytest.raises(Exception) as raised:
             await here.talk(api).say("Hello.")
         check(str(raised.value), caplog)
+        assert raised.value.status_code == 503  # pyright: ignore[reportAttributeAccessIssue]
         await here.memory.aclose()
