@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.world import inside, run
-from memolog.apps.hooks.hosts import KNOWN, Change, Place, apply, backup_of, installing, targets, uninstalling
+from memolog.apps.hooks.hosts import KNOWN, Change, Place, Target, apply, backup_of, installing, targets, uninstalling
 from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
 from memolog.errors import InputError
 
@@ -158,7 +158,7 @@ def fill(host: Any, folder: Path, ending: str = "\n") -> None:
     """Give a host the files of somebody who uses it."""
     for target in plan(host, folder):
         target.path.parent.mkdir(parents=True, exist_ok=True)
-        text = TOML if target.format == "toml" else SETTINGS
+        text = TOML if target.is_toml else SETTINGS
         target.path.write_bytes(text.replace("\n", ending).encode())
 
 
@@ -216,7 +216,7 @@ def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
         apply(change)
     for target in plan(host, tmp_path):
         text = target.path.read_text("utf-8")
-        if target.format == "json":
+        if not target.is_toml:
             found = value(parse(text))
             assert found["model"] == "large"
             assert found["mcpServers"]["other"] == {"command": "other"}
@@ -226,7 +226,7 @@ def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
     for change in uninstalling(plan(host, tmp_path)):
         apply(change)
     for target in plan(host, tmp_path):
-        if target.format == "json":
+        if not target.is_toml:
             assert target.path.read_text("utf-8") == SETTINGS.replace('"large"', '"small"')
 
 
@@ -319,7 +319,8 @@ def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.Mon
     project.mkdir()
     home.mkdir()
     (project / ".cursor").symlink_to(home)
-    change = Change(path=project / ".cursor" / "mcp.json", before=None, after="{}", project=project)
+    target = Target(path=project / ".cursor" / "mcp.json", project=project)
+    change = Change(target=target, before=None, after="{}")
     monkeypatch.setattr("os.path.realpath", os.fspath)
     with pytest.raises(OSError, match="cursor"):
         apply(change)

@@ -11,9 +11,9 @@ import httpx
 import openai
 
 from adapters.kit import brief, stored
+from gateway.upstream import Call, Script, Upstream, running
 from memolog import Config, Memory
 from memolog.apps.gateway import GatewaySettings, serve
-from proxy.upstream import Call, Script, Upstream, running
 
 __all__ = ["APIS", "Conversation", "World", "opened"]
 
@@ -35,8 +35,8 @@ class World:
     upstream_url: str = ""
 
     async def lines(self, thread: str = "t1", resource: str = "alice") -> list[str]:
-        """Return what is stored, a line a part."""
-        return brief(await stored(self.memory, resource, thread))
+        """Return what is stored, a line a part, without what the model thought."""
+        return [line for line in brief(await stored(self.memory, resource, thread)) if line != "reasoning"]
 
     def talk(self, api: str, thread: str = "t1", resource: str = "alice", **options: Any) -> "Conversation":
         """Return a conversation with one of the clients."""
