@@ -10,7 +10,7 @@ from memolog.version import __version__
 
 if TYPE_CHECKING:
     from memolog.admin.backup import restore_backup
-    from memolog.components import open_store
+    from memolog.connection import open_store
     from memolog.context.context import Context
     from memolog.core.config import Config
     from memolog.core.config_sections import (
@@ -140,7 +140,7 @@ __all__ = [
 
 _HOMES = {
     "memolog.admin.backup": ("restore_backup",),
-    "memolog.components": ("open_store",),
+    "memolog.connection": ("open_store",),
     "memolog.context.context": ("Context",),
     "memolog.core.config": ("Config",),
     "memolog.core.config_sections": (

@@ -8,8 +8,7 @@ import pytest
 from kit.engines import a_memory
 from kit.talk import hold, listen
 from memolog import AssistantMessage, Config, Context, RecallConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.context.build import View
-from memolog.context.builder import Made
+from memolog.context.build import Made, View
 from memolog.core.message import NewMessage, ToolResultPart
 from memolog.errors import StoreUnavailable
 from memolog.events import Degraded
