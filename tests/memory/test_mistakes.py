@@ -166,5 +166,5 @@ def test_a_configuration_as_a_dict_and_no_address() -> None:
     """They are refused before anything is opened."""
     with pytest.raises(ConfigError, match="from_dict"):
         Memory(":memory:", config={"scope": "resource"})  # pyright: ignore[reportArgumentType]
-    with pytest.raises(ConfigError, match="`address` must be .*, got"):
+    with pytest.raises(ConfigError, match=r"`address` must be .*, got"):
         Memory(None)  # pyright: ignore[reportArgumentType]
