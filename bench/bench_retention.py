@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from memolog.context.pairs import closed_cuts
+from memolog.context.tail import closed_cuts
 from memolog.core.config import Config, ReflectionConfig
 from memolog.core.message import Message, NewMessage, Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation

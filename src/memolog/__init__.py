@@ -10,7 +10,7 @@ from memolog.version import __version__
 
 if TYPE_CHECKING:
     from memolog.admin.backup import restore_backup as restore_backup
-    from memolog.components import open_store as open_store
+    from memolog.connection import open_store as open_store
     from memolog.context.context import Context as Context
     from memolog.core.config import CompactionConfig as CompactionConfig
     from memolog.core.config import Config as Config
@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "memolog.admin.backup": ("restore_backup",),
-    "memolog.components": ("open_store",),
+    "memolog.connection": ("open_store",),
     "memolog.context.context": ("Context",),
     "memolog.core.config": (
         "CompactionConfig",

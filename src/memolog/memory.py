@@ -23,8 +23,7 @@ from memolog.admin.export import Target, export, log_as_markdown, write_text
 from memolog.admin.import_conversations import Progress, Tally, save_conversation
 from memolog.admin.imports import import_from
 from memolog.compaction.extractive import words_left
-from memolog.components import Components, check_thread, check_turn
-from memolog.connection import Connection
+from memolog.connection import Components, Connection, check_thread, check_turn
 from memolog.context.context import Context
 from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance

@@ -12,10 +12,9 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-from memolog.components import Components, overridden
+from memolog.connection import Components, overridden
 from memolog.context.auto_recall import Passage, find_passages, newest_question
-from memolog.context.build import View
-from memolog.context.builder import Made, empty_snapshot, known_context
+from memolog.context.build import Made, View, empty_snapshot, known_context
 from memolog.context.context import Context
 from memolog.core.config import Config
 from memolog.core.deadline import Budget, in_time

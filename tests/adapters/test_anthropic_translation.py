@@ -25,7 +25,7 @@ from memolog import (
 )
 from memolog.adapters.anthropic import messages as anthropic
 from memolog.context.context import Context
-from memolog.context.pairs import mend
+from memolog.context.tail import mend
 
 THEIRS: TypeAdapter[Any] = TypeAdapter(MessageParam)
 

@@ -10,6 +10,7 @@ import pytest
 
 from kit.rows import plan
 from kit.rows import view as kit_view
+from kit.talk import edge_of
 from memolog.context.build import View, build
 from memolog.context.context import Context, ContextMessage, Counts
 from memolog.context.wording import LEFT_OUT
@@ -56,11 +57,6 @@ def group(number: int, text: str = "something", tokens: int = 40) -> GroupRow:
 def view(**fields: Any) -> View:
     """Return what a context is built from, with little in it."""
     return kit_view(**{"now": NOW, **fields})
-
-
-def edge_of(context: Context, name: str) -> str:
-    """Return the text of a block of the edge, or nothing."""
-    return next((block.text for block in context.edge if block.name == name), "")
 
 
 def texts(context: Context) -> list[str]:

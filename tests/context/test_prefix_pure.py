@@ -14,7 +14,7 @@ from kit.rows import plan
 from kit.rows import view as kit_view
 from memolog.context.build import View, build
 from memolog.context.context import ContextMessage
-from memolog.context.pairs import closed_cuts, mend
+from memolog.context.tail import closed_cuts, mend
 from memolog.core.message import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation, Priority
 from memolog.core.thread import Hints

@@ -7,8 +7,7 @@ import pytest
 from contract.meanwhile import Scribe
 from contract.test_recent import RESOURCE, THREAD, Author
 from kit.engines import OpenStore
-from memolog.context.build import View
-from memolog.context.builder import Contexts
+from memolog.context.build import Contexts, View
 from memolog.core.config import Config
 from memolog.core.message import UserMessage
 from memolog.log.snapshot import Snapshot

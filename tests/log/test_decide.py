@@ -55,6 +55,7 @@ def running(first: int, last: int, **changes: object) -> RunRow:
         kind="observe",
         status="running",
         lease_until=NOW + timedelta(seconds=30),
+        beat_at=NOW,
         fence=1,
         attempt=1,
         thread="t",

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from memolog import Config, ObservationConfig, ReflectionConfig
-from memolog.components import open_store
+from memolog.connection import open_store
 from memolog.core.settings import KeepRecent
 from memolog.db import sqlite
 from memolog.errors import MemologError

@@ -29,7 +29,7 @@ from memolog.text.redaction import for_the_index
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
-    from memolog.components import Components
+    from memolog.connection import Components
 
 q = load_queries("admin/doctor")
 _YEAR_MICROS: Final = 365 * 24 * 3600 * 1_000_000

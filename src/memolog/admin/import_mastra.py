@@ -43,7 +43,7 @@ from memolog.transfer.mastra import (
 )
 
 if TYPE_CHECKING:
-    from memolog.components import Components
+    from memolog.connection import Components
     from memolog.store import Store
 
 q = load_queries("admin/mastra")

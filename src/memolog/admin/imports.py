@@ -27,8 +27,7 @@ from memolog.errors import InputError, NotFound, StoreCorrupt
 from memolog.transfer.detect import detect, read_source
 
 if TYPE_CHECKING:
-    from memolog.components import Components
-    from memolog.connection import Connection
+    from memolog.connection import Components, Connection
     from memolog.store import Store
 
 _ROWS = 400

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from memolog.compaction.extractive import CompactTexts, compact_texts
 from memolog.compaction.store import CompactionCandidate, SummaryLine
-from memolog.context.pairs import closed_cuts
+from memolog.context.tail import closed_cuts
 from memolog.core.clock import Clock
 from memolog.core.config import Config
 from memolog.core.deadline import offload

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from memolog.context.context import Block
-from memolog.context.pairs import is_compacted
+from memolog.context.tail import is_compacted
 from memolog.context.wording import (
     OTHER_CONVERSATION,
     PASSED,

@@ -120,7 +120,7 @@ class RunRow:
     retry_at: datetime | None = None
     owner: str = ""
     """The process that runs it."""
-    beat_at: datetime | None = None
+    beat_at: datetime
     """When its lease was last renewed."""
     owner_beat: Beat | None = None
     """The last heartbeat of its process, if known."""

@@ -40,7 +40,7 @@ from memolog.tasks.task import (
 from memolog.text.redaction import Redactor, redactor_for
 
 if TYPE_CHECKING:
-    from memolog.components import Components
+    from memolog.connection import Components
     from memolog.store import Store
 
 _MESSAGES = 5
