@@ -9,7 +9,7 @@ import pytest
 from contract.raw_sql import add_task, run_sql, set_state
 from kit.effort import counts
 from kit.engines import a_memory
-from kit.talk import save_texts
+from kit.talk import found, save_texts
 from memolog import AssistantMessage, Config, InputError, Memory, ToolCallPart, ToolMessage, UserMessage
 from memolog.search.analysis import analyse, text_of_parts
 from memolog.store import Store
@@ -17,12 +17,6 @@ from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 memory = a_memory()
-
-
-async def found(memory: Memory, query: str, resource: str = RESOURCE, **options: object) -> list[str]:
-    """Return the ids that a query finds."""
-    answer = await memory.resource(resource).search(query, **options)  # pyright: ignore[reportArgumentType]
-    return [result.id for result in answer.results]
 
 
 # ---------------------------------------------------------------- words
