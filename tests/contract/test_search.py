@@ -164,14 +164,6 @@ async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> N
     assert len(seen) == len(set(seen)) == answer.total
 
 
-async def test_threads_as_results(memory: Memory) -> None:
-    """By thread, each thread is there once, with its best message."""
-    await save_texts(memory, "t1", "whales and more whales", "a whale")
-    await save_texts(memory, "t2", "one whale was there")
-    answer = await memory.resource(RESOURCE).search("whale", by="thread")
-    assert sorted(result.thread or "" for result in answer.results) == ["t1", "t2"]
-
-
 async def test_a_name_that_no_engine_takes_as_text(memory: Memory) -> None:
     """NUL, half a character and a line end in a speaker's name do not keep what was said from being found."""
     kit = await memory.open()
