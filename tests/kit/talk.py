@@ -53,6 +53,11 @@ async def save_texts(memory: Memory, thread: str, *texts: str, resource: str = R
     await (await store_of(memory)).messages.save(resource, thread, rows)
 
 
+async def found(memory: Memory, query: str, resource: str = RESOURCE, **options: Any) -> list[str]:
+    """Return the ids of what a search finds, best first."""
+    return [result.id for result in (await memory.resource(resource).search(query, **options)).results]
+
+
 async def logged(
     memory: Memory, thread: str = THREAD, resource: str = RESOURCE, *, scope: Scope = "thread"
 ) -> list[Observation]:

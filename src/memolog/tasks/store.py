@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
 from memolog.core.clock import Clock, to_micros
@@ -46,6 +47,7 @@ task_queries = load_queries("tasks/tasks")
 EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
 """The fields that `edit` can change."""
 _TEXTS: Final = ("title", "description", "assignee", "metadata")
+_check_label = partial(check_id, "label")
 _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
 
@@ -67,7 +69,7 @@ class TaskStore:
             "resource": resource,
             "id": task_id,
         }
-        labels = sorted(map(check_label, self._clean_labels(new.labels)))
+        labels = sorted(map(_check_label, self._clean_labels(new.labels)))
         links = _links_of(new)
         now = to_micros(self._clock.now())
 
@@ -134,7 +136,10 @@ class TaskStore:
     ) -> Task:
         """Add and remove labels."""
         check_ids(resource=resource, task=task, who=who)
-        adding, removing = sorted(set(map(check_label, self._clean_labels(add)))), sorted(set(map(check_label, remove)))
+        adding, removing = (
+            sorted(set(map(_check_label, self._clean_labels(add)))),
+            sorted(set(map(_check_label, remove))),
+        )
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
@@ -347,11 +352,6 @@ def _for_history(value: object) -> Any:
     if isinstance(value, str) and len(value) > _LONGEST_TITLE:
         return f"{value[:_LONGEST_TITLE]}…"
     return encode(value)
-
-
-def check_label(label: str) -> str:
-    """Return a label; raises InputError for an invalid one."""
-    return check_id("label", label)
 
 
 def _columns(fields: Mapping[str, object]) -> dict[str, object]:
