@@ -28,11 +28,14 @@ from memolog.observer.drafts import (
     is_nonsense,
     is_refusal,
 )
-from memolog.observer.reply_lines import PRIORITY_WORDS, Known, Line, read_lines
-from memolog.observer.sections import (
+from memolog.observer.reply_lines import (
+    PRIORITY_WORDS,
     THREAD_OPENING,
+    Known,
+    Line,
     Sections,
     cleaned,
+    read_lines,
     sections,
     thread_sections,
     without_fence,

@@ -24,18 +24,19 @@ from memolog.errors import DocumentNotFound, LeaseLost, ThreadNotFound
 from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
-from memolog.observer.bisect import TRIES, observe_in_parts
 from memolog.observer.budget import ModelCalls
 from memolog.observer.drafts import Parsed, ParsedReflection
 from memolog.observer.extractors import Extractors, latest
 from memolog.observer.judge import Judged, judge, judge_reflection, trusted_document
 from memolog.observer.llm import (
+    TRIES,
     EmbeddedObserver,
     Observed,
     Observer,
     Reflected,
     embedded_answer,
     embedded_statements,
+    observe_in_parts,
     readings_of,
 )
 from memolog.observer.model import BudgetSpent
