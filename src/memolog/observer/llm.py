@@ -180,14 +180,11 @@ def _stood_in(given: ObserveInput, messages: Sequence[Message], counter: TokenCo
 
 
 class _ModelObserver:
-    """Asks a model, and parses its answers."""
-
     def __init__(self, model: Model, counter: TokenCounter) -> None:
         self._model, self._counter = model, counter
 
     @property
     def name(self) -> str:
-        """Return the name of the model."""
         return self._model.name
 
     # ------------------------------------------------------------ observing

@@ -377,7 +377,6 @@ def _checked_lines(found: Sections, body: str, known: Known, notes: FaultNotes, 
 
 
 def _without_apologies(lines: list[Line], notes: FaultNotes) -> list[Line]:
-    """Return the lines without those in which the model itself refuses."""
     kept = [line for line in lines if not is_apology(line.text)]
     if len(kept) < len(lines):
         refused = next(line.text for line in lines if is_apology(line.text))
@@ -578,7 +577,6 @@ def _first(entry: dict[str, object], names: tuple[str, ...]) -> object:
 
 
 def _entry(entry: dict[str, object], text: str, depth: int) -> Iterator[str]:
-    """Yield one object as a line, followed by its verbatim text."""
     given = _PRIORITIES.get(str(_first(entry, _MARK_KEYS)).strip().lower())
     mark = f"{MARKS[given]} " if given else ""
     if isinstance(day := entry.get("date"), str):

@@ -141,8 +141,6 @@ def without_tags(text: str, notes: FaultNotes) -> str:
 
 
 class _SectionReader:
-    """Sorts the lines of a reply into sections."""
-
     def __init__(self, notes: FaultNotes) -> None:
         self.texts: dict[str, list[str]] = {"": []}
         self.current = ""
@@ -381,18 +379,15 @@ class _Gathered:
         self.has_gap = False
 
     def begin(self, raw: str, line: Line) -> None:
-        """Begin a line."""
         self.first, self.rows, self.verbatim, self.has_gap = line, [raw], [], False
 
     def goes_on(self, line: Line) -> bool:
-        """Return whether a row continues the line before it."""
         if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
             return False
         is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
         return is_bare and (line.indent > self.first.indent or (line.is_cited and not self.has_gap))
 
     def finished(self) -> Iterator[Line]:
-        """Yield the line, if there is one."""
         if self.first:
             line = _line(" ".join(self.rows), self.known, self.notes)
             if line.text:
@@ -548,7 +543,6 @@ class _Head:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it has a mark or a time."""
         return self.priority is not None or self.at is not None
 
     def _mark(self) -> bool:

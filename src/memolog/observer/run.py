@@ -73,8 +73,6 @@ _FIRST: Final = "personal"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimedRun:
-    """One claimed run with everything that it needs."""
-
     claim: RunClaim
     work: StoredRun
     messages: tuple[Message, ...]
@@ -360,7 +358,6 @@ class RunExecutor:
         return RunOutcome(claim=task.claim, result=result, kind="observe", thread=thread, faults=faults, error=problem)
 
     def _result(self, task: _ClaimedRun, answer: Observed) -> tuple[RunResult, tuple[str, ...]]:
-        """Return the result of an answer, checked against the messages, and its faults."""
         hinted, name, group = answer.parsed.hints, task.observer.name, self._store.new_id()
         drafted = self._drafted(answer, task.messages, task, group)
         first = task.messages[0].seq if task.messages else 0
@@ -571,7 +568,6 @@ def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
 def _changed_hints(
     given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
 ) -> tuple[dict[str, Hints], tuple[str, ...]]:
-    """Return the changed hints of a reflection by thread, and the faults."""
     changed: dict[str, Hints] = {}
     faults: list[str] = []
     for thread, old in hints.items():

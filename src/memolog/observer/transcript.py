@@ -66,7 +66,6 @@ class _Piece:
 
     @property
     def text(self) -> str:
-        """Return the piece as it is shown."""
         return f"{self.open}{self.body}{self.close}"
 
 
@@ -86,8 +85,6 @@ class _Calls:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One message, ready to be written."""
-
     shown: Shown
     header: str
     pieces: tuple[_Piece, ...]
@@ -351,7 +348,6 @@ def _calls_of(messages: Sequence[Message]) -> _Calls:
 
 
 def _pieces_of(message: Message, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
-    """Return the parts of a message that have something to show."""
     if message.own:
         return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (_Piece(body=_OWN),)
     return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
@@ -394,7 +390,6 @@ def _result(part: ToolResultPart, calls: _Calls, writer: PartWriter) -> _Piece:
 
 
 def _file(part: FilePart, writer: PartWriter) -> _Piece:
-    """Return a placeholder with the name, type and size of a file."""
     facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
         # What follows the path may be a signature that opens the file.

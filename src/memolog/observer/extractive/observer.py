@@ -89,8 +89,6 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _KeptMessage:
-    """One message with what is kept of it."""
-
     number: int
     message: Message
     day: date
@@ -521,7 +519,6 @@ _SCANNED: Final = 20_000
 
 
 def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
-    """Return the hints of a span. Utterances refer to messages by number, from 1."""
     user = [utterance for utterance in utterances if utterance.is_user]
     asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
     task = short_line(_request(asked) or "", _LONGEST_TASK) if asked else known.current_task
@@ -561,7 +558,6 @@ def _request(utterance: Utterance) -> str | None:
 
 
 def _title(user: Sequence[Utterance]) -> str | None:
-    """Return the subject of the first sentence that has one."""
     for utterance in user:
         for sentence in _sentences_without_filler(utterance):
             text = subject_of(sentence)

@@ -53,8 +53,6 @@ class Kept:
 
 
 class _Offer(NamedTuple):
-    """A piece that may be kept, with its place."""
-
     number: int
     order: int
     piece: Piece
