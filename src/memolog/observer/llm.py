@@ -7,7 +7,7 @@ stands in their place, inside the run that holds the span.
 import asyncio
 import math
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -19,7 +19,6 @@ from memolog.errors import MemologError
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.snapshot_state import weights_of
-from memolog.observer.budget import Ask
 from memolog.observer.drafts import Draft, Fault, FaultKind, FaultNotes, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
@@ -57,6 +56,8 @@ _EXTRACTIVE: Final = "extractive-1"
 _CALLS: Final = 3
 
 T = TypeVar("T")
+Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[ModelReply]]
+"""Calls a model for a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
