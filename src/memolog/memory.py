@@ -47,9 +47,9 @@ from memolog.log.state import Asked
 from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine
 from memolog.messages.provider_messages import Given
-from memolog.observer.budget import spent_of
 from memolog.observer.extractors import Extractor, latest
 from memolog.observer.model_choice import ModelSpec
+from memolog.observer.run import spent_of
 from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
 from memolog.search.search import SearchOptions, search_memory

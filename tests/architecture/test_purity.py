@@ -92,7 +92,7 @@ def test_what_looks_like_sql(text: str, is_sql: bool) -> None:
 
 # Which modules may import a library at all, also when it is needed: its words are known nowhere else.
 KNOWN_BY: dict[str, tuple[str, ...]] = {
-    "pydantic_ai": ("adapters/pydantic_ai", "observer/pydantic_model"),
+    "pydantic_ai": ("adapters/pydantic_ai", "observer/model_choice"),
 }
 
 
@@ -115,7 +115,7 @@ def test_a_client_is_known_by_one_module() -> None:
         for node in ast.walk(module.tree)
         for library in libraries(node) & KNOWN_BY.keys()
     }
-    assert ("pydantic_ai", "observer/pydantic_model.py") in found
+    assert ("pydantic_ai", "observer/model_choice.py") in found
     assert [
         (lib, place) for lib, place in sorted(found) if not place.removesuffix(".py").startswith(KNOWN_BY[lib])
     ] == []

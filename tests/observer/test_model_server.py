@@ -26,8 +26,7 @@ from memolog.observer.model import (
     Price,
     Retry,
 )
-from memolog.observer.model_choice import FallbackModel
-from memolog.observer.pydantic_model import ModelAt, PydanticModel
+from memolog.observer.model_choice import FallbackModel, ModelAt, PydanticModel
 from memolog.testing import FakeClock, observations_of, reflection_of
 
 Reply: TypeAlias = tuple[int, dict[str, str], dict[str, Any]]

@@ -32,14 +32,15 @@ from memolog.observer.model import (
 )
 from memolog.observer.model_choice import (
     FallbackModel,
+    ModelAt,
     ModelPair,
     NoModelAnswered,
+    PydanticModel,
     TieredModel,
     models_for,
     needed_model,
     resolve_model,
 )
-from memolog.observer.pydantic_model import ModelAt, PydanticModel
 from memolog.testing import ScriptedModel
 
 ASKED = ModelRequest(purpose="observe", system="Observe.", text="Hello.")

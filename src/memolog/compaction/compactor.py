@@ -24,10 +24,10 @@ from memolog.errors import Conflict, LeaseLost
 from memolog.events import CompactionMade
 from memolog.log.executor import Core
 from memolog.log.runner import RunFault
-from memolog.observer.budget import ModelCalls
 from memolog.observer.llm import EmbeddedObserver, Observed, Observer
 from memolog.observer.model import BudgetSpent
 from memolog.observer.prompt import ObserveInput
+from memolog.observer.run import ModelCalls
 from memolog.text.redaction import cleaned, messages_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
 

@@ -2,9 +2,8 @@
 
 import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from typing import Final, Literal, TypeAlias, cast, get_args
 
@@ -62,32 +61,26 @@ class FaultNotes:
     """Collects faults while a reply is read, counted by kind so that their number is bounded."""
 
     def __init__(self) -> None:
-        self._first: dict[FaultKind, str] = {}
-        self._counts: Counter[FaultKind] = Counter()
+        self._found: dict[FaultKind, Fault] = {}
 
     def note(self, kind: FaultKind, detail: str) -> None:
         """Add one fault; the detail of the first of each kind is kept."""
-        self._first.setdefault(kind, short_line(detail, 120))
-        self._counts[kind] += 1
+        self.take([Fault(kind=kind, detail=short_line(detail, 120))])
 
     def take(self, faults: Iterable[Fault]) -> None:
         """Add the faults of another reply or section."""
         for fault in faults:
-            self._first.setdefault(fault.kind, fault.detail)
-            self._counts[fault.kind] += fault.count
+            known = self._found.get(fault.kind)
+            self._found[fault.kind] = replace(known, count=known.count + fault.count) if known else fault
 
     @property
     def has_fatal(self) -> bool:
         """Whether a fault makes the reply unusable."""
-        return not FATAL.isdisjoint(self._counts)
+        return not FATAL.isdisjoint(self._found)
 
     def faults(self) -> tuple[Fault, ...]:
         """Return what was wrong, the worst kinds first."""
-        return tuple(
-            Fault(kind=kind, detail=self._first[kind], count=self._counts[kind])
-            for kind in get_args(FaultKind)
-            if kind in self._counts
-        )
+        return tuple(self._found[kind] for kind in get_args(FaultKind) if kind in self._found)
 
 
 # ---------------------------------------------------------------- runaway text

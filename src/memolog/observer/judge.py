@@ -461,13 +461,11 @@ class _Checker:
         self._owners = {message.resource for message in messages}
 
     def is_foreign(self, observation: Observation) -> bool:
-        """Return whether a line was made from messages of another conversation."""
         if not self._others.returned:
             return False
         return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
     def verdict(self, observation: Observation) -> _Verdict:
-        """Return a line with its trust, priority and faults."""
         cited = self._cited(observation)
         is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
@@ -600,7 +598,6 @@ def _claims(observation: Observation, is_for_user: bool) -> bool:
 
 
 def _lowered_trust(trust: Trust, observation: Observation, voices: Voices) -> Trust:
-    """Return the trust of a line that claims to be a user's statement and is not."""
     theirs: Trust = "tool" if _is_echo(observation, voices) or voices.names_from_tool(observation.text) else "assistant"
     return lowest((trust, theirs))
 

@@ -83,7 +83,6 @@ class _Text:
 
     @cached_property
     def takes_back(self) -> frozenset[str]:
-        """The words in it that take something back."""
         return frozenset(hit[0] for hit in _BACK.finditer(folded(self.text)))
 
 
@@ -278,7 +277,6 @@ class _Words:
             self._by_opening.setdefault(word[:_SHORT], []).append(word)
 
     def has(self, word: str) -> bool:
-        """Return whether a word is here, or another form of it."""
         if word in self._words:
             return True
         if len(word) < _SHORT:
@@ -305,7 +303,6 @@ class _Index:
                 self._by_opening.setdefault(word[:_SHORT], set()).add(place)
 
     def nearest(self, words: Sequence[str]) -> list[ResultLine]:
-        """Return the few lines with most words in common."""
         hits = Counter(place for word in words for place in self._by_opening.get(word[:_SHORT], ()))
         return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
 
@@ -382,8 +379,6 @@ _COMMON: Final = frozenset(_COMMON_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class _Denial:
-    """A clause that forbids or denies something."""
-
     words: tuple[str, ...]
     """What it forbids or denies: the content words after the first such word, or before it where none follows."""
     count: int
@@ -435,7 +430,6 @@ def _denials(text: str) -> tuple[_Denial, ...]:
 
 
 def _affirmed(text: str) -> str:
-    """Return the text without what its clauses deny."""
     parts: list[str] = []
     for clause in _CLAUSE.split(folded(text)):
         spans = _denying(clause)
@@ -495,8 +489,6 @@ _NEAR: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of two opposites in a text."""
-
     pair: int
     is_second: bool
     is_denied: bool
@@ -535,7 +527,6 @@ def _sides(text: str) -> tuple[_Side, ...]:
 
 
 def _has_side(said: ResultLine, side: _Side) -> bool:
-    """Return whether a line has the same opposite before one of the same words."""
     same = (
         other
         for other in said.sides

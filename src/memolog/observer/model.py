@@ -72,7 +72,6 @@ class ManagedModel:
     """A model of ours that can be checked before its first call, and closed after its last."""
 
     def _inside(self) -> "Sequence[Model]":
-        """Return the models that it asks."""
         return ()
 
     async def check(self) -> None:
@@ -205,7 +204,6 @@ def status_of(error: BaseException) -> int | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what caused it, the nearest first."""
     found: BaseException | None = error
     for _ in range(_DEEPEST):
         if found is None:

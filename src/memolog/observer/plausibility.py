@@ -213,7 +213,6 @@ class _Echoes:
         self._shown = {_row(line) for _, inside in _elements(prompt.text, _TRANSCRIPT) for line in inside.split("\n")}
 
     def has(self, text: str, least: int) -> bool:
-        """Return whether a text is part of the instructions and not of the messages."""
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
@@ -251,7 +250,6 @@ _LogLine: TypeAlias = tuple[frozenset[str], frozenset[str], date | None]
 
 
 def _log_lines(text: str) -> Iterator[_LogLine]:
-    """Yield the lines of the log that the model was shown."""
     day: date | None = None
     for row in text.split("\n"):
         if heading := _DATE.match(row.strip()):
@@ -316,7 +314,6 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
 
 
 def _says_of(line: str, said: Evidence) -> bool:
-    """Return whether a line shares a word or a number with a message."""
     return bool(_log_line(line)[1] & said.words) or support(line, said) > 0
 
 

@@ -280,7 +280,6 @@ def reflector_prompt(given: ReflectInput) -> Prompt:
 
 
 def _ask_messages(shown: Sequence[Shown]) -> str:
-    """Return the request to go through the messages, with their numbers and days."""
     if not shown:
         return ""
     days = list(dict.fromkeys(message.at.date().isoformat() for message in shown))

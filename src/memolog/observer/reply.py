@@ -28,11 +28,14 @@ from memolog.observer.drafts import (
     is_nonsense,
     is_refusal,
 )
-from memolog.observer.reply_lines import PRIORITY_WORDS, Known, Line, read_lines
-from memolog.observer.sections import (
+from memolog.observer.reply_lines import (
+    PRIORITY_WORDS,
     THREAD_OPENING,
+    Known,
+    Line,
     Sections,
     cleaned,
+    read_lines,
     sections,
     thread_sections,
     without_fence,
@@ -65,38 +68,33 @@ class _Reply:
     nothing: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
     """The times of the messages, from which the time of a line is computed."""
 
-    by_number: Mapping[int, datetime]
-    base: datetime
-    zone: tzinfo
-    first: date
-    last: date
-
-    @classmethod
-    def of(cls, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> "_Times":
-        moments = {message.number: in_zone(message.at, zone) for message in shown}
-        start = in_zone(base, zone)
-        days = [start.date(), *(moment.date() for moment in moments.values())]
-        return cls(by_number=moments, base=start, zone=zone, first=min(days), last=max(days))
+    def __init__(self, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> None:
+        self._by_number = {message.number: in_zone(message.at, zone) for message in shown}
+        self._base, self._zone = in_zone(base, zone), zone
+        self._days = sorted({self._base.date(), *(moment.date() for moment in self._by_number.values())})
 
     def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
         """Return when a line was said: from the messages it cites, else the message nearest to its time, else its parent."""
-        cited = sorted(self.by_number[number] for number in line.refs)
+        cited = sorted(self._by_number[number] for number in line.refs)
         if cited:
             return self._among(cited, line, notes)
-        day = self._day(line.on, notes)
+        day = line.on
+        if day and self._by_number and not self._days[0] <= day <= self._days[-1]:
+            notes.note("wrong_date", day.isoformat())
+            day = None
         if line.at is None and parent is not None and day in {None, parent.said_at.date()}:
             return parent.said_at
-        day = day or (parent.said_at if parent else self.base).date()
+        day = day or (parent.said_at if parent else self._base).date()
+        same_day = [moment for moment in self._by_number.values() if moment.date() == day]
         if line.at is not None:
-            return self._nearest(self._moment(day, line.at))
-        if day == self.base.date():
-            return self.base
-        first = min((moment for moment in self.by_number.values() if moment.date() == day), default=None)
-        return first or self._moment(day, time())
+            # Models invent times: the message nearest to it counts, on that day if there is one.
+            return self._nearest(day, line.at, same_day or list(self._by_number.values()))
+        if day == self._base.date():
+            return self._base
+        return min(same_day, default=datetime.combine(day, time(), tzinfo=self._zone))
 
     def _among(self, cited: list[datetime], line: Line, notes: FaultNotes) -> datetime:
         if line.on and line.on not in {moment.date() for moment in cited}:
@@ -104,23 +102,11 @@ class _Times:
             return cited[0]
         if line.at is None:
             return next((moment for moment in cited if line.on in {None, moment.date()}), cited[0])
-        said = self._moment(line.on or cited[0].date(), line.at)
-        return min(cited, key=lambda moment: abs(moment.timestamp() - said.timestamp()))
+        return self._nearest(line.on or cited[0].date(), line.at, cited)
 
-    def _nearest(self, said: datetime) -> datetime:
-        """Return the moment of the message nearest to a time, on that day if there is one: models invent times."""
-        same_day = [moment for moment in self.by_number.values() if moment.date() == said.date()]
-        among = same_day or self.by_number.values()
+    def _nearest(self, day: date, at: time, among: Sequence[datetime]) -> datetime:
+        said = datetime.combine(day, at, tzinfo=self._zone)
         return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
-
-    def _day(self, day: date | None, notes: FaultNotes) -> date | None:
-        if day is None or not self.by_number or self.first <= day <= self.last:
-            return day
-        notes.note("wrong_date", day.isoformat())
-        return None
-
-    def _moment(self, day: date, at: time) -> datetime:
-        return datetime.combine(day, at, tzinfo=self.zone)
 
 
 def parse_observations(
@@ -139,7 +125,7 @@ def _parsed(
     text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
 ) -> Parsed:
     read = _read_reply(text, Known(message.number for message in shown), notes, is_cut_off=is_cut_off)
-    drafts = _drafts(read, _Times.of(shown, base, zone), notes)
+    drafts = _drafts(read, _Times(shown, base, zone), notes)
     if not drafts and not read.nothing and not notes.has_fatal:
         notes.note("empty", "no observation, and no word that there is none")
     return Parsed(observations=drafts, hints=read.hints, faults=notes.faults(), nothing=read.nothing and not drafts)
@@ -374,7 +360,6 @@ def _checked_lines(found: Sections, body: str, known: Known, notes: FaultNotes, 
 
 
 def _without_apologies(lines: list[Line], notes: FaultNotes) -> list[Line]:
-    """Return the lines without those in which the model itself refuses."""
     kept = [line for line in lines if not is_apology(line.text)]
     if len(kept) < len(lines):
         refused = next(line.text for line in lines if is_apology(line.text))
@@ -575,7 +560,6 @@ def _first(entry: dict[str, object], names: tuple[str, ...]) -> object:
 
 
 def _entry(entry: dict[str, object], text: str, depth: int) -> Iterator[str]:
-    """Yield one object as a line, followed by its verbatim text."""
     given = _PRIORITIES.get(str(_first(entry, _MARK_KEYS)).strip().lower())
     mark = f"{MARKS[given]} " if given else ""
     if isinstance(day := entry.get("date"), str):

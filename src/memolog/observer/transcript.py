@@ -66,28 +66,27 @@ class _Piece:
 
     @property
     def text(self) -> str:
-        """Return the piece as it is shown."""
         return f"{self.open}{self.body}{self.close}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Calls:
-    """The tool calls of some messages, and which of them were answered."""
+    """The tool calls of some messages, and which of them were answered. Parts are told by identity: ids of calls may repeat."""
 
-    of_results: Mapping[int, ToolCallPart]
-    """The call of each result, by the identity of the result's part, because ids of calls may repeat."""
-    by_id: Mapping[str, ToolCallPart]
-    answered: frozenset[int]
+    def __init__(self, messages: Sequence[Message]) -> None:
+        places = results_of_calls(messages).items()
+        pairs = [(part_at(messages, call), part_at(messages, result)) for call, result in places]
+        parts = [part for message in messages for part in message.parts]
+        self._by_id = {part.id: part for part in parts if isinstance(part, ToolCallPart)}
+        self._of_results = {id(result): call for call, result in pairs if isinstance(call, ToolCallPart)}
+        self.answered = frozenset(id(call) for call, _ in pairs)
 
     def call_of(self, result: ToolResultPart) -> ToolCallPart | None:
         """Return the call that a result answers, also for a repeated result."""
-        return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
+        return self._of_results.get(id(result)) or self._by_id.get(result.call_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One message, ready to be written."""
-
     shown: Shown
     header: str
     pieces: tuple[_Piece, ...]
@@ -256,7 +255,7 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
 
 def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
-    calls = _calls_of(live)
+    calls = _Calls(live)
     entries: list[_Entry] = []
     for message, shown in zip(live, numbered(live, zone, first), strict=True):
         # The role comes first and names are quoted, so that no name looks like a role.
@@ -338,20 +337,7 @@ _REASONING_TOKENS: Final = 200
 _OTHER_TOKENS: Final = 500
 
 
-def _calls_of(messages: Sequence[Message]) -> _Calls:
-    pairs = [
-        (part_at(messages, call), part_at(messages, result)) for call, result in results_of_calls(messages).items()
-    ]
-    parts = [part for message in messages for part in message.parts]
-    return _Calls(
-        by_id={part.id: part for part in parts if isinstance(part, ToolCallPart)},
-        of_results={id(result): call for call, result in pairs if isinstance(call, ToolCallPart)},
-        answered=frozenset(id(call) for call, _ in pairs),
-    )
-
-
 def _pieces_of(message: Message, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
-    """Return the parts of a message that have something to show."""
     if message.own:
         return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (_Piece(body=_OWN),)
     return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
@@ -394,7 +380,6 @@ def _result(part: ToolResultPart, calls: _Calls, writer: PartWriter) -> _Piece:
 
 
 def _file(part: FilePart, writer: PartWriter) -> _Piece:
-    """Return a placeholder with the name, type and size of a file."""
     facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
         # What follows the path may be a signature that opens the file.

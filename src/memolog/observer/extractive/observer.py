@@ -28,6 +28,9 @@ from memolog.observer.extractive.sentences import (
     words_of,
 )
 from memolog.observer.extractive.statements import (
+    DESCRIBES,
+    REQUEST,
+    WISHES,
     agrees,
     answer_of,
     asks_something,
@@ -35,14 +38,11 @@ from memolog.observer.extractive.statements import (
     confirms,
     dangles,
     described,
-    describes,
     is_ask,
     is_filler,
-    is_request,
     numbered,
     proposal_in,
     subject_of,
-    wishes,
     without_request,
 )
 from memolog.observer.extractive.tool_calls import ToolLine, error_of, files_in, tool_lines_of
@@ -89,8 +89,6 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _KeptMessage:
-    """One message with what is kept of it."""
-
     number: int
     message: Message
     day: date
@@ -231,7 +229,7 @@ def _record(talk: _Conversation, utterance: Utterance) -> None:
             # The work that was agreed to is the current request.
             wanted = _question(talk.answer[1]) or talk.asked[1]
             asked = [wanted] if wanted else []
-        wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if wishes(sentence)), "")
+        wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if WISHES.match(sentence)), "")
         talk.asked = (utterance.number, asked[-1] if asked else wish or first)
         talk.is_asked = bool(asked or wish)
     else:
@@ -405,7 +403,7 @@ def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
 
 def _is_description(text: str) -> bool:
     """Return whether a short text describes one of several things: "the blue one"."""
-    return len(text) <= _LONGEST_NAME and describes(_first_sentence(text))
+    return len(text) <= _LONGEST_NAME and bool(DESCRIBES.search(_first_sentence(text)))
 
 
 _MAY_CHOOSE: Final = re.compile(
@@ -521,7 +519,6 @@ _SCANNED: Final = 20_000
 
 
 def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
-    """Return the hints of a span. Utterances refer to messages by number, from 1."""
     user = [utterance for utterance in utterances if utterance.is_user]
     asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
     task = short_line(_request(asked) or "", _LONGEST_TASK) if asked else known.current_task
@@ -544,7 +541,7 @@ def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
     for utterance in since:
         if not utterance.is_user and not utterance.acts:
             is_answered = True
-            if asked is not None and not is_request(asked):
+            if asked is not None and not REQUEST.match(asked):
                 return True
         elif utterance.is_user and is_answered and (confirms(utterance.text) or is_filler(utterance.text)):
             return True
@@ -561,7 +558,6 @@ def _request(utterance: Utterance) -> str | None:
 
 
 def _title(user: Sequence[Utterance]) -> str | None:
-    """Return the subject of the first sentence that has one."""
     for utterance in user:
         for sentence in _sentences_without_filler(utterance):
             text = subject_of(sentence)

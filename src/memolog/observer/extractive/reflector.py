@@ -276,7 +276,6 @@ def _weigh(entries: Sequence[_Entry]) -> None:
 
 
 def _words(entry: _Entry) -> str:
-    """Return the words of a line of sentences, with what they replace."""
     before = f" (before: {'; '.join(entry.before)})" if entry.before else ""
     return " ".join(entry.sentences) + entry.about + before
 
@@ -422,7 +421,6 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
 
 
 def _as_it_was(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflection:
-    """Return the lines as they were, where nothing can be left out."""
     places: dict[tuple[str, int | None], int] = {
         (entry.observation.group, entry.observation.ordinal): place for place, entry in enumerate(entries)
     }

@@ -9,6 +9,7 @@ import heapq
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from memolog.text.dates import MONTHS, RISKY_MONTHS
@@ -42,19 +43,17 @@ def is_name(word: str) -> bool:
 
 def identifiers_of(text: str) -> list[str]:
     """Return the names of a text in order; adjacent names are joined."""
+
+    def is_named(word: str, place: int) -> bool:
+        # A capital at the beginning of a sentence does not make a name.
+        named = is_name(word) and (place > 0 or not (word[1:].islower() and word[1:].isalpha()))
+        return named and word.lower() not in STOP and len(word) <= _LONGEST
+
     found: list[str] = []
     for stretch in _BREAKS.split(_MEANING.sub(" ", text)):
-        run: list[str] = []
-        for place, word in enumerate(words_of(stretch)):
-            # A capital at the beginning of a sentence does not make a name.
-            named = is_name(word) and (place > 0 or not (word[1:].islower() and word[1:].isalpha()))
-            if named and word.lower() not in STOP and len(word) <= _LONGEST:
-                run.append(word)
-            elif run:
-                found.append(" ".join(run))
-                run = []
-        if run:
-            found.append(" ".join(run))
+        words = enumerate(words_of(stretch))
+        runs = groupby(words, key=lambda one: is_named(one[1], one[0]))
+        found += [" ".join(word for _, word in run) for named, run in runs if named]
     return list(dict.fromkeys(found))
 
 

@@ -249,7 +249,6 @@ def _from_object(value: Mapping[str, object], name: str) -> _Target:
 
 
 def _arguments(value: Mapping[str, object], keys: str, most: int) -> list[str]:
-    """Return the arguments with these names that are non-empty strings."""
     texts = (value.get(key) for key in keys.split())
     return [_line(text, most) for text in texts if isinstance(text, str) and text.strip()]
 
@@ -334,7 +333,6 @@ _GROUPED: Final = 3
 
 
 def _outcome(name: str, raw: str, *, is_error: bool) -> Outcome:
-    """Return the summary of a tool's output."""
     if len(raw) > _SCANNED_OUTPUT:
         # Errors and results stand at the two ends of a huge output.
         raw = f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
@@ -375,7 +373,6 @@ def _failure(text: str) -> str:
 
 
 def _error_lines(text: str, pattern: re.Pattern[str]) -> list[str]:
-    """Return the lines with errors, grouped by file."""
     groups: dict[str, list[str]] = {}
     for hit in pattern.finditer(text):
         line = hit[0].strip()
@@ -464,7 +461,6 @@ def _size(text: str) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Return whether a text is prose rather than code or program output."""
     stops = text.count(". ") + text.count(".\n") + text.count("。")
     code = text.count("{") + text.count(";\n") + text.count("\t") + text.count("()") + text.count("→")
     return len(text) > _PROSE and stops * 200 > len(text) and stops > code

@@ -13,12 +13,12 @@ from typing import Final, NamedTuple
 from memolog.core.settings import Mode
 from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choose, pieces_of, weights_of
 from memolog.observer.extractive.statements import (
+    ABOUT_SELF,
+    OPENING,
     Act,
     act_of,
-    is_about_self,
     is_ask,
     is_empty,
-    is_opening,
     names_something,
     weighs,
     without_opening,
@@ -53,8 +53,6 @@ class Kept:
 
 
 class _Offer(NamedTuple):
-    """A piece that may be kept, with its place."""
-
     number: int
     order: int
     piece: Piece
@@ -236,7 +234,7 @@ def _keep_users(
 def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> list[_UserStatement]:
     """Return the statements of one message: all if it is short, the most important ones of a pasted text."""
     found = [
-        _UserStatement(utterance.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
+        _UserStatement(utterance.number, order, text, 3 if weighs(text) else 2 if ABOUT_SELF.search(text) else 1)
         for order, text, act in read
         if act == "statement"
     ]
@@ -245,7 +243,7 @@ def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> l
         return found
     taken: list[_UserStatement] = []
     # First sentences about the user, by weight; then by position.
-    for one in sorted(found, key=lambda one: (not is_about_self(one.text), -one.weight, one.order)):
+    for one in sorted(found, key=lambda one: (not ABOUT_SELF.search(one.text), -one.weight, one.order)):
         if len(one.text) + 1 <= room:
             taken.append(one)
             room -= len(one.text) + 1
@@ -323,7 +321,7 @@ def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[
             factor *= _SHORT_FACTOR
         if piece.kind == "sentence" and is_empty(piece.text):
             factor = 0.0
-        elif piece.kind == "sentence" and (piece.text[-1] == "?" or is_opening(piece.text)):
+        elif piece.kind == "sentence" and (piece.text[-1] == "?" or OPENING.match(piece.text)):
             factor *= _OPENING_FACTOR if names_something(piece.text) else 0.0
         if piece.kind == "sentence" and _DONE.match(piece.text):
             factor *= _DONE_FACTOR
