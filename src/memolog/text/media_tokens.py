@@ -117,7 +117,6 @@ def _other(data: bytes | None) -> int:
 
 
 def _positive(value: object) -> int | float | None:
-    """Return a positive finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # NaN fails both comparisons.
@@ -125,7 +124,6 @@ def _positive(value: object) -> int | float | None:
 
 
 def _rate(rates: Mapping[str, int], provider: str) -> int:
-    """Return the provider's rate, or the highest where the provider has none."""
     return rates.get(provider) or max(rates.values())
 
 
@@ -163,7 +161,6 @@ def image_tokens(width: object, height: object, *, provider: str = "openai", det
 
 
 def _side(value: object) -> int:
-    """Return a usable side, or zero."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return min(value, _LARGEST_SIDE)
     return 0
