@@ -58,8 +58,23 @@ def test_in_a_long_text_the_same_words_are_hits_as_in_a_short_one() -> None:
 
 
 def any_text(chance: random.Random) -> str:
-    """Return words of many kinds, thrown together."""
-    words = ("red", "Car", "car", "state-of-the-art", "fooBar", "a/b.ts", "Ärger", "北京大学", "แมว", "İ", "ǆ", "ﬁne")
+    """Return operators, words and characters of any kind, thrown together."""
+    words = (
+        '"',
+        "*",
+        "role:",
+        "thread:",
+        'task:"',
+        "source:raw",
+        "after:",
+        "before:2024-02-30",
+        "^",
+        "=",
+        "'",
+        "last week",
+    )
+    words += (chr(chance.randrange(0x110000)), chr(chance.randrange(0x250)), "whale", "src/a.ts", "İstanbul", "北京")
+    words += ("red", "Car", "car", "state-of-the-art", "fooBar", "a/b.ts", "Ärger", "北京大学", "แมว", "İ", "ǆ", "ﬁne")
     words += ("e\u0301", "\ud800", "\U0001f600", "«", "»", "…", "\n", "\t ", " ", " ", ".", "-", "_", "\x00")
     return "".join(chance.choice(words) for _ in range(chance.randrange(120)))
 

@@ -525,7 +525,6 @@ def _given_by(reading: Reading) -> set[str]:
 
 
 def _values(config: Config) -> dict[str, Any]:
-    """Return the values by dotted name."""
     values: dict[str, Any] = {}
     for item in (item for item in fields(config) if item.init):
         value = getattr(config, item.name)

@@ -430,7 +430,6 @@ def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner:
 
 
 def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:
-    """Return whether none of these ids is stored and none occurs twice."""
     ids = [str(one.values["id"]) for one in ready]
     if len(set(ids)) != len(ids):
         return False

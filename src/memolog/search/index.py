@@ -102,8 +102,6 @@ def has_words(row: Row, redact: Redact) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
-    """One row, analysed and ready to be written."""
-
     values: Values
     words: frozenset[str]
     level: int = 0
@@ -134,8 +132,6 @@ class _Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unread:
-    """The rows that wait to be indexed."""
-
     threads: Sequence[_Stretch] = ()
     messages: Sequence[Row] = ()
     observations: Sequence[Row] = ()
@@ -153,8 +149,6 @@ class _Unread:
 
 
 class _Waiting(NamedTuple):
-    """The analysed rows of a batch."""
-
     stretches: Sequence[_Stretch]
     changed: Sequence[_Changed]
 
@@ -189,7 +183,6 @@ def _reading_threads(resource: str) -> Script[Sequence[_Stretch]]:
 
 
 def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
-    """Return rows as documents."""
     stretches = [
         stretch._replace(found=[document for row in stretch.found if (document := _message(row, redact))])
         for stretch in unread.threads
@@ -346,7 +339,6 @@ def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Change
 
 
 def _reading_sources(taken: Iterable[_Changed]) -> Script[dict[tuple[str, int], tuple[object, ...]]]:
-    """Return the present columns of observations and tasks that are indexed."""
     lines = [one.source_pk for one in taken if one.kind == "observation"]
     plans = [one.source_pk for one in taken if one.kind == "task"]
     found: dict[tuple[str, int], tuple[object, ...]] = {}

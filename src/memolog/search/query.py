@@ -383,7 +383,6 @@ def _wish(word: Word) -> Wish:
 
 
 def _chosen(found: _Pieces, plain: str) -> tuple[list[Word], list[Word]]:
-    """Return the words to look for, and those that are too many."""
     words = list(dict.fromkeys(word for text in found.plain for word in words_of(text)))
     telling = [word for word in words if folded(word) not in STOP_WORDS]
     if _ASKS_ADVICE.search(plain):
@@ -400,7 +399,6 @@ def _chosen(found: _Pieces, plain: str) -> tuple[list[Word], list[Word]]:
 
 
 def _read(text: str) -> tuple[str, ...]:
-    """Return what is read of a text: all of it, or its two ends."""
     half = _MOST_CHARACTERS // 2
     return (text,) if len(text) <= _MOST_CHARACTERS else (text[:half], text[-half:])
 

@@ -138,7 +138,6 @@ class Marker:
         return sorted(hits)
 
     def _words(self, text: str, sieve: re.Pattern[str] | None = None) -> tuple[list[Word], AbstractSet[Word]]:
-        """Return the words of a text, and the distinct words that match."""
         words = words_of(text)
         # Most words do not match and many are repeated, so only distinct words are checked.
         here = set(words)
@@ -151,7 +150,6 @@ class Marker:
         return words, here
 
     def _hits(self, text: str, words: Sequence[Word], here: AbstractSet[Word]) -> list[_Hit]:
-        """Return the matches of the terms."""
         marked = self._marked
         if text.isascii():
             places = [(at, word) for word in here for at in islice(places_of(word, text), _MOST_HITS)]
@@ -196,7 +194,6 @@ class Marker:
 
 
 def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> list[tuple[int, Word]]:
-    """Return the positions of some of the words of a text in any script."""
     found: list[tuple[int, Word]] = []
     at = 0
     for word in words if wanted else ():
@@ -232,13 +229,11 @@ def _sieve(terms: Collection[str]) -> re.Pattern[str]:
 
 
 def _in_ascii(words: Sequence[str], plain: str) -> Iterator[tuple[int, int]]:
-    """Yield the matches of a phrase in lower-case ASCII text."""
     if all(word in plain for word in words):
         yield from (hit.span() for hit in among_ascii(" ".join(words)).finditer(plain))
 
 
 def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the matches of a phrase in a text that is given by its parts."""
     texts = [part for part, _, _ in parts]
     for at, text in enumerate(texts):
         if text == words[0] and texts[at : at + len(words)] == words:

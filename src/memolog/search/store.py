@@ -152,7 +152,6 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
 
 
 def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
-    """Return the speakers that the query names, by their whole name or by a word of it."""
     rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
     return frozenset(row.name for row in rows if not query.spoken.isdisjoint(words_of(row.name)))
 
@@ -212,7 +211,6 @@ def _is_narrow(query: Query) -> bool:
 def _passing(
     resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
 ) -> Script[frozenset[int]]:
-    """Return the keys among these that pass the filters."""
     named: dict[str, int] = {}
     if query.threads or query.without_threads:
         rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads | query.without_threads))
@@ -346,7 +344,6 @@ class Terms:
         return (yield from self._expanded(words[:_MOST_ALIKE], _PART))
 
     def _chosen(self, found: Mapping[str, _Listed], *, is_one: bool) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the postings of the terms within the budget, and the terms left out."""
         if self._is_narrow or is_one:
             chosen = yield from self._read_further(found.values())
         else:
@@ -412,7 +409,6 @@ class Terms:
         return sorted((*chosen, *longer), key=_rarest_first)
 
     def _longer(self, cut: Sequence[_Listed], left: int) -> Script[list[_Listed]]:
-        """Read lists again, with an equal share of the budget each."""
         share = left // max(1, len(cut))
         lists = yield from self._lists([listed.term for listed in cut], share)
         return _listed(lists, {listed.term: listed.weight for listed in cut}, share)
@@ -468,7 +464,6 @@ def _words_like(scope_pk: int, wish: Wish, most: int) -> Script[tuple[list[str],
 
 
 def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
-    """Return the keys of documents with all of some terms."""
     holding: set[int] | None = None
     for some in chunks(terms, _TERMS_A_QUERY):
         for keys in (yield from _holding(scope_pk, some)):
@@ -479,7 +474,6 @@ def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
 
 
 def _holding(scope_pk: int, terms: Sequence[str]) -> Script[list[list[int]]]:
-    """Return the keys of the documents of each of a few terms."""
     some = [_quoted(scope_pk, term) for term in terms]
     return [keys_in(row.keys) for row in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
 
@@ -492,7 +486,6 @@ def keys_in(listed: str | None) -> list[int]:
 
 
 def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
-    """Return the rarest terms within a number of rows."""
     chosen: list[_Listed] = []
     for listed in sorted(found, key=_rarest_first):
         is_too_common = listed.occurs > left or (chosen and listed.is_cut)

@@ -91,14 +91,12 @@ def cut_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
 
 
 def _boundary_before(text: str, index: int) -> int:
-    """Return the last boundary at or before `index`."""
     while not is_boundary(text, index):
         index -= 1
     return index
 
 
 def _boundary_after(text: str, index: int) -> int:
-    """Return the first boundary at or after `index`."""
     while not is_boundary(text, index):
         index += 1
     return index
@@ -155,7 +153,6 @@ def _is_unassigned(char: str) -> bool:
 
 
 def _halves(text: str, index: int) -> bool:
-    """Return whether the index lies between the two halves of a surrogate pair."""
     return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
 
 

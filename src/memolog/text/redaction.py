@@ -206,8 +206,6 @@ def _clean_file(data: bytes, part: Part, redactor: Redactor) -> bytes:
 
 
 class _LogFilter(logging.Filter):
-    """Redacts secrets in log records, tracebacks included."""
-
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
         clean = REDACTION.redact(text)
@@ -385,7 +383,6 @@ def _same(new: Sequence[object], old: Sequence[object]) -> bool:
 
 
 def _by_pattern(text: str, kind: str, pattern: re.Pattern[str]) -> Iterator[Found]:
-    """Yield the matches of a configured pattern."""
     group = "secret" if "secret" in pattern.groupindex else 0
     for hit in pattern.finditer(text):
         start, end = hit.span(group)
@@ -506,7 +503,6 @@ def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
 
 
 def _meaning(escape: str) -> str:
-    """Return what an escape stands for."""
     match escape[0]:
         case "\\":
             letter, digits = escape[1], escape[2:]

@@ -242,7 +242,6 @@ def _is_call(hit: re.Match[str], value: str) -> bool:
 
 
 def _before(text: str, at: int) -> str:
-    """Return the part of a name that stands before a place."""
     piece = text[max(0, at - _LONGEST_NAME) : at]
     return piece[len(piece.rstrip(_NAME_SIGNS)) :]
 
@@ -573,7 +572,6 @@ _PORTS: Final = re.compile(r"\d{1,5}(?::\d{1,5})?\Z|[\d.]{1,20}:")
 
 
 def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, line: bool = False) -> bool:
-    """Return whether what stands after the name of a password is one."""
     if quoted and sep.strip(" \t\"'") in {",", "(", "", "is"}:
         return " " not in value and (_is_mixed(value) or _has_signs(value))
     if quoted:
@@ -586,7 +584,6 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
 
 
 def _is_secret(value: str, *, quoted: bool, env: bool = False) -> bool:
-    """Return whether what stands after the name of a key or a token is one."""
     if " " in value or "//" in value:
         return False
     if env:
