@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -146,6 +147,16 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
     max_leaves=6,
 )
+
+
+def foreign(name: str) -> list[Any]:
+    """Return the messages of one library in `fixtures/foreign`: one of every kind."""
+    return [one for case in foreign_cases(name) for one in case["foreign"]]
+
+
+def foreign_cases(name: str) -> list[Any]:
+    """Return the messages of one library, each with the rows that an earlier release stored for it."""
+    return json.loads((Path(__file__).parents[1] / "fixtures" / "foreign" / f"{name}.json").read_text("utf-8"))
 
 
 def exact(value: Any) -> str:

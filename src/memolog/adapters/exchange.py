@@ -43,16 +43,12 @@ class Events:
         self._rest = lines.pop()
         found: list[dict[str, Any]] = []
         for line in lines:
-            if line:
-                self._line(line.decode("utf-8", "replace"))
-            else:
+            field, _, value = line.decode("utf-8", "replace").partition(":")
+            if field == "data":
+                self._data.append(value.removeprefix(" "))
+            elif not line:
                 found += self._event()
         return found
-
-    def _line(self, line: str) -> None:
-        field, _, value = line.partition(":")
-        if field == "data":
-            self._data.append(value.removeprefix(" "))
 
     def _event(self) -> list[dict[str, Any]]:
         text, self._data = "\n".join(self._data), []
@@ -227,9 +223,9 @@ class Exchange:
         try:
             new, again = await find_new(self._bound.memory, self._resource, self._thread, given)
             self.repeated = tuple(row.seq for row in again)
-            # An assistant message at the end is the beginning of the answer, and is saved with it.
-            count = len(new) - (_is_begun(new) if self._api.goes_on else 0)
-            new, self._begun = new[:count], new[count:]
+            if self._api.goes_on and has_answer(new[-1:]) and not has_answer(new[:-1]):
+                # The only assistant message, at the end, is the beginning of the answer, and is saved with it.
+                new, self._begun = new[:-1], new[-1:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
             # Stored unchanged; only the request is made encodable.
             return encodable(self._api.request(self._body, context))
@@ -300,11 +296,6 @@ class Exchange:
             if self._own is not None:
                 await self._own.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
-    def _beside(self) -> int | None:
-        """Return the number of tokens of a request outside its context."""
-        own = self._api.own(self._body)
-        return None if own is None else weight(own, self._body.get("tools"), self._bound.memory.counter)
-
     async def _record(self) -> None:
         data: object = self._stream.response() if self._is_streamed else None
         if not self._is_streamed:
@@ -316,18 +307,15 @@ class Exchange:
         messages = () if answer.message is None else (_with_beginning(self._begun, answer.message),)
         if not messages and answer.usage is None:
             return
+        own = self._api.own(self._body)
+        beside = None if own is None else weight(own, self._body.get("tools"), self._bound.memory.counter)
         try:
-            await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=self._beside())
+            await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=beside)
         except InputError:
             # The caller cannot change what a model answers, so an answer that cannot be stored is still returned.
             if self._own is None or self._bound.memory.config.strict:
                 raise
             _log.exception("an answer cannot be stored")
-
-
-def _is_begun(messages: Sequence[NewMessage]) -> bool:
-    """Tell whether a list ends with the beginning of an answer: its last message is the only one of the assistant."""
-    return has_answer(messages[-1:]) and not has_answer(messages[:-1])
 
 
 def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessage:

@@ -31,9 +31,8 @@ from agent_framework.exceptions import AgentInvalidResponseException
 
 from memolog import Context
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
-from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
-from memolog.adapters.new_messages import unsaved
+from memolog.adapters.new_messages import AgentTurn, unsaved
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import NewMessage, ToolCallPart, UserMessage

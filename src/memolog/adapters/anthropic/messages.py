@@ -98,23 +98,19 @@ def _message(data: Data) -> NewMessage:
 def _part(block: Any) -> Part:
     """Return the part for a block, with a note of what else the block holds."""
     data = as_data(block)
-    part = _bare(data) if data else UnknownPart(data=block, extra={KEY: {}})
-    change = difference(_block(part), block)
-    return part if change is None else noted(part, KEY, change=change)
-
-
-def _bare(block: Data) -> Part:
-    part = block_part(block)
+    part = block_part(data) if data else UnknownPart(data=block)
     match part:
         case ToolResultPart():
-            content, files, shape = read_result(block.get("content"), block_part, _block)
+            content, files, shape = read_result(data.get("content"), block_part, _block)
             part = replace(part, content=content, files=files)
-            return part if shape is None else noted(part, KEY, shape=shape)
+            part = part if shape is None else noted(part, KEY, shape=shape)
         case ReasoningPart() | UnknownPart():
             # Marked, because only this provider may get it back.
-            return noted(part, KEY)
+            part = noted(part, KEY)
         case _:
-            return part
+            pass
+    change = difference(_block(part), block)
+    return part if change is None else noted(part, KEY, change=change)
 
 
 # ---------------------------------------------------------------- ours to theirs
@@ -161,7 +157,7 @@ def to_request(
 def _said(context: Context) -> list[Json]:
     """Return the messages in the form of a request: results of one step together, no empty text, a user first."""
     messages: list[Json] = []
-    last: Said | None = None
+    last: Any = None
     for said in context.messages:
         role, parts = said.role, with_speaker(said).parts
         if role == "system" and (not parts or note(parts[0], KEY) is None):
@@ -171,7 +167,7 @@ def _said(context: Context) -> list[Json]:
         if not blocks:
             continue
         api_role = "user" if role == "tool" else role
-        is_one = last is not None and (last.role == role == "tool" or (said.seq is not None and said.seq == _seq(last)))
+        is_one = last is not None and (last.role == role == "tool" or (said.seq is not None and said.seq == last.seq))
         if messages and is_one and messages[-1]["role"] == api_role:
             messages[-1]["content"] += blocks
         else:
@@ -180,10 +176,6 @@ def _said(context: Context) -> list[Json]:
     if messages and messages[0]["role"] == "assistant":
         messages.insert(0, {"role": "user", "content": [{"type": "text", "text": _BEGINNING}]})
     return messages
-
-
-def _seq(said: Said) -> int | None:
-    return None if isinstance(said, NewMessage) else said.seq
 
 
 def _sendable(part: Part) -> Json | None:

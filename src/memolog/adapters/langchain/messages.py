@@ -122,8 +122,9 @@ def from_langchain(message: BaseMessage) -> NewMessage:
     if not parts:
         # A message needs a part: an answer may be nothing but its usage.
         head["silent"] = True
+    spoken = _SPOKEN.get(str(dump.get("role")).lower()) if isinstance(message, ChatMessage) else None
     made = NewMessage(
-        role=_role(message, dump),
+        role=spoken or _ROLES.get(message.type, "user"),
         parts=with_message_note(parts or (TextPart(text=""),), LANGCHAIN, **head),
         id=message.id,
         speaker=None if is_result else message.name,
@@ -132,11 +133,6 @@ def from_langchain(message: BaseMessage) -> NewMessage:
         return made
     whole = {name: dump[name] for name in _SAID if name in dump}
     return replace(made, parts=with_message_note(made.parts, LANGCHAIN, whole=whole))
-
-
-def _role(message: BaseMessage, dump: Json) -> Role:
-    spoken = _SPOKEN.get(str(dump.get("role")).lower()) if isinstance(message, ChatMessage) else None
-    return spoken or _ROLES.get(message.type, "user")
 
 
 # ---------------------------------------------------------------- to LangChain

@@ -382,14 +382,10 @@ def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
             whole.append(piece)
 
 
-def _with_context(body: Json, context: Context) -> Json:
-    return {**body, **to_request(context, instructions=split(body.get("messages") or ())[0])}
-
-
 CHAT_API: Final = Api(
     path="/chat/completions",
     given=lambda body: from_messages(split(body.get("messages") or ())[1]),
-    request=_with_context,
+    request=lambda body, context: {**body, **to_request(context, instructions=split(body.get("messages") or ())[0])},
     own=lambda body: list(split(body.get("messages") or ())[0]),
     answer=from_response,
     stream=ChatStream,

@@ -288,11 +288,7 @@ class ResponseStream:
         # The API rejects reasoning without the item that follows it.
         while ordered and not self.is_whole and ordered[-1].get("type") == "reasoning":
             ordered.pop()
-        return {**self._response, "output": [item for item in ordered if self.is_whole or not _is_call(item)]}
-
-
-def _is_call(item: Data) -> bool:
-    return "call_id" in item
+        return {**self._response, "output": [item for item in ordered if self.is_whole or "call_id" not in item]}
 
 
 def _is_continued(body: Json) -> bool:

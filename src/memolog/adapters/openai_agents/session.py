@@ -36,9 +36,8 @@ from agents.tool_context import ToolContext
 from agents.usage import Usage as AgentsUsage
 
 from memolog import InputError, Memory, NewMessage, NotFound, StoreError, Usage
-from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import check_memory
-from memolog.adapters.new_messages import unsaved
+from memolog.adapters.new_messages import AgentTurn, unsaved
 from memolog.adapters.openai import responses
 from memolog.adapters.provider_limits import is_refusal, usage_of_total
 from memolog.core.exact_json import dumps
