@@ -1,7 +1,7 @@
 """A gateway between the official clients and a scripted provider, all on loopback and in this process."""
 
 import json
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +11,15 @@ import httpx
 import openai
 
 from adapters.kit import brief, stored
+from adapters.provider import APIS as DRIVERS
+from adapters.provider import Json
 from gateway.upstream import Call, Script, Upstream, running
 from memolog import Config, Memory
 from memolog.apps.gateway import GatewaySettings, serve
 
 __all__ = ["APIS", "Conversation", "World", "opened"]
 
-APIS = ("chat", "responses", "messages")
-MODEL = "model-1"
+APIS = tuple(DRIVERS)
 KEY = "sk-the-clients-own-key"
 
 
@@ -70,90 +71,56 @@ class Conversation:
     def __init__(
         self, world: World, api: str, headers: dict[str, str], *, is_whole: bool = False, is_streamed: bool = False
     ) -> None:
-        self.world, self.api, self.headers = world, api, headers
+        self.world, self.driver, self.headers = world, DRIVERS[api], headers
         self.is_whole, self.is_streamed = is_whole, is_streamed
         self.history: list[Any] = []
 
     async def say(self, text: str) -> str | Call:
         """Say something; return what the model answers."""
-        return await self._send([{"role": "user", "content": text}])
+        return await self._send(self.driver.said(text))
 
     async def answer(self, *calls: tuple[str, str]) -> str | Call:
         """Hand in what tools answered."""
-        results: list[Any]
-        if self.api == "chat":
-            results = [{"role": "tool", "tool_call_id": id_, "content": text} for id_, text in calls]
-        elif self.api == "responses":
-            results = [{"type": "function_call_output", "call_id": id_, "output": text} for id_, text in calls]
-        else:
-            blocks = [{"type": "tool_result", "tool_use_id": id_, "content": text} for id_, text in calls]
-            results = [{"role": "user", "content": blocks}]
-        return await self._send(results)
+        return await self._send(self.driver.results(calls))
 
-    async def _send(self, new: Sequence[Any]) -> str | Call:
-        self.history += new
-        given = self.history if self.is_whole else list(new)
-        ask = {"chat": self._chat, "responses": self._responses, "messages": self._messages}[self.api]
-        try:
-            answer, kept = await ask(given)
-        except BaseException:
-            # A client that tries again says the same again.
-            del self.history[len(self.history) - len(new) :]
-            raise
-        self.history += kept
-        return answer
+    async def _send(self, request: Json) -> str | Call:
+        api = self.driver.name
+        key = "input" if api == "responses" else "messages"
+        given = [{"role": "user", "content": request[key]}] if isinstance(request[key], str) else request[key]
+        opening, new = (given[:1], given[1:]) if api == "chat" else ([], given)
+        if self.is_whole:
+            request = {**request, key: [*opening, *self.history, *new]}
+        done = await self._ask({**request, "extra_body": {"temperature": 0.5}, "extra_headers": self.headers})
+        answers = {"chat": lambda: [done.choices[0].message], "responses": lambda: done.output}
+        kept = [_plain(item.model_dump(exclude_none=True)) for item in answers.get(api, lambda: done.content)()]
+        self.history += [*new, *([{"role": "assistant", "content": kept}] if api == "messages" else kept)]
+        return next(_calls(kept), self.driver.text(done))
 
-    async def _chat(self, given: list[Any]) -> tuple[str | Call, list[Any]]:
-        create: Any = self.world.openai.chat.completions.create
-        said = [{"role": "system", "content": "Be brief."}, *given]
-        options: Any = {"model": MODEL, "messages": said, "extra_headers": self.headers, "temperature": 0.5}
+    async def _ask(self, request: Json) -> Any:
+        """Ask the official client, for an answer in one piece or for a stream."""
+        create = self.driver.call(self.world.anthropic if self.driver.name == "messages" else self.world.openai)
         if not self.is_streamed:
-            done = await create(**options)
-            message = done.choices[0].message
-        else:
-            async with self.world.openai.chat.completions.stream(**options) as stream:
-                message = (await stream.get_final_completion()).choices[0].message
-        kept = message.model_dump(exclude_none=True, exclude={"parsed"})
-        for call in kept.get("tool_calls", ()):
-            call["function"].pop("parsed_arguments", None)
-            call.pop("index", None)
-        if message.tool_calls:
-            call = message.tool_calls[0]
-            return Call(call.id, call.function.name, json.loads(call.function.arguments)), [kept]
-        return message.content or "", [kept]
+            return await create(**request)
+        kind = {"chat": "completion", "responses": "response", "messages": "message"}[self.driver.name]
+        resource: Any = getattr(create, "__self__", None)
+        async with resource.stream(**request) as stream:
+            return await getattr(stream, f"get_final_{kind}")()
 
-    async def _responses(self, given: list[Any]) -> tuple[str | Call, list[Any]]:
-        options: Any = {"model": MODEL, "input": given, "instructions": "Be brief.", "extra_headers": self.headers}
-        if not self.is_streamed:
-            done: Any = await self.world.openai.responses.create(**options)
-        else:
-            async with self.world.openai.responses.stream(**options) as stream:
-                done = await stream.get_final_response()
-        kept = [item.model_dump(exclude_none=True, exclude={"parsed_arguments"}) for item in done.output]
-        for item in kept:
-            for block in item.get("content", ()):
-                block.pop("parsed", None)
-        call = next((item for item in done.output if item.type == "function_call"), None)
-        if call is not None:
-            return Call(call.call_id, call.name, json.loads(call.arguments)), kept
-        return done.output_text, kept
 
-    async def _messages(self, given: list[Any]) -> tuple[str | Call, list[Any]]:
-        options: Any = {
-            "model": MODEL,
-            "max_tokens": 100,
-            "messages": given,
-            "system": "Be brief.",
-            "extra_headers": self.headers,
-        }
-        if not self.is_streamed:
-            done: Any = await self.world.anthropic.messages.create(**options)
-        else:
-            async with self.world.anthropic.messages.stream(**options) as stream:
-                done = await stream.get_final_message()
-        blocks = [block.model_dump(exclude_none=True, exclude={"parsed_output"}) for block in done.content]
-        kept = [{"role": "assistant", "content": blocks}]
-        used = next((block for block in done.content if block.type == "tool_use"), None)
-        if used is not None:
-            return Call(used.id, used.name, dict(used.input)), kept
-        return "".join(block.text for block in done.content if block.type == "text"), kept
+def _plain(value: Any) -> Any:
+    """Return what a client sends back of an answer: without what the library has added to it."""
+    if isinstance(value, dict):
+        added = {"parsed", "parsed_arguments", "parsed_output", "index"}
+        return {name: _plain(item) for name, item in value.items() if name not in added}
+    return [_plain(item) for item in value] if isinstance(value, list) else value
+
+
+def _calls(kept: list[Json]) -> Iterator[Call]:
+    """Yield the tool calls of an answer, in the words of any of the APIs."""
+    for item in kept:
+        for call in item.get("tool_calls", ()):
+            yield Call(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+        if item.get("type") == "function_call":
+            yield Call(item["call_id"], item["name"], json.loads(item["arguments"]))
+        if item.get("type") == "tool_use":
+            yield Call(item["id"], item["name"], item["input"])

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 _RESOURCE, _THREAD = "bench", "bench"
-_WORDS = [
+_WORDS = (
     "session",
     "token",
     "schema",
@@ -27,7 +27,7 @@ _WORDS = [
     "deploy",
     "route",
     "hash",
-]
+)
 _TRIES = 30
 
 
