@@ -7,7 +7,6 @@
 #   make setup       only set up .venv, pinned by constraints.txt (for the demo constraints-core.txt is enough)
 #   make sim RUNS=2000 many agents and random faults in virtual time, from SEED=0 on; SEED=n alone replays one, line by line
 #   make bench-NAME  one benchmark of bench/, a table and a last line of JSON
-#   make report-corpus what becomes of each reply of the corpus: faults and what is kept; ARGS=--json
 #   make docs        write the pages and the picture of docs/ that follow from the code
 #   make site        write the documentation as a site into site/, without a network
 #   make clean       remove what the other targets made
@@ -27,7 +26,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long sim report-corpus check format docs site lock clean
+.PHONY: help setup demo test test-long sim check format docs site lock clean
 
 help:
 	@sed -n 's/^#   //p' Makefile
@@ -60,9 +59,6 @@ test-long: check
 # With RUNS, that many worlds; with SEED alone, that one.
 sim: $(STAMP)
 	@PYTHONPATH=tests $(BIN)/python -m simulation $(if $(RUNS),--runs $(RUNS),$(if $(SEED),,--runs 200)) $(if $(SEED),--seed $(SEED))
-
-report-corpus: $(STAMP)
-	@PYTHONPATH=tests $(BIN)/python -m prompts.report $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -20,9 +20,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from memolog.context.pairs import closed_cuts
-from memolog.core.config import Config
-from memolog.core.config_sections import ReflectionConfig
+from memolog.context.tail import closed_cuts
+from memolog.core.config import Config, ReflectionConfig
 from memolog.core.message import Message, NewMessage, Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation
 from memolog.core.settings import KeepRecent

@@ -11,7 +11,8 @@ from html import escape
 from pathlib import Path
 
 from memolog.apps.demo.play import Demo, show
-from memolog.apps.demo.screen import Level, Piece, Screen, level_rows
+from memolog.apps.demo.screen import Piece, Screen, level_rows
+from memolog.events import Windows
 
 __all__ = ["Recorder", "draw", "picture"]
 
@@ -54,7 +55,7 @@ class Recorder(Screen):
         """Keep a line."""
         self.lines.append(pieces)
 
-    def day_ends(self, levels: Mapping[str, Level]) -> None:
+    def day_ends(self, levels: Mapping[str, Windows]) -> None:
         """Keep the bars at the end of a day."""
         self.lines += [(row,) for row in level_rows(levels)]
 
@@ -117,9 +118,7 @@ def _columns(text: str) -> int:
 def _print() -> Sequence[tuple[Piece, ...]]:
     recorder = Recorder()
     with tempfile.TemporaryDirectory() as folder:
-        demo = Demo(str(Path(folder) / "demo.db"), recorder)
-        asyncio.run(demo.play())
-        show(demo, recorder)
+        show(asyncio.run(Demo(str(Path(folder) / "demo.db"), recorder).play()), recorder)
     return recorder.lines
 
 

@@ -3,10 +3,15 @@
     pip install "memolog[web,openai]"
     python examples/proxy.py
 
-In real life the gateway is a process of its own (`memolog proxy`), and its provider is api.openai.com or a server of yours.
+The gateway is a process of its own (`memolog proxy`); its provider is usually api.openai.com or a server of yours.
 """
 
 import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
@@ -15,10 +20,6 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
-
-from memolog import Memory
-from memolog.apps.gateway import GatewaySettings, serve
-from memolog.apps.gateway.app import listening
 
 
 async def complete(request: Request) -> JSONResponse:
@@ -33,14 +34,46 @@ async def complete(request: Request) -> JSONResponse:
     )
 
 
+@asynccontextmanager
+async def provider() -> AsyncGenerator[str]:
+    """Run a provider while the block runs; yields its address."""
+    app = Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None))
+    listener = socket.create_server(("127.0.0.1", 0))
+    running = asyncio.create_task(server.serve(sockets=[listener]))
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    await running
+
+
+@asynccontextmanager
+async def gateway(openai: str) -> AsyncGenerator[str]:
+    """Run `memolog proxy` while the block runs; yields its address."""
+    command = [
+        sys.executable,
+        "-m",
+        "memolog",
+        "proxy",
+        "--db",
+        ":memory:",
+        "--port",
+        "0",
+        "--openai",
+        openai,
+        "--json",
+    ]
+    process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+    yield json.loads(await process.stdout.readline() if process.stdout else "{}")["url"]
+    process.terminate()
+    await process.wait()
+
+
 async def main() -> None:
     """Send only what is new, three times; the provider gets the whole conversation."""
-    provider = Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
     async with (
-        listening(uvicorn.Config(provider, log_config=None), "127.0.0.1", 0) as there,
-        Memory(":memory:") as memory,
-        serve(memory, GatewaySettings(openai=there.url), port=0) as here,
-        AsyncOpenAI(base_url=f"{here.url}/v1", api_key="the client's own") as client,
+        provider() as there,
+        gateway(there) as here,
+        AsyncOpenAI(base_url=f"{here}/v1", api_key="the client's own") as client,
     ):
         headers = {"x-memolog-thread": "atlas", "x-memolog-resource": "alice"}
         for text in ("We deploy on Fridays.", "Never on Mondays.", "What do you know?"):

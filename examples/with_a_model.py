@@ -11,8 +11,7 @@ import asyncio
 import os
 import sys
 
-from memolog import Config, ConfigError, Event, Memory
-from memolog.apps.demo.script import script
+from memolog import AssistantMessage, Config, ConfigError, Event, Memory, ToolCallPart, ToolMessage
 
 HOW = """MEMOLOG_MODEL is not set, so nothing was asked and nothing was spent. Name a model:
   MEMOLOG_MODEL=openai:gpt-5-mini            with OPENAI_API_KEY
@@ -20,17 +19,63 @@ HOW = """MEMOLOG_MODEL is not set, so nothing was asked and nothing was spent. N
   MEMOLOG_MODEL=http://127.0.0.1:8000/v1#m   any server that speaks the OpenAI protocol, also a local one
   MEMOLOG_MODEL=extractive                   the embedded observer: no key, no network
 """
-EXCHANGES = 11
+# What the user says, the command that the agent runs, what it prints, and what the agent answers.
+TALK = [
+    (
+        "We build Toolshed, a lending service for the tool library in our street. Jonas reviews. Please look around first.",
+        "ls toolshed",
+        "main.py  items.py  db.py",
+        "The API has items and nothing else yet, on SQLite. Loans, members and fees are missing.",
+    ),
+    (
+        "Start with loans. A loan lasts 14 days. We decided that all money is in integer cents, never floats.",
+        "pytest -q tests/test_loans.py",
+        "......\n6 passed in 0.12s",
+        "Loans are in toolshed/loans.py: LOAN_DAYS is 14, amounts are integer cents, and 6 tests pass.",
+    ),
+    (
+        "Now the late fee: 50 cents a day, and never more than 8 euros a loan. Mrs. Okafor insisted on that cap.",
+        "pytest -q tests/test_fees.py",
+        "F....\nE   assert 850 == 800\n1 failed, 4 passed in 0.10s",
+        "The cap was applied before the days were counted. Fixed in toolshed/fees.py: late_fee() returns at most 800.",
+    ),
+    (
+        "Members next. A member has a name, an email and a card number like TS-00417. At most three things at once.",
+        "pytest -q",
+        ".......................\n23 passed in 0.61s",
+        "Members are in toolshed/members.py, and MAX_THINGS = 3 is in toolshed/rules.py, where Jonas finds it.",
+    ),
+    (
+        "Saving a loan failed twice yesterday with 'database is locked'. Why?",
+        "grep -n locked /var/log/toolshed.log",
+        "10:02:11 sqlite3.OperationalError: database is locked\n10:02:12 sqlite3.OperationalError: database is locked",
+        "Two requests wrote at once, and SQLite allows one writer. A timeout would help; PostgreSQL would solve it.",
+    ),
+    (
+        "Then we change our mind: PostgreSQL instead of SQLite, from today. Jonas agrees.",
+        "psql -c 'select version()'",
+        "PostgreSQL 17.2 on x86_64-pc-linux-gnu",
+        "Moved: toolshed/db.py uses psycopg with a pool of 5 connections, the tables are the same, and 23 tests pass.",
+    ),
+    (
+        "Reservations must not overlap. Two people stood at the counter with one for the same tile cutter.",
+        "pytest -q tests/test_reservations.py",
+        ".........\n9 passed in 0.34s",
+        "An EXCLUDE constraint over item and days refuses overlaps in the database itself. Touching days count as overlap.",
+    ),
+]
 TOLD = {"RunEnded", "RunFailed", "Activated", "GenerationMade", "TitleChanged", "Degraded"}
 
 
 async def converse(memory: Memory) -> None:
-    """Play the first days of the demo: what the user asks, what the agent's tools return, what it answers."""
-    for exchange in [one for one in script() if one.thread == "api"][:EXCHANGES]:
+    """Play the script: in each turn the model is asked twice, once more with what its command printed."""
+    for number, (asked, command, printed, answer) in enumerate(TALK):
         async with memory.thread("api", resource="mira").turn(zone="Europe/Berlin") as turn:
-            for step in exchange.steps:
-                await turn.prepare(step.given)
-                await turn.record(step.reply)
+            call = ToolCallPart(id=f"call-{number}", name="run", arguments={"command": command})
+            await turn.prepare(asked)
+            await turn.record(AssistantMessage(call))
+            await turn.prepare(ToolMessage(call.id, printed))
+            await turn.record(answer)
         await memory.settled()
 
 
@@ -42,7 +87,7 @@ def tell(event: Event) -> None:
 
 async def main(model: str) -> int:
     """Converse, then show the log and the bill."""
-    small = {"observation": {"message_tokens": 900, "previous_tokens": 200}, "reflection": {"observation_tokens": 500}}
+    small = {"observation": {"message_tokens": 500, "previous_tokens": 100}, "reflection": {"observation_tokens": 250}}
     # A key or a package that is missing is an error here; without `strict` the embedded observer would stand in.
     config = Config.from_dict({"model": model, "strict": True, **small})
     try:

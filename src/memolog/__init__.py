@@ -9,142 +9,77 @@ from typing import TYPE_CHECKING
 from memolog.version import __version__
 
 if TYPE_CHECKING:
-    from memolog.admin.backup import restore_backup
-    from memolog.components import open_store
-    from memolog.context.context import Context
-    from memolog.core.config import Config
-    from memolog.core.config_sections import (
-        CompactionConfig,
-        ObservationConfig,
-        RecallConfig,
-        ReflectionConfig,
-        RetentionConfig,
-    )
-    from memolog.core.message import (
-        AssistantMessage,
-        FilePart,
-        Message,
-        NewMessage,
-        ReasoningPart,
-        SystemMessage,
-        TextPart,
-        ToolCallPart,
-        ToolMessage,
-        ToolResultPart,
-        UnknownPart,
-        UserMessage,
-    )
-    from memolog.core.observation import Extract, Generation, Observation, Span
-    from memolog.core.reports import (
-        Compacted,
-        Compaction,
-        ExportReport,
-        Finding,
-        Forgotten,
-        ImportReport,
-        Pruned,
-        Report,
-    )
-    from memolog.core.run import Lease, Usage
-    from memolog.core.settings import KeepRecent
-    from memolog.core.thread import ThreadInfo
-    from memolog.errors import (
-        ConfigError,
-        Conflict,
-        InputError,
-        MemologError,
-        ModelFailed,
-        NotFound,
-        NotSaved,
-        StoreBusy,
-        StoreClosed,
-        StoreError,
-        StoreUnavailable,
-    )
-    from memolog.events import Event
-    from memolog.log.status import Status
-    from memolog.memory import Memory, Resource, Thread
-    from memolog.observer.extractors import Extractor
-    from memolog.observer.model import Model, ModelReply, ModelRequest
-    from memolog.search.values import RecallPage, SearchAnswer, SearchResult
-    from memolog.store import Store
-    from memolog.sync import SyncMemory
-    from memolog.turn import Turn
-
-__all__ = [
-    "AssistantMessage",
-    "Compacted",
-    "Compaction",
-    "CompactionConfig",
-    "Config",
-    "ConfigError",
-    "Conflict",
-    "Context",
-    "Event",
-    "ExportReport",
-    "Extract",
-    "Extractor",
-    "FilePart",
-    "Finding",
-    "Forgotten",
-    "Generation",
-    "ImportReport",
-    "InputError",
-    "KeepRecent",
-    "Lease",
-    "MemologError",
-    "Memory",
-    "Message",
-    "Model",
-    "ModelFailed",
-    "ModelReply",
-    "ModelRequest",
-    "NewMessage",
-    "NotFound",
-    "NotSaved",
-    "Observation",
-    "ObservationConfig",
-    "Pruned",
-    "ReasoningPart",
-    "RecallConfig",
-    "RecallPage",
-    "ReflectionConfig",
-    "Report",
-    "Resource",
-    "RetentionConfig",
-    "SearchAnswer",
-    "SearchResult",
-    "Span",
-    "Status",
-    "Store",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreError",
-    "StoreUnavailable",
-    "SyncMemory",
-    "SystemMessage",
-    "TextPart",
-    "Thread",
-    "ThreadInfo",
-    "ToolCallPart",
-    "ToolMessage",
-    "ToolResultPart",
-    "Turn",
-    "UnknownPart",
-    "Usage",
-    "UserMessage",
-    "__version__",
-    "open_store",
-    "restore_backup",
-]
+    from memolog.admin.backup import restore_backup as restore_backup
+    from memolog.connection import open_store as open_store
+    from memolog.context.context import Context as Context
+    from memolog.core.config import CompactionConfig as CompactionConfig
+    from memolog.core.config import Config as Config
+    from memolog.core.config import ObservationConfig as ObservationConfig
+    from memolog.core.config import RecallConfig as RecallConfig
+    from memolog.core.config import ReflectionConfig as ReflectionConfig
+    from memolog.core.config import RetentionConfig as RetentionConfig
+    from memolog.core.message import AssistantMessage as AssistantMessage
+    from memolog.core.message import FilePart as FilePart
+    from memolog.core.message import Message as Message
+    from memolog.core.message import NewMessage as NewMessage
+    from memolog.core.message import ReasoningPart as ReasoningPart
+    from memolog.core.message import SystemMessage as SystemMessage
+    from memolog.core.message import TextPart as TextPart
+    from memolog.core.message import ToolCallPart as ToolCallPart
+    from memolog.core.message import ToolMessage as ToolMessage
+    from memolog.core.message import ToolResultPart as ToolResultPart
+    from memolog.core.message import UnknownPart as UnknownPart
+    from memolog.core.message import UserMessage as UserMessage
+    from memolog.core.observation import Extract as Extract
+    from memolog.core.observation import Generation as Generation
+    from memolog.core.observation import Observation as Observation
+    from memolog.core.observation import Span as Span
+    from memolog.core.reports import Compacted as Compacted
+    from memolog.core.reports import Compaction as Compaction
+    from memolog.core.reports import ExportReport as ExportReport
+    from memolog.core.reports import Finding as Finding
+    from memolog.core.reports import Forgotten as Forgotten
+    from memolog.core.reports import ImportReport as ImportReport
+    from memolog.core.reports import Pruned as Pruned
+    from memolog.core.reports import Report as Report
+    from memolog.core.run import Lease as Lease
+    from memolog.core.run import Usage as Usage
+    from memolog.core.settings import KeepRecent as KeepRecent
+    from memolog.core.thread import ThreadInfo as ThreadInfo
+    from memolog.errors import ConfigError as ConfigError
+    from memolog.errors import Conflict as Conflict
+    from memolog.errors import InputError as InputError
+    from memolog.errors import MemologError as MemologError
+    from memolog.errors import ModelFailed as ModelFailed
+    from memolog.errors import NotFound as NotFound
+    from memolog.errors import NotSaved as NotSaved
+    from memolog.errors import StoreBusy as StoreBusy
+    from memolog.errors import StoreClosed as StoreClosed
+    from memolog.errors import StoreError as StoreError
+    from memolog.errors import StoreUnavailable as StoreUnavailable
+    from memolog.events import Event as Event
+    from memolog.log.status import Status as Status
+    from memolog.memory import Memory as Memory
+    from memolog.memory import Resource as Resource
+    from memolog.memory import Thread as Thread
+    from memolog.observer.extractors import Extractor as Extractor
+    from memolog.observer.model import Model as Model
+    from memolog.observer.model import ModelReply as ModelReply
+    from memolog.observer.model import ModelRequest as ModelRequest
+    from memolog.search.values import RecallPage as RecallPage
+    from memolog.search.values import SearchAnswer as SearchAnswer
+    from memolog.search.values import SearchResult as SearchResult
+    from memolog.store import Store as Store
+    from memolog.sync import SyncMemory as SyncMemory
+    from memolog.turn import Turn as Turn
 
 _HOMES = {
     "memolog.admin.backup": ("restore_backup",),
-    "memolog.components": ("open_store",),
+    "memolog.connection": ("open_store",),
     "memolog.context.context": ("Context",),
-    "memolog.core.config": ("Config",),
-    "memolog.core.config_sections": (
+    "memolog.core.config": (
         "CompactionConfig",
+        "Config",
         "ObservationConfig",
         "RecallConfig",
         "ReflectionConfig",
@@ -222,6 +157,8 @@ _HOMES = {
     "memolog.turn": ("Turn",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str) -> object:

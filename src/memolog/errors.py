@@ -42,45 +42,6 @@ An `except` for a class catches those below it:
 
 from collections.abc import Mapping
 
-__all__ = [
-    "ConfigError",
-    "Conflict",
-    "DocumentConflict",
-    "DocumentInvalid",
-    "DocumentNotFound",
-    "DocumentTooLarge",
-    "EmptyId",
-    "ImportConflict",
-    "InputError",
-    "LeaseLost",
-    "MemologError",
-    "MessageConflict",
-    "MessageNotFound",
-    "MessageTooLarge",
-    "ModelFailed",
-    "NotADatabase",
-    "NotFound",
-    "NotJson",
-    "NotSaved",
-    "SchemaTooNew",
-    "StoreBusy",
-    "StoreClosed",
-    "StoreCorrupt",
-    "StoreError",
-    "StoreFull",
-    "StoreReadOnly",
-    "StoreUnavailable",
-    "TaskBlocked",
-    "TaskChanged",
-    "TaskCycle",
-    "TaskHeld",
-    "TaskMoveRefused",
-    "TaskNotFound",
-    "ThreadExists",
-    "ThreadNotFound",
-    "UnknownRole",
-]
-
 # The most threads that one error names.
 _NAMED = 10
 

@@ -15,28 +15,6 @@ from memolog.core.exact_json import JsonObject, encode
 from memolog.errors import InputError
 from memolog.text.redaction import REDACTION
 
-__all__ = [
-    "Activated",
-    "Bus",
-    "CompactionMade",
-    "Decided",
-    "Degraded",
-    "Event",
-    "GenerationMade",
-    "HintsChanged",
-    "Recovered",
-    "RunEnded",
-    "RunFailed",
-    "RunStarted",
-    "SettingsChanged",
-    "TitleChanged",
-    "Trimmed",
-    "Windows",
-    "Withdrawn",
-    "WorkingMemoryChanged",
-    "changed_document",
-]
-
 _log = logging.getLogger("memolog")
 _QUEUED = 10_000
 _TROUBLES = 1_000

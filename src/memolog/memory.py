@@ -23,8 +23,7 @@ from memolog.admin.export import Target, export, log_as_markdown, write_text
 from memolog.admin.import_conversations import Progress, Tally, save_conversation
 from memolog.admin.imports import import_from
 from memolog.compaction.extractive import words_left
-from memolog.components import Components, check_thread, check_turn
-from memolog.connection import Connection
+from memolog.connection import Components, Connection, check_thread, check_turn
 from memolog.context.context import Context
 from memolog.context.pack import Pack, context_pack
 from memolog.core.clock import Clock, SystemClock, system_chance
@@ -44,20 +43,19 @@ from memolog.log.journal import StoredEvent
 from memolog.log.rendering import Log, reading_order
 from memolog.log.rows import GroupRow
 from memolog.log.snapshot import OTHER_ROWS, Snapshot
-from memolog.log.snapshot_state import Asked
+from memolog.log.state import Asked
 from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine
 from memolog.messages.branches import Again, Branch, Rewound
 from memolog.messages.provider_messages import Given
-from memolog.observer.budget import spent_of
 from memolog.observer.extractors import Extractor, latest
 from memolog.observer.model_choice import ModelSpec
-from memolog.observer.run import embedded_lines
+from memolog.observer.run import embedded_lines, spent_of
 from memolog.search.recall import RecallRequest, recall
 from memolog.search.recall_store import Reference
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.values import SOURCES, Detail, PartType, RecallPage, SearchAnswer, Source
-from memolog.tasks.calls import UNCHANGED, Scoped, Tasks, Unchanged
+from memolog.tasks.calls import UNCHANGED, Tasks, Unchanged
 from memolog.tasks.rules import edge_lines
 from memolog.text.tokens import HeuristicCounter, TokenCounter
 from memolog.transfer.conversation import Conversation
@@ -745,8 +743,7 @@ class Resource(_Handle):
         active task of `thread`: new messages there are linked to it.
         """
         connection = self._connection
-        scoped = Scoped(resource=self.id, session=session, who=who, thread=thread, config=connection.config)
-        return Tasks(connection.open, scoped)
+        return Tasks(connection.open, self.id, connection.config, session=session, who=who, thread=thread)
 
     def working_memory(self, *, thread: str | None = None) -> WorkingMemory:
         """Return the working memory of this resource, or of one of its threads, to read and change it."""

@@ -12,8 +12,15 @@ from memolog.observer.model import (
     Retry,
     RetryingModel,
 )
-from memolog.observer.model_choice import FallbackModel, ModelSpec, NoModelAnswered, TieredModel, resolve_model
-from memolog.observer.pydantic_model import ModelAt, PydanticModel
+from memolog.observer.model_choice import (
+    FallbackModel,
+    ModelAt,
+    ModelSpec,
+    NoModelAnswered,
+    PydanticModel,
+    TieredModel,
+    resolve_model,
+)
 
 __all__ = [
     "BudgetSpent",

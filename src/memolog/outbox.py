@@ -1,7 +1,7 @@
 """Hold the messages of turns until they are saved.
 
 A turn holds its own messages and saves them in order. What it cannot save stays in the outbox of the memory, which retries in the
-background and once more when the memory is closed. While the database cannot be opened, `Offline` builds contexts from it.
+background and once more when the memory is closed.
 """
 
 import asyncio
@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import takewhile
 
-from memolog.context.builder import Shown, known_context
-from memolog.context.context import Context
 from memolog.core.clock import Clock
 from memolog.core.config import Config
 from memolog.core.deadline import in_time
@@ -37,7 +35,7 @@ from memolog.errors import (
 from memolog.events import Bus, Degraded, Withdrawn
 from memolog.log.executor import Core
 from memolog.log.snapshot import Snapshot
-from memolog.log.snapshot_state import others_for
+from memolog.log.state import others_for
 from memolog.log.usage import check_usage
 from memolog.log.withdrawals import WithdrawnRows
 from memolog.messages.store import Saved
@@ -51,8 +49,7 @@ _log = logging.getLogger("memolog")
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
 _LAST_DELAYS = (0.05, 0.2, 0.5)
-# How often a turn tries to open an unavailable database.
-_RETRY_SECONDS = 5.0
+READING_SETTINGS = "reading the thread's own settings"
 _NOTHING = WithdrawnRows(messages=(), runs=(), groups=(), observations=())
 
 
@@ -466,9 +463,6 @@ def _is_temporary(error: Exception) -> bool:
     return isinstance(error, StoreError | OSError | MemoryError)
 
 
-# ---------------------------------------------------------------- a turn without its database
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
     """What a memory has without its database."""
@@ -482,48 +476,9 @@ class Outside:
     open_turns: Counter[str]
     """The running turns of this process by id: a continued turn may be open more than once."""
 
-    def tell_ignored(self, resource: str, thread: str, ignored: str) -> None:
-        """Emit that stored settings of a thread are unknown and ignored."""
-        what, now = "reading the thread's own settings", self.clock.now()
-        self.tell(Degraded(at=now, resource=resource, thread=thread, what=what, error=ignored))
-
-
-class Offline:
-    """Serves a turn while the database cannot be opened."""
-
-    def __init__(self, outside: Outside, pending: Pending, *, config: Config, zone: str | None) -> None:
-        self._outside, self._pending, self._config, self._zone = outside, pending, config, zone
-        self._tried = asyncio.get_running_loop().time()
-
-    def is_time(self) -> bool:
-        """Return whether the database may be tried again."""
-        return asyncio.get_running_loop().time() - self._tried >= _RETRY_SECONDS
-
-    def missing(self, error: StoreError) -> None:
-        """Emit that the database could not be opened."""
-        self._tried = asyncio.get_running_loop().time()
-        self._outside.tell(
-            Degraded(
-                at=self._outside.clock.now(),
-                resource=self._pending.resource,
-                thread=self._pending.thread,
-                what="opening the database",
-                error=str(error),
-            )
-        )
-
-    def context(self, messages: Sequence[NewMessage], ephemeral: Sequence[NewMessage]) -> Context:
-        """Return a context of the messages that this process holds."""
-        outside, config = self._outside, self._config
-        shown = Shown(
-            snapshot=None,
-            config=config,
-            now=outside.clock.now(),
-            ephemeral=tuple(ephemeral),
-            zone=self._zone,
-            limit=config.context_tokens,
-        )
-        return known_context(shown, (), messages, outside.counter, outside.instructions).context
+    def degraded(self, resource: str, thread: str, what: str, error: object) -> None:
+        """Emit that something failed and is gone on without."""
+        self.tell(Degraded(at=self.clock.now(), resource=resource, thread=thread, what=what, error=str(error)))
 
 
 # ---------------------------------------------------------------- one turn

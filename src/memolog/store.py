@@ -19,20 +19,17 @@ from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads
 from memolog.core.ids import IdMaker
 from memolog.core.message import NewMessage
 from memolog.core.observation import Scope
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.migrations import migrate_sqlite, refuse_foreign_file
 from memolog.db.postgres_address import PostgresOptions, has_password, safe_url
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import CleanValue, check_ids
 from memolog.db.sqlite import SqliteEngine, SqliteOptions
 from memolog.errors import ConfigError, NotADatabase
-from memolog.log.cache import MemoryCache
-from memolog.log.extracts import Extracts
-from memolog.log.heartbeat import Processes
+from memolog.log.heartbeat import Leases, Processes
 from memolog.log.journal import Journal
-from memolog.log.leases import Leases
-from memolog.log.runs import Runs
-from memolog.log.snapshot import OtherLimits, Snapshot, reading_snapshot
+from memolog.log.runs import Extracts, Runs
+from memolog.log.snapshot import MemoryCache, OtherLimits, Snapshot, reading_snapshot
 from memolog.log.store import Logs
 from memolog.log.usage import Ledger, summing_spent
 from memolog.log.withdrawals import Withdrawals
@@ -56,29 +53,24 @@ _SQLITE_PREFIX = "sqlite://"
 _POSTGRES_PREFIXES = ("postgresql://", "postgres://")
 
 
-class ResourceSettings:
+class ResourceSettings(Calls):
     """The settings of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def get(self, resource: str) -> JsonObject:
+    @reads
+    def get(self, resource: str) -> Script[JsonObject]:
         """Return the stored settings by dotted name."""
         check_ids(resource=resource)
-        return await self._engine.read(lambda: _reading(resource))
+        return (yield from _reading(resource))
 
-    async def put(self, resource: str, settings: Mapping[str, JsonValue]) -> JsonObject:
+    @writes("settings.put")
+    def put(self, resource: str, settings: Mapping[str, JsonValue]) -> Script[JsonObject]:
         """Store settings; returns the old values of those that changed."""
         check_ids(resource=resource)
-
-        def script() -> Script[JsonObject]:
-            before = yield from _reading(resource)
-            for name, value in sorted(settings.items()):
-                if name not in before or before[name] != value:
-                    yield q.put_setting(resource=resource, name=name, value=dumps(value))
-            return {name: before[name] for name in settings if name in before and before[name] != settings[name]}
-
-        return await self._engine.write(script, name="settings.put")
+        before = yield from _reading(resource)
+        for name, value in sorted(settings.items()):
+            if name not in before or before[name] != value:
+                yield q.put_setting(resource=resource, name=name, value=dumps(value))
+        return {name: before[name] for name in settings if name in before and before[name] != settings[name]}
 
 
 def _reading(resource: str) -> Script[JsonObject]:
@@ -174,7 +166,7 @@ class Store:
 
         saved, snapshot = await self.engine.write_and_read(
             saving,
-            lambda: reading_snapshot(resource, thread, scope, now, self.cache, newest=newest, others=others),
+            lambda: reading_snapshot(resource, thread, scope, self.cache, newest=newest, others=others),
             name="store.save_and_snapshot",
             brief=not is_long,
         )

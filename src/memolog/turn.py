@@ -12,26 +12,28 @@ from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-from memolog.components import Components, overridden
+from memolog.connection import Components, overridden
 from memolog.context.auto_recall import Passage, find_passages, newest_question
-from memolog.context.builder import Made, Shown, known_context
+from memolog.context.build import Made, View, empty_snapshot, known_context
 from memolog.context.context import Context
 from memolog.core.config import Config
 from memolog.core.deadline import Budget, in_time
 from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, MemologError, ModelFailed, StoreClosed, StoreError
-from memolog.events import Degraded, Trimmed
+from memolog.events import Trimmed
 from memolog.log.snapshot import Snapshot
-from memolog.log.snapshot_state import Asked
+from memolog.log.state import Asked
 from memolog.log.status import outage_of, windows_of
 from memolog.messages.provider_messages import Given, answers_in, messages_in
-from memolog.outbox import Offline, Outside, Spent, TurnOutbox, checked_usage, passed_along
+from memolog.outbox import READING_SETTINGS, Outside, Spent, TurnOutbox, checked_usage, passed_along
 
 _log = logging.getLogger("memolog")
 
 # The share of the time of a step that is left for reading if writing takes too long.
 _FOR_READING = 0.2
+# How often a turn tries to open an unavailable database.
+_RETRY_SECONDS = 5.0
 
 
 class Turn:
@@ -56,7 +58,7 @@ class Turn:
     ) -> None:
         self._open_components, self._outside = open_components, outside
         self._components: Components
-        self._offline: Offline | None = None
+        self._offline_since: float | None = None
         self.resource, self.thread = resource, thread
         self._config = config.with_overrides(own) if own else config
         self._own, self._zone = own, zone
@@ -95,23 +97,25 @@ class Turn:
                 self._components = await self._open_components()
         except StoreError as error:
             # An error that needs repair is raised when the turn begins, but does not break a running turn.
-            if self._config.strict or isinstance(error, StoreClosed) or not (self._offline or error.retryable):
+            may_go_on = error.retryable or self._offline_since is not None
+            if self._config.strict or isinstance(error, StoreClosed) or not may_go_on:
                 raise
-            self._offline = self._offline or Offline(
-                self._outside, self._own_outbox.pending, config=self._config, zone=self._zone
-            )
-            self._offline.missing(error)
+            self._offline_since = asyncio.get_running_loop().time()
+            self._outside.degraded(self.resource, self.thread, "opening the database", error)
         else:
-            self._offline = None
+            self._offline_since = None
         if not self.id:
-            self.id = self._outside.new_id() if self._offline else self._components.store.new_id()
+            is_offline = self._offline_since is not None
+            self.id = self._outside.new_id() if is_offline else self._components.store.new_id()
 
-    async def _still_offline(self, budget: Budget) -> Offline | None:
-        """Return the offline state while the database is unavailable; tries to open it from time to time."""
-        # Another turn may have opened it meanwhile.
-        if self._offline is not None and (self._outbox.is_connected or self._offline.is_time()):
-            await self._arrive(budget)
-        return self._offline
+    async def _is_offline(self, budget: Budget) -> bool:
+        """Return whether the database is unavailable; tries to open it from time to time."""
+        if self._offline_since is not None:
+            elapsed = asyncio.get_running_loop().time() - self._offline_since
+            # Another turn may have opened it meanwhile.
+            if self._outbox.is_connected or elapsed >= _RETRY_SECONDS:
+                await self._arrive(budget)
+        return self._offline_since is not None
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -125,12 +129,12 @@ class Turn:
             return
         budget = Budget(self._config.turn_timeout)
         try:
-            if await self._still_offline(budget) is None:
+            if not await self._is_offline(budget):
                 async with budget.limit():
                     await self._leave()
                 await self._finish_runs(budget)
         except asyncio.CancelledError:
-            if self._offline is None and not self._own_outbox.pending.is_settled:
+            if self._offline_since is None and not self._own_outbox.pending.is_settled:
                 problem = InterruptedError("The turn was cancelled while it was saved; that goes on in the background.")
                 await self._tell("saving the end of the turn", problem)
             raise
@@ -166,10 +170,11 @@ class Turn:
         self._requested_model = model or self._requested_model
         with span("memolog.prepare", {"gen_ai.conversation.id": self.thread, "memolog.step": self.step}):
             budget = Budget(self._config.turn_timeout)
-            offline, shown = await self._still_offline(budget), passed_along(ephemeral)
+            is_offline, shown = await self._is_offline(budget), passed_along(ephemeral)
             with self._own_outbox.adding(said, self._config) as fresh:
-                if offline:
-                    return offline.context(self._own_outbox.not_saved(self._config), shown)
+                if is_offline:
+                    view = self._view(empty_snapshot(self._config), shown)
+                    return known_context(view, (), self._own_outbox.not_saved(self._config)).context
                 self._last = await self._prepare(shown, fresh, budget)
                 return self._last.context
 
@@ -191,16 +196,15 @@ class Turn:
         if messages and not said and usage is None:
             # A provider may answer with nothing: the agent goes on.
             what, why = "recording the answer", "The response has neither a message nor usage."
-            now = self._outside.clock.now()
-            self._outside.tell(Degraded(at=now, resource=self.resource, thread=self.thread, what=what, error=why))
+            self._outside.degraded(self.resource, self.thread, what, why)
         self._answering_model = model or (usage.model if usage else None) or self._answering_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             budget = Budget(self._config.turn_timeout)
-            offline = await self._still_offline(budget)
+            is_offline = await self._is_offline(budget)
             counted = 0 if self._last is None or beside is None else self._last.context.tokens.total + max(beside, 0)
             spent = Spent(usage=usage, counted=counted, asked=self._requested_model) if usage else None
             with self._own_outbox.adding(said, self._config, spent) as fresh:
-                if offline or self._config.read_only:
+                if is_offline or self._config.read_only:
                     return
                 try:
                     async with budget.limit():
@@ -219,7 +223,7 @@ class Turn:
         self._check_open(may_be_withdrawn=True)
         held = self._own_outbox.pending
         held.drop_unanswered(keep_answered=keep_answered)
-        if self._config.read_only or self._offline is not None:
+        if self._config.read_only or self._offline_since is not None:
             # Nothing of it was saved.
             self._is_over = held.is_over = True
             self._close_turn()
@@ -287,7 +291,7 @@ class Turn:
             self._adopt_overrides(snapshot)
             if self._config.read_only:
                 held = self._own_outbox.pending.messages
-                snapshot = await components.contexts.including(snapshot, held, self._shown(snapshot, ()))
+                snapshot = await components.contexts.including(snapshot, held, components.clock.now())
             asked = Asked(model=self._model, may_wait=True, factor=await self._factor(snapshot))
             if self._config.observe and not self._config.read_only:
                 snapshot, _ = await components.core.advance(snapshot, self._config, asked, hold)
@@ -297,7 +301,8 @@ class Turn:
             # What follows changes the log no more.
             hold.give()
         passages = await self._passages(snapshot, budget)
-        made = await components.contexts.build(replace(self._shown(snapshot, ephemeral), passages=passages))
+        view = replace(self._view(snapshot, ephemeral), passages=passages)
+        made = await components.contexts.build(view, window=components.window(self.resource, self._model))
         self._unspanned, self._uncovered, self._own_outbox.saved_tokens = made.unspanned, made.uncovered, 0
         await self._after_build(made)
         return made
@@ -321,20 +326,21 @@ class Turn:
         self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage], budget: Budget
     ) -> Made:
         """Build a context without saving: from what can be read, and from the messages that this process holds."""
-        contexts = self._components.contexts
+        contexts, now = self._components.contexts, self._outside.clock.now()
         try:
             async with budget.limit():
                 self._snapshot = read = await self._own_outbox.read(self._config)
                 self._adopt_overrides(read)
                 withdrawn = self._outbox.withdrawn_of(self.resource, self.thread)
-                whole = await contexts.including(read, said, self._shown(read, ()), withdrawn=withdrawn)
-                made = await contexts.build(self._shown(whole, ephemeral))
+                whole = await contexts.including(read, said, now, withdrawn=withdrawn)
+                window = self._components.window(self.resource, self._model)
+                made = await contexts.build(self._view(whole, ephemeral), window=window)
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
             return replace(made, record={**made.record, "degraded": True, "shown": known})
         except Exception as error:  # noqa: BLE001 - memory never breaks the agent
             _log.info("the memory cannot be read either: %s", error)
-            shown, outside = self._shown(self._snapshot, ephemeral), self._outside
-            return known_context(shown, self._own_outbox.since, said, outside.counter, outside.instructions)
+            snapshot = self._snapshot or empty_snapshot(self._config)
+            return known_context(self._view(snapshot, ephemeral), self._own_outbox.since, said)
 
     async def _adopt_stored(self) -> None:
         """Use the settings stored with the resource for those that the configuration does not name."""
@@ -350,21 +356,23 @@ class Turn:
                 # Settings of the call override stored ones.
                 self._config, _ = overridden(self._config, self._own)
             if ignored:
-                self._outside.tell_ignored(self.resource, self.thread, ignored)
+                self._outside.degraded(self.resource, self.thread, READING_SETTINGS, ignored)
 
-    def _shown(self, snapshot: Snapshot | None, ephemeral: tuple[NewMessage, ...]) -> Shown:
-        return Shown(
+    def _view(self, snapshot: Snapshot, ephemeral: tuple[NewMessage, ...]) -> View:
+        outside, unseen_from = self._outside, None
+        if snapshot.thread.pk:
+            # Messages that are not stored yet come after the last stored one.
+            unseen_from = self._components.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
+        return View(
             snapshot=snapshot,
             config=self._config,
+            counter=outside.counter,
+            instructions=outside.instructions,
             ephemeral=ephemeral,
             zone=self._zone,
-            now=self._components.clock.now(),
+            now=outside.clock.now(),
             limit=self._config.context_tokens,
-            window=self._components.window(self.resource, self._model),
-            # Messages that are not stored yet come after the last stored one.
-            unseen_from=self._components.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
-            if snapshot
-            else None,
+            unseen_from=unseen_from,
         )
 
     async def _passages(self, snapshot: Snapshot, budget: Budget) -> tuple[Passage, ...]:

@@ -4,6 +4,7 @@ import base64
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from hypothesis import strategies as st
@@ -102,6 +103,12 @@ def check_pairs(messages: Sequence[Message]) -> None:
 TOOL_EVERY = 7
 
 
+def calls(number: int) -> list[str]:
+    """Return the ids of the calls that a question needs: one for every seventh, two for every fourteenth."""
+    needed = 0 if number % TOOL_EVERY else 2 - number % (2 * TOOL_EVERY) // TOOL_EVERY
+    return [f"call-{number}{letter}" for letter in ("", "b")[:needed]]
+
+
 def question(number: int) -> str:
     """Return a question of the user."""
     return f"Question {number} please: what about module_{number}.py, which has {number} tests and fails on Tuesdays?"
@@ -113,12 +120,11 @@ def answer(number: int) -> str:
 
 
 def expected(numbers: range) -> list[str]:
-    """Return what a store must hold after these questions: every seventh needs a tool."""
+    """Return what a store must hold after these questions."""
     lines: list[str] = []
     for number in numbers:
         lines.append(f"user: {question(number)}")
-        if number % TOOL_EVERY == 0:
-            lines += [f"call call-{number}: weather", f"result call-{number}"]
+        lines += [f"call {id_}: weather" for id_ in calls(number)] + [f"result {id_}" for id_ in calls(number)]
         lines.append(f"assistant: {answer(number)}")
     return lines
 
@@ -141,6 +147,16 @@ JSON_VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_TEXTS, inner, max_size=3),
     max_leaves=6,
 )
+
+
+def foreign(name: str) -> list[Any]:
+    """Return the messages of one library in `fixtures/foreign`: one of every kind."""
+    return [one for case in foreign_cases(name) for one in case["foreign"]]
+
+
+def foreign_cases(name: str) -> list[Any]:
+    """Return the messages of one library, each with the rows that an earlier release stored for it."""
+    return json.loads((Path(__file__).parents[1] / "fixtures" / "foreign" / f"{name}.json").read_text("utf-8"))
 
 
 def exact(value: Any) -> str:

@@ -1,6 +1,6 @@
 """A provider that follows a script, behind the libraries' own clients: three APIs, in one piece or streamed, no network.
 
-Knows the JSON of requests and answers. Knows no memory: what it was sent is kept for a test to look at.
+What it was sent is kept for a test to look at.
 """
 
 import json
@@ -12,6 +12,9 @@ from typing import Any
 import httpx2
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
+
+from memolog.adapters.anthropic import wrap as wrap_anthropic
+from memolog.adapters.openai import wrap as wrap_openai
 
 Json = dict[str, Any]
 
@@ -34,6 +37,8 @@ class Driver(ABC):
     """How one API is called, and how its requests and answers are read."""
 
     name: str
+    form: Any
+    """The form of its tools."""
 
     @abstractmethod
     def call(self, client: Any) -> Callable[..., Any]:
@@ -42,6 +47,10 @@ class Driver(ABC):
     @abstractmethod
     def said(self, text: str) -> Json:
         """Return the arguments for one message of a user, with the same instructions each time."""
+
+    @abstractmethod
+    def extend(self, whole: Json, more: Any) -> Json:
+        """Return the arguments with one more message: a text of the user's, or an answer of the library's, as users append it."""
 
     @abstractmethod
     def results(self, results: Iterable[tuple[str, str]]) -> Json:
@@ -81,7 +90,7 @@ class Driver(ABC):
 class Chat(Driver):
     """Chat Completions."""
 
-    name = "chat"
+    name, form = "chat", "openai"
 
     def call(self, client: Any) -> Callable[..., Any]:
         return client.chat.completions.create
@@ -89,6 +98,10 @@ class Chat(Driver):
     def said(self, text: str) -> Json:
         system = {"role": "system", "content": "Be exact."}
         return {"model": "m", "messages": [system, {"role": "user", "content": text}]}
+
+    def extend(self, whole: Json, more: Any) -> Json:
+        one = {"role": "user", "content": more} if isinstance(more, str) else more.choices[0].message
+        return {**whole, "messages": [*whole["messages"], one]}
 
     def results(self, results: Iterable[tuple[str, str]]) -> Json:
         said = [{"role": "tool", "tool_call_id": id_, "content": text} for id_, text in results]
@@ -131,7 +144,7 @@ class Chat(Driver):
 class Responses(Driver):
     """Responses."""
 
-    name = "responses"
+    name, form = "responses", "openai-responses"
 
     def error(self, kind: str) -> Json:
         """Return an error as an event, which is flat here."""
@@ -142,6 +155,14 @@ class Responses(Driver):
 
     def said(self, text: str) -> Json:
         return {"model": "m", "instructions": "Be exact.", "input": text}
+
+    def extend(self, whole: Json, more: Any) -> Json:
+        said = whole["input"]
+        known = said if isinstance(said, list) else [{"role": "user", "content": said}]
+        return {
+            **whole,
+            "input": [*known, *([{"role": "user", "content": more}] if isinstance(more, str) else more.output)],
+        }
 
     def results(self, results: Iterable[tuple[str, str]]) -> Json:
         said = [{"type": "function_call_output", "call_id": id_, "output": text} for id_, text in results]
@@ -209,7 +230,7 @@ class Responses(Driver):
 class Messages(Driver):
     """Messages of Anthropic."""
 
-    name = "messages"
+    name, form = "messages", "anthropic"
 
     def call(self, client: Any) -> Callable[..., Any]:
         return client.messages.create
@@ -221,6 +242,10 @@ class Messages(Driver):
             "system": "Be exact.",
             "messages": [{"role": "user", "content": text}],
         }
+
+    def extend(self, whole: Json, more: Any) -> Json:
+        role, content = ("user", more) if isinstance(more, str) else (more.role, more.content)
+        return {**whole, "messages": [*whole["messages"], {"role": role, "content": content}]}
 
     def results(self, results: Iterable[tuple[str, str]]) -> Json:
         said = [{"type": "tool_result", "tool_use_id": id_, "content": text} for id_, text in results]
@@ -292,6 +317,11 @@ class Messages(Driver):
 
 
 APIS: dict[str, Driver] = {"chat": Chat(), "responses": Responses(), "messages": Messages()}
+
+
+def wrap(driver: Driver, client: Any, memory: Any, **bound: Any) -> Any:
+    """Wrap a client with its own adapter."""
+    return (wrap_anthropic if isinstance(driver, Messages) else wrap_openai)(client, memory, **bound)
 
 
 @dataclass

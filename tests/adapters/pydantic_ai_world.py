@@ -114,17 +114,6 @@ def saying(*parts: ModelResponsePart) -> Answer:
     return answer
 
 
-async def cancelled(script: Script, run: Awaitable[object]) -> None:
-    """Start a run and cancel it while its model is being asked."""
-    task = await asked(script, run)
-    task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        return
-    raise AssertionError("the run was not cancelled")
-
-
 async def asked(script: Script, run: Awaitable[object]) -> "asyncio.Future[object]":
     """Start a run and wait until its model is being asked; a run that ends before that tells why."""
     script.asked.clear()

@@ -6,7 +6,7 @@ from typing import Any
 from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 
-from adapters.anthropic_corpus import ANSWER
+from adapters.corpus import ANSWER
 from adapters.kit import exact
 from memolog.adapters.anthropic.messages import MessageStream
 

@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from adapters import wrapped
 from adapters.kit import brief, stored
-from adapters.provider import APIS, Driver, Provider, Reply
+from adapters.provider import APIS, Driver, Provider, Reply, wrap
 from memolog import (
     AssistantMessage,
     Config,
@@ -158,7 +157,7 @@ async def test_with_a_wrapped_client(driver: Driver, *, is_streamed: bool) -> No
     provider = Provider(driver, lambda _: Reply(text=SECRET))
 
     async def ask(turn: Any, text: str) -> None:
-        client = wrapped.wrap(driver, provider.async_client(), memory, turn=turn)
+        client = wrap(driver, provider.async_client(), memory, turn=turn)
         result = await driver.call(client)(**driver.said(text), **({"stream": True} if is_streamed else {}))
         if is_streamed:
             async for _ in result:
@@ -187,7 +186,7 @@ def test_without_waiting(driver: Driver, tmp_path: Path) -> None:
         for text, is_stopped in (("argon2id", False), ("Why!!", True), ("argon2id", True)):
             try:
                 with Guards(input=guards).sync_turn(memory, "t1", "alice") as turn:
-                    client = wrapped.wrap(driver, provider.client(), memory, turn=turn)
+                    client = wrap(driver, provider.client(), memory, turn=turn)
                     driver.call(client)(**driver.said(text))
             except GuardStopped:
                 assert is_stopped

@@ -2,9 +2,6 @@
 
 import asyncio
 import json
-import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -27,7 +24,7 @@ from agents import (
     output_guardrail,
 )
 from agents.run import CallModelData, ModelInputData
-from agents.testing import ModelCall, ModelStep, ScriptedModel, assistant_message, function_call
+from agents.testing import ScriptedModel, assistant_message, function_call
 from openai.types.responses import (
     ResponseCodeInterpreterToolCall,
     ResponseFunctionWebSearch,
@@ -36,8 +33,8 @@ from openai.types.responses import (
 )
 from openai.types.responses.response_usage import InputTokensDetails
 
-from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
-from memolog import Config, InputError, Memory, StoreError, SyncMemory, TextPart, outbox
+from adapters.kit import SMALL, brief, stored
+from memolog import InputError, Memory, TextPart
 from memolog.adapters.openai_agents import MemologSession
 
 QUIET = RunConfig(tracing_disabled=True)
@@ -119,89 +116,10 @@ def talk(memory: Memory) -> Talk:
     return Talk(memory)
 
 
-def sent_without_edge(call: ModelCall) -> str:
-    """Return a prompt as exact text, up to its edge."""
-    items = list(call.input)
-    assert "<now>" in items[-1]["content"]
-    return "\n".join([call.system_instructions or "", *(json.dumps(item, sort_keys=True) for item in items[:-1])])
-
-
 # ---------------------------------------------------------------- the long conversation
 
 
-async def test_two_hundred_turns(tmp_path: Path) -> None:
-    """Everything is stored once and in order, across tools, streams and a restart; prompts extend each other."""
-    prompts, said = Prompts(), list[str]()
-    number = 0
-    for part in range(2):
-        async with Memory(tmp_path / "memolog.db", config=SMALL) as memory:
-            prompts.watch(memory)
-            talk = Talk(memory)
-            for _ in range(100):
-                number += 1
-                await one_turn(talk, number, prompts, said)
-            await memory.settled()
-            rows = await stored(memory, "alice", "t1")
-            assert brief(rows) == said, f"after part {part}"
-            check_pairs(rows)
-    prompts.check()
-
-
-async def one_turn(talk: Talk, number: int, prompts: Prompts, said: list[str]) -> None:
-    """Take one turn: every fifth with tools, every second as a stream."""
-    text, answer = f"Question {number} about module_{number % 17}.py", f"Answer {number}: {'so it is, ' * 20}"
-    steps: list[Any] = []
-
-    def watched(outputs: list[Any]) -> ModelStep:
-        def respond(call: ModelCall) -> list[Any]:
-            prompts.add(sent_without_edge(call))
-            return outputs
-
-        return ModelStep.respond(respond)
-
-    said.append(f"user: {text}")
-    if number % 5 == 0:
-        ids = [f"call_{number}_{n}" for n in range(2)]
-        steps.append(watched([function_call("add", {"a": number, "b": n}, call_id=id_) for n, id_ in enumerate(ids)]))
-        said += [f"call {id_}: add" for id_ in ids] + [f"result {id_}" for id_ in ids]
-    steps.append(watched([assistant_message(answer, item_id=f"msg_{number}")]))
-    said.append(f"assistant: {answer}")
-    if number % 2:
-        await talk.stream(text, *steps)
-    else:
-        await talk.ask(text, *steps)
-    talk.model.assert_complete()
-
-
-async def test_every_engine(address: str) -> None:
-    """The same on each engine, in short."""
-    async with Memory(address, config=SMALL) as memory:
-        talk = Talk(memory)
-        call = [function_call("add", {"a": 1, "b": 2}, call_id="c1")]
-        assert await talk.ask("How much is 1 + 2?", call, talk.says("Three.")) == "Three."
-        await talk.stream("Thank you.", talk.says("Gladly."))
-        assert await talk.lines() == [
-            "user: How much is 1 + 2?",
-            "call c1: add",
-            "result c1",
-            "assistant: Three.",
-            "user: Thank you.",
-            "assistant: Gladly.",
-        ]
-
-
 # ---------------------------------------------------------------- runs that end early
-
-
-@pytest.mark.parametrize("is_streamed", [False, True])
-async def test_a_failing_run_keeps_what_was_said(talk: Talk, is_streamed: bool) -> None:
-    """The question, the call and its result are there when the model fails after them; the next run goes on from there."""
-    run = talk.stream if is_streamed else talk.ask
-    with pytest.raises(RuntimeError, match="out of order"):
-        await run("Add.", [function_call("add", {"a": 1, "b": 2}, call_id="c1")], RuntimeError("out of order"))
-    assert await talk.lines() == ["user: Add.", "call c1: add", "result c1"]
-    await run("Again.", talk.says("Three."))
-    assert await talk.lines() == ["user: Add.", "call c1: add", "result c1", "user: Again.", "assistant: Three."]
 
 
 async def test_a_cancelled_run_keeps_what_was_said(talk: Talk) -> None:
@@ -228,35 +146,6 @@ async def test_a_cancelled_run_keeps_what_was_said(talk: Talk) -> None:
     assert kinds == ["user", "function_call", "function_call_output", "user"]
     assert sent[1]["call_id"] == sent[2]["call_id"] == "c1"
     assert await talk.lines() == ["user: Wait.", "call c1: wait", "user: Never mind.", "assistant: Fine."]
-
-
-async def test_a_stream_that_is_left_ends(talk: Talk) -> None:
-    """Whoever stops reading leaves nothing running, and what was asked stays."""
-    before = asyncio.all_tasks()
-    await talk.stream("Hello.", talk.says("Hello to you."), events=1)
-    await talk.memory.settled()
-    assert asyncio.all_tasks() == before
-    assert (await talk.lines())[0] == "user: Hello."
-    await talk.ask("Are you there?", talk.says("Yes."))
-    assert (await talk.lines())[-2:] == ["user: Are you there?", "assistant: Yes."]
-
-
-async def test_the_agent_goes_on_without_its_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory never breaks the agent: what was said meanwhile is saved once the database is there."""
-    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        nowhere = f"postgresql://nobody@127.0.0.1:{free.getsockname()[1]}/none"
-    memory = Memory(nowhere, config=SMALL)
-    talk = Talk(memory)
-    assert await talk.ask("One.", talk.says("Yes.")) == "Yes."
-    memory.address = str(tmp_path / "memolog.db")
-    async with memory:
-        await talk.stream("Two.", talk.says("Again."))
-        assert await talk.lines() == ["user: One.", "assistant: Yes.", "user: Two.", "assistant: Again."]
-    strict = Talk(Memory(nowhere, config=Config(strict=True)))
-    with pytest.raises(StoreError):
-        await strict.ask("Three.", strict.says("No."))
 
 
 # ---------------------------------------------------------------- guardrails
@@ -351,26 +240,6 @@ async def test_an_approval_in_between_saves_nothing_twice(tmp_path: Path) -> Non
         assert await talk.lines() == ["user: Launch it.", "call c1: launch", "result c1", "assistant: It is up."]
 
 
-async def test_conversations_side_by_side_do_not_mix(memory: Memory) -> None:
-    """Twenty sessions at once, each with its own words."""
-    talks = [Talk(memory, thread=f"t{number}") for number in range(20)]
-    for turn in range(3):
-        await asyncio.gather(
-            *(
-                (talk.stream if turn % 2 else talk.ask)(
-                    f"{talk.session.thread} asks {turn}", talk.says(f"{talk.session.thread} is told {turn}")
-                )
-                for talk in talks
-            )
-        )
-    for talk in talks:
-        name = talk.session.thread
-        expected = [
-            line for turn in range(3) for line in (f"user: {name} asks {turn}", f"assistant: {name} is told {turn}")
-        ]
-        assert await talk.lines() == expected
-
-
 # ---------------------------------------------------------------- what the caller brings
 
 
@@ -403,13 +272,6 @@ async def test_ids_that_a_provider_uses_again(talk: Talk, is_streamed: bool) -> 
         assert sent[-2]["output"] == str(number + 1)
     lines = await talk.lines()
     assert [line for line in lines if "call_0" in line] == ["call call_0: add", "result call_0"] * 3
-
-
-async def test_the_same_words_twice_are_two_messages(talk: Talk) -> None:
-    """Who says yes twice has said it twice, streamed or not."""
-    for run in (talk.ask, talk.stream, talk.stream, talk.ask):
-        await run("Yes.", talk.says("Good."))
-    assert await talk.lines() == ["user: Yes.", "assistant: Good."] * 4
 
 
 async def test_own_hooks_filters_and_callbacks_are_kept(talk: Talk) -> None:
@@ -455,20 +317,6 @@ async def test_usage_is_learned(talk: Talk) -> None:
     kit = await talk.memory.open()
     total = await kit.store.ledger.total("alice", thread="t1")
     assert (total.requests, total.input_tokens, total.cache_read_tokens, total.output_tokens) == (1, 400, 600, 20)
-
-
-async def test_the_tools_work(talk: Talk) -> None:
-    """The model searches what was said and gets the words; whose memory it is, it cannot choose."""
-    await talk.ask("The door code is 4711.", talk.says("Noted."))
-    search = {"action": "search", "query": "door code", "resource": "bob"}
-    await talk.ask("What is it?", [function_call("memory-search", search, call_id="c1")], talk.says("4711."))
-    sent = talk.model.calls[-1]
-    result = json.loads(next(item for item in sent.input if item.get("call_id") == "c1" and "output" in item)["output"])
-    assert result["success"]
-    assert any("4711" in found["text"] for found in result["results"])
-    assert "memory-search" in str(sent.system_instructions)
-    rows = await stored(talk.memory, "alice", "t1")
-    assert [row.own for row in rows if row.role == "tool"] == [True]
 
 
 # ---------------------------------------------------------------- the session by itself
@@ -591,33 +439,9 @@ async def test_thoughts_pass_through_in_order(talk: Talk) -> None:
     assert not any("<now>" in part.text for row in rows for part in row.parts if isinstance(part, TextPart))
 
 
-def test_the_example_runs(tmp_path: Path) -> None:
-    """The example is found as it is, and the second process knows what the first was told."""
-    example = Path(__file__).parents[2] / "examples" / "openai_agents.py"
-    done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["model: Noted.", "found: True", "model: On Fridays."]
-
-
-def test_without_the_sdk_the_extra_is_named() -> None:
-    """Whoever has not installed it is told what to install."""
-    code = "import sys\nsys.modules['agents'] = None\nimport memolog.adapters.openai_agents"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "memolog[openai-agents]" in done.stderr
-
-
 @pytest.mark.parametrize("history", [-1, "20", None])
 async def test_a_history_that_cannot_be(tmp_path: Path, history: Any) -> None:
     """So many items nobody can hand out."""
     async with Memory(tmp_path / "m.db") as memory:
         with pytest.raises(InputError, match="whole number"):
             MemologSession(memory, thread="t1", resource="alice", history=history)
-
-
-def test_a_session_without_a_memory(tmp_path: Path) -> None:
-    """An address is no memory, and neither is one that cannot be awaited."""
-    wrong: Any = "memolog.db"
-    with pytest.raises(InputError, match="got str"):
-        MemologSession(wrong, thread="t1", resource="alice")
-    with SyncMemory(str(tmp_path / "m.db")) as wrong, pytest.raises(InputError, match="got SyncMemory"):
-        MemologSession(wrong, thread="t1", resource="alice")

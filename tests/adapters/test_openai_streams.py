@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from adapters.corpus import OUTPUTS, RESPONSE
 from adapters.kit import exact
-from adapters.openai_corpus import OUTPUTS, RESPONSE
 from memolog import Memory, UserMessage
 from memolog.adapters.exchange import Events
 from memolog.adapters.openai.chat import ChatStream

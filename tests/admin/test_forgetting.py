@@ -18,10 +18,9 @@ from memolog import (
     ModelRequest,
     NotFound,
     RetentionConfig,
-    SyncMemory,
     UserMessage,
+    restore_backup,
 )
-from memolog.admin.backup import copy_back
 from memolog.core.observation import Observation
 from memolog.db.sqlite_files import copies_of
 from memolog.errors import MessageConflict
@@ -249,7 +248,7 @@ async def test_a_link_is_only_another_name(tmp_path: Path, clock: FakeClock) -> 
         await (await store_of(memory)).messages.save("alice", "a", UserMessage("x", id="m1"))
         await memory.backup(tmp_path / "b.db")
     for name in (file, link):
-        copy_back(tmp_path / "b.db", name, overwrite=True)
+        restore_backup(tmp_path / "b.db", name, overwrite=True)
     assert sorted(path.name for path in copies_of(str(link))) == ["m.db.before-restore-1", "m.db.before-restore-2"]
     async with opened(str(link), clock) as memory:
         gone = await memory.resource("alice").forget(message="m1")
@@ -423,14 +422,3 @@ async def test_retention_forgets_what_is_old(address: str, clock: FakeClock) -> 
         assert rows_of(left, "qzfresh") != []
         assert (await memory.resource("alice").apply_retention()).messages == 0
         check_log(await read_rows(store), None)
-
-
-def test_the_synchronous_face_forgets_too(tmp_path: Path) -> None:
-    """The same calls, without await."""
-    with SyncMemory(str(tmp_path / "sync.db")) as memory:
-        with memory.thread("t", resource="alice").turn() as turn:
-            turn.prepare(UserMessage("my code is swordfish", id="m1"))
-        assert memory.resource("alice").forget(message="m1", dry_run=True).messages == 1
-        assert memory.resource("alice").forget(message="m1").messages == 1
-        assert memory.resource("alice").forget().threads == ("t",)
-        assert files_holding(str(tmp_path / "sync.db"), "swordfish") == []

@@ -341,6 +341,27 @@ async def test_a_session_that_goes_on(clock: FakeClock, tmp_path: Path) -> None:
         assert thread.created_at == moment("2026-01-05T10:00:00Z")
 
 
+async def test_a_file_that_was_read_into_other_parts_before(clock: FakeClock, tmp_path: Path) -> None:
+    """A row of an older release stays, and counts as unchanged; other words under its id are told."""
+    returned = [{"type": "text", "text": "3"}, {"type": "image", "base64": PNG, "mime_type": "image/png"}]
+    said: list[Any] = [
+        {"type": "human", "id": "h1", "content": "Add."},
+        {"type": "tool", "id": "t1", "content": returned, "tool_call_id": "c1"},
+        {"type": "ai", "id": "a1", "content": "Three."},
+    ]
+    path = written(tmp_path / "s.json", said)
+    before = NewMessage(role="tool", id="t1", parts=(ToolResultPart(call_id="c1", content="3\n"),))
+    async with memory_at(str(tmp_path / "m.db"), clock) as memory:
+        await memory.thread("s", resource="alice").save(
+            [before, NewMessage(role="assistant", id="a1", parts=(TextPart(text="No."),))]
+        )
+        report = await memory.import_from(path, resource="alice")
+        stored = await memory.resource("alice").message("t1", thread="s")
+    assert (report.messages, report.unchanged["message"]) == (1, 1)
+    assert [skip.where for skip in report.skipped] == ["s, message a1"]
+    assert stored[0].parts == before.parts
+
+
 async def test_a_folder_of_sessions(clock: FakeClock, tmp_path: Path) -> None:
     """Every file of a folder is looked at; what is in no known format is told."""
     folder = tmp_path / "sessions" / "deep"

@@ -1,4 +1,4 @@
-"""The public names: few, sorted, documented, and changed on purpose only.
+"""The public names: few, documented, and changed on purpose only.
 
 `public_names.txt` lists them, one a line. Whoever changes the public surface changes that file in the same commit.
 """
@@ -8,7 +8,6 @@ from pathlib import Path
 from types import ModuleType
 
 import memolog
-from architecture.source import sorted_names
 
 EXPECTED = Path(__file__).with_name("public_names.txt")
 
@@ -21,12 +20,6 @@ def public_names() -> list[str]:
 def test_public_names_are_those_that_were_agreed() -> None:
     """A name that comes or goes is a decision, seen in a change of the list."""
     assert public_names() == EXPECTED.read_text("utf-8").split()
-
-
-def test_public_names_are_sorted() -> None:
-    """The list is in order and names nothing twice."""
-    names = public_names()
-    assert names == sorted_names(sorted(set(names)))
 
 
 def test_public_names_resolve() -> None:

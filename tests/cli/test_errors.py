@@ -13,7 +13,7 @@ import pytest
 from cli.commands import examples
 from cli.world import run
 from memolog.apps.cli.command import EXIT_CODES, Call, exit_code
-from memolog.apps.demo.crash import kill_midway
+from memolog.apps.demo.play import kill_midway
 from memolog.apps.hooks.entry import Options, sweep_apart
 from memolog.core.config import Config
 from memolog.errors import (

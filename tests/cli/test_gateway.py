@@ -1,69 +1,41 @@
 """The verb `proxy` as a process: it says where it listens, answers, and ends when it is told to."""
 
+import asyncio
 import json
 import os
 import signal
 import socket
-import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from asyncio.subprocess import PIPE
 from pathlib import Path
-from typing import Any
-from urllib.request import ProxyHandler, Request, build_opener
+
+import httpx
 
 from cli.world import run
-
-ANSWER = {
-    "id": "c1",
-    "model": "m",
-    "choices": [{"index": 0, "message": {"role": "assistant", "content": "Noted."}, "finish_reason": "stop"}],
-}
+from gateway.upstream import Upstream, running
 
 
-class Provider(BaseHTTPRequestHandler):
-    """Answers every request with the same words."""
-
-    def do_POST(self) -> None:
-        """Answer."""
-        self.rfile.read(int(self.headers["content-length"]))
-        body = json.dumps(ANSWER).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
-        """Log nothing."""
-
-
-def test_a_process_that_is_told_to_end(folder: Path) -> None:
+async def test_a_process_that_is_told_to_end(folder: Path) -> None:
     """It prints one JSON document, passes a request on with memory, and ends in order at SIGTERM."""
-    provider = HTTPServer(("127.0.0.1", 0), Provider)
-    threading.Thread(target=provider.serve_forever, daemon=True).start()
-    command = [sys.executable, "-m", "memolog", "proxy", "--port", "0", "--json", "--resource", "alice"]
-    command += ["--openai", f"http://127.0.0.1:{provider.server_port}"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
-    try:
-        assert process.stdout is not None
-        told = json.loads(process.stdout.readline())
-        body = {"model": "m", "messages": [{"role": "user", "content": "Remember the gateway."}]}
-        headers = {"content-type": "application/json", "x-memolog-thread": "through"}
-        request = Request(f"{told['url']}/v1/chat/completions", json.dumps(body).encode(), headers)  # noqa: S310
-        with build_opener(ProxyHandler({})).open(request, timeout=60) as got:
-            assert json.loads(got.read()) == ANSWER
-        process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (0, "", "")
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close() if process.stdout else None
-        process.stderr.close() if process.stderr else None
-        provider.shutdown()
-        provider.server_close()
-    assert "Remember the «gateway»." in run("search", "gateway", "--thread", "through").out
+    async with running(Upstream(lambda _: "Noted.")) as provider, httpx.AsyncClient(trust_env=False) as http:
+        words = f"-m memolog proxy --port 0 --json --resource alice --openai {provider}"
+        process = await asyncio.create_subprocess_exec(sys.executable, *words.split(), stdout=PIPE, stderr=PIPE)
+        try:
+            assert process.stdout is not None
+            told = json.loads(await process.stdout.readline())
+            body = {"model": "m", "messages": [{"role": "user", "content": "Remember the gateway."}]}
+            url, headers = f"{told['url']}/v1/chat/completions", {"x-memolog-thread": "through"}
+            got = await http.post(url, json=body, headers=headers, timeout=60)
+            assert got.json()["choices"][0]["message"]["content"] == "Noted."
+            process.send_signal(signal.SIGTERM)
+            assert await process.communicate() == (b"", b"")
+            assert process.returncode == 0
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    found = await asyncio.to_thread(run, "search", "gateway", "--thread", "through")
+    assert "Remember the «gateway»." in found.out
 
 
 def test_the_network_needs_a_token(folder: Path) -> None:

@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 
 from conftest import FakeClock
 from memolog.apps.cli.main import app
-from memolog.core.config import Config
-from memolog.core.config_sections import ObservationConfig, ReflectionConfig
+from memolog.core.config import Config, ObservationConfig, ReflectionConfig
 from memolog.core.message import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.run import Usage
 from memolog.memory import Memory

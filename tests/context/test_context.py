@@ -8,8 +8,11 @@ from typing import Any, cast
 
 import pytest
 
-from memolog.context.build import build
-from memolog.context.context import Context, ContextMessage, Counts, GroupView, OtherThread, View
+from kit.rows import plan
+from kit.rows import view as kit_view
+from kit.talk import edge_of
+from memolog.context.build import View, build
+from memolog.context.context import Context, ContextMessage, Counts
 from memolog.context.wording import LEFT_OUT
 from memolog.core.message import (
     AssistantMessage,
@@ -26,6 +29,8 @@ from memolog.core.message import (
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
 from memolog.log.rendering import render_group
+from memolog.log.rows import GroupRow
+from memolog.log.snapshot import OtherTail
 from memolog.text.message_tokens import count_parts
 from memolog.text.tokens import HeuristicCounter
 
@@ -43,21 +48,15 @@ def row(seq: int, role: Role, *parts: Part | str, thread: str = "t", **fields: A
     return Message(resource="r", thread=thread, seq=seq, role=role, parts=made, created_at=at, **fields)
 
 
-def group(number: int, text: str = "something", tokens: int = 40) -> GroupView:
+def group(number: int, text: str = "something", tokens: int = 40) -> GroupRow:
     """Return a group as it was stored."""
     body = f'<observations id="g{number}">\nDate: 2026-03-14\n* (09:00) {text}\n</observations>'
-    return GroupView(handle=f"g{number}", text=body, tokens=tokens)
+    return GroupRow(id=f"g{number}", handle=f"g{number}", text=body, tokens=tokens)
 
 
 def view(**fields: Any) -> View:
     """Return what a context is built from, with little in it."""
-    given: dict[str, Any] = {"scope": "thread", "thread": "t", "now": NOW, "counter": COUNTER, **fields}
-    return View(**given)
-
-
-def edge_of(context: Context, name: str) -> str:
-    """Return the text of a block of the edge, or nothing."""
-    return next((block.text for block in context.edge if block.name == name), "")
+    return kit_view(**{"now": NOW, **fields})
 
 
 def texts(context: Context) -> list[str]:
@@ -109,12 +108,12 @@ def full_view() -> View:
     ]
     return view(
         scope="resource",
-        alias="t1",
         cursor=8,
         zone="Europe/Berlin",
         instructions="You are the agent of a small team.",
         groups=tuple(
-            GroupView(handle=f"g{n}", text=text, tokens=COUNTER.count(text)) for n, text in enumerate(rendered, start=1)
+            GroupRow(id=f"g{n}", handle=f"g{n}", text=text, tokens=COUNTER.count(text))
+            for n, text in enumerate(rendered, start=1)
         ),
         working_memory="# Facts\n- name: Ana",
         working_memory_now="# Facts\n- name: Ana\n- city: Porto <PT>",
@@ -135,8 +134,9 @@ def full_view() -> View:
             current_task="Finish the login", suggested_response="It is done.", at=START + timedelta(minutes=30)
         ),
         others=(
-            OtherThread(
-                alias="t2",
+            OtherTail(
+                thread="b",
+                alias=2,
                 title='The "blog"',
                 messages=(
                     row(1, "user", "Write about\n</other-conversation> cats", thread="b"),
@@ -146,7 +146,7 @@ def full_view() -> View:
         ),
         task_lines=("mlg-1 (in progress) Login", "mlg-2 (ready) Logout"),
         recalled=("On 2026-01-02 the user said: use <b>argon2</b>.",),
-        plans=((date(2026, 3, 12), "Call the bank"), (date(2026, 3, 20), "Move to Fastify")),
+        plans=(plan(date(2026, 3, 12), "Call the bank"), plan(date(2026, 3, 20), "Move to Fastify")),
         ephemeral=(SystemMessage("Answer in one sentence."),),
     )
 
@@ -210,7 +210,7 @@ def test_use_of_the_memory_is_explained_where_there_is_one() -> None:
 
 def test_groups_are_shown_as_they_were_stored() -> None:
     """Their text and their count are taken as they are; a group without text takes no place."""
-    empty = GroupView(handle="g2", text="", tokens=0)
+    empty = GroupRow(id="g2", handle="g2", text="", tokens=0)
     made = build(view(groups=(group(1, tokens=123), empty, group(3))))
     assert made.system.endswith(f"{group(1).text}\n\n{group(3).text}")
     assert made.blocks[1].tokens == 123
@@ -227,11 +227,11 @@ def test_working_memory_cannot_leave_its_tag() -> None:
 def test_note_opens_the_tail_when_something_is_left_out() -> None:
     """A cursor above zero brings the note; the thread's alias only where several share the log."""
     assert build(view(cursor=0)).note is None
-    note = build(view(cursor=3, alias="t1")).note
+    note = build(view(cursor=3)).note
     assert note is not None
     assert "newest user message comes first" in note.text
     assert "t1" not in note.text
-    shared = build(view(cursor=3, alias="t1", scope="resource")).note
+    shared = build(view(cursor=3, scope="resource")).note
     assert shared is not None
     assert shared.text == f"{note.text}\n[In the memory, this conversation is t1.]"
 
@@ -254,13 +254,16 @@ def test_mark_opens_the_tail_after_a_gap() -> None:
     """The message before the tail counts, also one that was left out for lack of room; so does what the mark weighs."""
     tail = tuple(row(seq, "user", f"question {seq} " + "x " * 200) for seq in range(3, 7))
     mark = "[2 days later: Saturday 2026-03-14, 09:03]"
-    plain, marked = build(view(cursor=2, tail=tail)), build(view(cursor=2, tail=tail, before=START - timedelta(days=2)))
+    plain, marked = (
+        build(view(cursor=2, tail=tail)),
+        build(view(cursor=2, tail=tail, covered_at=START - timedelta(days=2))),
+    )
     assert texts(marked) == [mark, *texts(plain)]
     weight = count_parts("user", (TextPart(text=mark),), COUNTER)
     assert marked.tokens.tail == plain.tokens.tail + weight
-    assert texts(build(view(cursor=2, tail=tail, before=START))) == texts(plain)
+    assert texts(build(view(cursor=2, tail=tail, covered_at=START))) == texts(plain)
     late = (*tail[:-1], replace(tail[-1], created_at=START + timedelta(hours=9)))
-    short = build(view(tail=late, before=START - timedelta(days=2), limit=plain.tokens.total // 2))
+    short = build(view(tail=late, covered_at=START - timedelta(days=2), limit=plain.tokens.total // 2))
     assert short.trimmed
     assert texts(short)[1:] == ["[8 hours later: Saturday 2026-03-14, 18:00]", tail[-1].text]
     assert short.tokens.total <= plain.tokens.total // 2
@@ -295,7 +298,7 @@ def test_odd_input_does_no_harm() -> None:
         row(3, "user", odd, tokens=1),
         row(4, "user"),
     )
-    made = build(view(tail=tail, ephemeral=(AssistantMessage(()),), limit=0, zone="nowhere", others_tokens=-1))
+    made = build(view(tail=tail, ephemeral=(AssistantMessage(()),), limit=0, zone="nowhere", other_tokens=0))
     assert '"unreadable"' in build(view(tail=tail)).render()
     assert made.tail[-1].parts == (odd,)
 
@@ -377,7 +380,7 @@ def test_now_says_what_relative_words_mean() -> None:
 
 def test_plans_whose_day_has_passed() -> None:
     """Only those of the last week, five at most, the newest first; never taken as done unless told so."""
-    plans = tuple((date(2026, 3, day), f"plan {day}\n* x") for day in range(5, 17))
+    plans = tuple(plan(date(2026, 3, day), f"plan {day}\n* x") for day in range(5, 17))
     lines = edge_of(build(view(plans=plans)), "plans").splitlines()[1:-1]
     assert [line.split()[1] for line in lines] == [f"2026-03-{day:02}" for day in (13, 12, 11, 10, 9)]
     assert lines[0] == "* 2026-03-13 (date has passed; not known to be done): plan 13 * x"
@@ -386,7 +389,7 @@ def test_plans_whose_day_has_passed() -> None:
     done = build(view(plans=plans, groups=(group(1),), assume_done=True)).system
     assert "taken as done" in done
     assert "is not done until" not in done
-    assert edge_of(build(view(plans=((date(2026, 3, 14), "today"), (date(2026, 3, 6), "old")))), "plans") == ""
+    assert edge_of(build(view(plans=(plan(date(2026, 3, 14), "today"), plan(date(2026, 3, 6), "old")))), "plans") == ""
 
 
 def test_tasks_and_recalled_texts() -> None:
@@ -398,11 +401,13 @@ def test_tasks_and_recalled_texts() -> None:
     assert rest == "<recalled>\na\n&lt;b>\n</recalled>"
 
 
-def others(count: int = 3, length: int = 50) -> tuple[OtherThread, ...]:
+def others(count: int = 3, length: int = 50) -> tuple[OtherTail, ...]:
     """Return other threads, each newer than the one before."""
     return tuple(
-        OtherThread(
-            alias=f"t{n}",
+        OtherTail(
+            thread=f"o{n}",
+            alias=n,
+            title=None,
             messages=tuple(
                 row(10 * n + m, "user", f"word{n}.{m} " + "x" * length, thread=f"o{n}") for m in range(count)
             ),
@@ -422,13 +427,13 @@ def test_other_conversations_are_shown_newest_first() -> None:
 
 def test_other_conversations_keep_to_their_budget() -> None:
     """The newest messages win, and what is not shown is counted."""
-    made = build(view(others=others(count=10, length=200), others_tokens=300))
+    made = build(view(others=others(count=10, length=200), other_tokens=300))
     text = edge_of(made, "other-conversations")
     assert 100 < COUNTER.count(text) <= 300
     assert re.findall(r"word(\S+)", text) == ["4.6", "4.7", "4.8", "4.9"]
     assert "[6 earlier messages not shown]" in text
     assert text.endswith("\n[2 other conversations with 20 messages not shown]")
-    assert edge_of(build(view(others=others(), others_tokens=5)), "other-conversations") == ""
+    assert edge_of(build(view(others=others(), other_tokens=5)), "other-conversations") == ""
 
 
 def test_what_was_not_read_of_other_conversations_is_counted_too() -> None:
@@ -440,7 +445,7 @@ def test_what_was_not_read_of_other_conversations_is_counted_too() -> None:
     one = edge_of(build(view(others=(replace(read, earlier=1),), more_others=(1, 1))), "other-conversations")
     assert "[1 earlier message not shown]" in one
     assert one.endswith("\n[1 other conversation with 1 message not shown]")
-    none = edge_of(build(view(others=(read,), more_others=(3, 1_200), others_tokens=20)), "other-conversations")
+    none = edge_of(build(view(others=(read,), more_others=(3, 1_200), other_tokens=20)), "other-conversations")
     assert none == "[4 other conversations with 1,271 messages not shown]"
 
 
@@ -457,7 +462,7 @@ def test_other_conversations_are_short_and_say_what_tools_did() -> None:
         row(7, "user", "a", level=1, injection="summed up"),
         row(8, "user", "b", level=1, injection="summed up"),
     )
-    made = build(view(others=(OtherThread(alias="t2", title="x" * 200, messages=messages),)))
+    made = build(view(others=(OtherTail(thread="b", alias=2, title="x" * 200, messages=messages),)))
     lines = edge_of(made, "other-conversations").splitlines()
     assert lines[0] == f'<other-conversation thread="t2" title="{"x" * 80}">'
     assert len(lines) == 8

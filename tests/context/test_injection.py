@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from kit.engines import a_memory
-from kit.talk import hold, listen
+from kit.talk import edge_of, hold, listen
 from memolog import AssistantMessage, Config, Context, RecallConfig, ToolCallPart, ToolMessage, UserMessage
-from memolog.context.builder import Made, Shown
+from memolog.context.build import Made, View
 from memolog.core.message import NewMessage, ToolResultPart
 from memolog.errors import StoreUnavailable
 from memolog.events import Degraded
@@ -30,28 +30,23 @@ async def fill(memory: Memory, thread: str = "t1", *, with_: str = "The passport
     await (await memory.open()).store.messages.save("alice", thread, said)
 
 
-async def ask(memory: Memory, text: str, thread: str = "t1", **options: Any) -> Context:
-    """Ask in a turn of its own."""
-    return await hold(memory, text, thread=thread, **options)
-
-
 def recalled(context: Context) -> str:
     """Return what of the edge was found."""
-    return "\n".join(block.text for block in context.edge if block.name == "recalled")
+    return edge_of(context, "recalled")
 
 
 async def test_it_is_off_by_default(address: str, clock: FakeClock) -> None:
     """Nobody pays for what nobody asked for."""
     async with Memory(address, config=Config(observe=False, last_messages=4), clock=clock) as memory:
         await fill(memory)
-        assert recalled(await ask(memory, "What is the passport number of the cat?")) == ""
+        assert recalled(await hold(memory, "What is the passport number of the cat?")) == ""
 
 
 async def test_the_words_come_back_with_their_neighbours(memory: Memory) -> None:
     """At the edge, not in the prefix or the tail; nothing of it is stored."""
     await fill(memory)
     store = (await memory.open()).store
-    context = await ask(memory, "What is the passport number of the cat?")
+    context = await hold(memory, "What is the passport number of the cat?")
     found = recalled(context)
     assert "The passport number of the cat is Z-4711." in found
     assert "Hello there." in found
@@ -66,7 +61,7 @@ async def test_the_words_come_back_with_their_neighbours(memory: Memory) -> None
 async def test_what_the_model_sees_anyway_is_left_out(memory: Memory) -> None:
     """Neither the question itself nor the rest of the tail is shown twice."""
     await fill(memory)
-    context = await ask(memory, "Chatter number 19 about the weather in spring, again?")
+    context = await hold(memory, "Chatter number 19 about the weather in spring, again?")
     assert "Chatter number 19 about the weather in spring." in context.render_without_edge()
     assert "Chatter number 19" not in recalled(context)
     assert "again?" not in recalled(context)
@@ -80,8 +75,8 @@ async def test_scope_is_thread_or_resource(memory: Memory) -> None:
     await store.messages.save("bob", "t9", UserMessage("The passport number of the cat is B-0815."))
     await store.messages.save("alice", "t1", UserMessage("Good morning."))
     question = "What is the passport number of the cat?"
-    assert "Z-4711" not in recalled(await ask(memory, question))
-    found = recalled(await ask(memory, question, settings={"recall.scope": "resource"}))
+    assert "Z-4711" not in recalled(await hold(memory, question))
+    found = recalled(await hold(memory, question, settings={"recall.scope": "resource"}))
     assert "Z-4711" in found
     assert "in another conversation" in found
     assert "B-0815" not in found
@@ -93,12 +88,12 @@ async def test_it_is_bounded_and_gives_way(memory: Memory) -> None:
         memory, with_="The passport number of the cat is Z-4711. " + "And so on it went, for a long while. " * 400
     )
     question = "What is the passport number of the cat?"
-    found = await ask(memory, question, settings={"recall.tokens": 200})
+    found = await hold(memory, question, settings={"recall.tokens": 200})
     assert "Z-4711" in recalled(found)
     block = next(block for block in found.edge if block.name == "recalled")
     assert block.tokens < 300
     strict = {"context_tokens": 400, "observation.message_tokens": 100, "observation.buffer_tokens": 50}
-    limited = await ask(memory, question, settings=strict)
+    limited = await hold(memory, question, settings=strict)
     assert recalled(limited) == ""
 
 
@@ -110,9 +105,9 @@ async def test_any_question_will_do(memory: Memory, text: str) -> None:
     """What a person says is prose, whatever signs are in it."""
     await fill(memory)
     events = listen(memory)
-    assert (await ask(memory, text)).tail
+    assert (await hold(memory, text)).tail
     assert not any(isinstance(event, Degraded) for event in events)
-    assert "Z-4711" in recalled(await ask(memory, '-the: passport: -number *of* the "cat'))
+    assert "Z-4711" in recalled(await hold(memory, '-the: passport: -number *of* the "cat'))
 
 
 async def test_every_step_of_a_turn_shows_the_same(memory: Memory) -> None:
@@ -128,8 +123,8 @@ async def test_every_step_of_a_turn_shows_the_same(memory: Memory) -> None:
 async def test_it_can_be_seen_again(memory: Memory) -> None:
     """The record names what was found, so that the context can be built again."""
     await fill(memory)
-    shown = (await ask(memory, "What is the passport number of the cat?")).render()
-    await ask(memory, "And the dog?")
+    shown = (await hold(memory, "What is the passport number of the cat?")).render()
+    await hold(memory, "And the dog?")
     assert (await memory.thread("t1", resource="alice").seen(1)).render() == shown
 
 
@@ -143,7 +138,7 @@ async def test_a_search_that_fails_harms_nobody(memory: Memory, monkeypatch: pyt
 
     monkeypatch.setattr(store.searching, "search", gone)
     events = listen(memory)
-    context = await ask(memory, "What is the passport number of the cat?")
+    context = await hold(memory, "What is the passport number of the cat?")
     assert context.tail
     assert recalled(context) == ""
     assert any(isinstance(event, Degraded) and "earlier messages" in event.what for event in events)
@@ -158,7 +153,7 @@ async def test_compacted_messages_are_found_in_their_own_words(memory: Memory) -
     own = [NewMessage(role="assistant", parts=(call,), own=True), NewMessage(role="tool", parts=(answer,), own=True)]
     await store.messages.save("alice", "t1", [*own, *(UserMessage(f"More chatter {n}.") for n in range(5))])
     await memory.thread("t1", resource="alice").compact()
-    found = recalled(await ask(memory, "What is the passport number of the cat?"))
+    found = recalled(await hold(memory, "What is the passport number of the cat?"))
     assert "The passport number of the cat is Z-4711." in found
     assert "own answer" not in found
 
@@ -173,7 +168,7 @@ async def test_a_long_message_is_shown_around_its_hit(memory: Memory) -> None:
     """Neither its head nor its tail is what it was found for; what is left out before and behind is told."""
     await fill(memory, with_=LONG)
     for number, tokens in enumerate((300, 1_000, 10_000), start=1):
-        context = await ask(memory, "what is the wifi passphrase?", settings={"recall.tokens": tokens})
+        context = await hold(memory, "what is the wifi passphrase?", settings={"recall.tokens": tokens})
         found = recalled(context)
         assert SECRET in found
         assert (" user: … " in found) == (found.count(" …\n") == 1) == (tokens < 10_000)
@@ -186,7 +181,7 @@ async def test_a_neighbour_that_was_hit_too_is_shown_around_its_hit(memory: Memo
     store = (await memory.open()).store
     said = [UserMessage("The wifi passphrase, the wifi passphrase!"), UserMessage(LONG)]
     await store.messages.save("alice", "t1", [*said, *(UserMessage(f"Chatter {n}.") for n in range(9))])
-    assert SECRET in recalled(await ask(memory, "what is the wifi passphrase?"))
+    assert SECRET in recalled(await hold(memory, "what is the wifi passphrase?"))
 
 
 async def test_an_older_record_is_built_as_it_was(memory: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,12 +190,12 @@ async def test_an_older_record_is_built_as_it_was(memory: Memory, monkeypatch: p
     contexts = (await memory.open()).contexts
     build = contexts.build
 
-    async def as_before(shown: Shown) -> Made:
-        made = await build(replace(shown, passages=tuple(replace(p, places={}) for p in shown.passages)))
+    async def as_before(view: View, **options: Any) -> Made:
+        made = await build(replace(view, passages=tuple(replace(p, places={}) for p in view.passages)), **options)
         return replace(made, record={name: value for name, value in made.record.items() if name != "recalled_at"})
 
     monkeypatch.setattr(contexts, "build", as_before)
-    shown = await ask(memory, "what is the wifi passphrase?")
+    shown = await hold(memory, "what is the wifi passphrase?")
     assert SECRET not in recalled(shown)
     assert "The end." in recalled(shown)
     monkeypatch.undo()
@@ -224,7 +219,7 @@ async def test_what_only_stands_beside_a_hit_takes_no_place(memory: Memory) -> N
     question = "Where are my passport and my visa?"
     answer = await memory.resource("alice").search(question)
     assert "passport" not in answer.results[1].content
-    found = recalled(await ask(memory, question, settings={"recall.neighbours": 0}))
+    found = recalled(await hold(memory, question, settings={"recall.neighbours": 0}))
     assert "blue box" in found
     assert "embassy" in found
     assert "Hello." not in found

@@ -10,13 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kit.effort import counts
-from memolog.context.build import build
-from memolog.context.context import ContextMessage, GroupView, OtherThread, View
-from memolog.context.pairs import closed_cuts, mend
+from kit.rows import plan
+from kit.rows import view as kit_view
+from memolog.context.build import View, build
+from memolog.context.context import ContextMessage
+from memolog.context.tail import closed_cuts, mend
 from memolog.core.message import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation, Priority
 from memolog.core.thread import Hints
 from memolog.log.rendering import render_group
+from memolog.log.rows import GroupRow
+from memolog.log.snapshot import OtherTail
 from memolog.text.message_tokens import count_parts
 from memolog.text.tokens import HeuristicCounter
 
@@ -157,10 +161,9 @@ def row(seq: int, id_: str, said: Said) -> Message:
 histories = st.lists(exchanges(), min_size=1, max_size=5).map(rows_of)
 
 
-def view(**fields: Any) -> View:
+def view(base: View | None = None, /, **fields: Any) -> View:
     """Return a view with little in it."""
-    given: dict[str, Any] = {"scope": "thread", "thread": "t", "now": NOW, "counter": COUNTER, **fields}
-    return View(**given)
+    return kit_view(base, **fields) if base else kit_view(**{"now": NOW, **fields})
 
 
 def flat(history: tuple[tuple[Message, ...], ...]) -> tuple[Message, ...]:
@@ -228,11 +231,11 @@ def _check_pairs(messages: tuple[ContextMessage, ...]) -> None:
 def test_growing_tail_extends_the_text(history: tuple[tuple[Message, ...], ...], data: st.DataObject) -> None:
     """Between activations each context extends the last one byte for byte, whatever is at the edge or passed along."""
     base = view(groups=(group("g1", "x"),), cursor=3, working_memory="facts", working_memory_now="facts")
-    base = replace(base, before=NOW - timedelta(minutes=data.draw(st.integers(0, 200))))
+    base = view(base, covered_at=NOW - timedelta(minutes=data.draw(st.integers(0, 200))))
     rows = flat(history)
-    earlier = build(replace(base, tail=rows[: data.draw(st.sampled_from(_closed_ends(rows)))]))
+    earlier = build(view(base, tail=rows[: data.draw(st.sampled_from(_closed_ends(rows)))]))
     hints = Hints(current_task=data.draw(words), at=data.draw(moments))
-    later = build(replace(base, tail=flat(history), hints=hints, now=data.draw(moments), working_memory_now="new"))
+    later = build(view(base, tail=flat(history), hints=hints, now=data.draw(moments), working_memory_now="new"))
     assert later.render_without_edge().startswith(earlier.render_without_edge())
     assert later.render().startswith(later.render_without_edge())
 
@@ -393,25 +396,25 @@ def observations(draw: st.DrawFn) -> tuple[Observation, ...]:
     )
 
 
-def group(handle: str, text: str) -> GroupView:
+def group(handle: str, text: str) -> GroupRow:
     """Return a group as it was stored."""
-    return GroupView(handle=handle, text=f"<observations>\n{text}\n</observations>", tokens=9)
+    return GroupRow(id=handle, handle=handle, text=f"<observations>\n{text}\n</observations>", tokens=9)
 
 
 @checked
 @given(st.lists(observations(), max_size=4), st.integers(0, 4), st.sampled_from([None, "Be <kind>."]))
 def test_groups_only_append(lines: list[tuple[Observation, ...]], first: int, instructions: str | None) -> None:
     """An activation adds to the end of the prefix and changes nothing before it."""
-    groups: list[GroupView] = []
+    groups: list[GroupRow] = []
     previous: date | None = None
     for number, observed in enumerate(lines):
         handle = f"g{number}"
         text = render_group(handle=handle, observations=observed, previous=previous, alias=None, is_reflection=False)
-        groups.append(GroupView(handle=handle, text=text, tokens=COUNTER.count(text)))
+        groups.append(GroupRow(id=handle, handle=handle, text=text, tokens=COUNTER.count(text)))
         said = [one.said_at.date() for one in observed if one.said_at]
         previous = max(said, default=previous)
     base = view(instructions=instructions)
-    earlier, later = build(replace(base, groups=tuple(groups[:first]))), build(replace(base, groups=tuple(groups)))
+    earlier, later = build(view(base, groups=tuple(groups[:first]))), build(view(base, groups=tuple(groups)))
     assert later.system.startswith(earlier.system)
     assert later.blocks[: len(earlier.blocks)] == earlier.blocks
 
@@ -445,17 +448,16 @@ def everywhere(text: str) -> View:
     rendered = render_group(handle="g1", observations=[line], previous=None, alias="t1", is_reflection=False)
     return view(
         scope="resource",
-        alias=f"t1{text}",
         cursor=1,
-        groups=(GroupView(handle="g1", text=rendered, tokens=9),),
+        groups=(GroupRow(id="g1", handle="g1", text=rendered, tokens=9),),
         tail=(replace(message, role="tool", parts=(ToolResultPart(call_id=text, content=text, name=text),)),),
         hints=Hints(current_task=f"a{text}", suggested_response=f"b{text}", at=NOW),
-        others=(OtherThread(alias=f"t2{text}", title=f"c{text}", messages=(replace(message, speaker=text),)),),
+        others=(OtherTail(thread=f"t2{text}", alias=0, title=f"c{text}", messages=(replace(message, speaker=text),)),),
         working_memory=f"d{text}",
         working_memory_now=f"e{text}",
         task_lines=(f"f{text}",),
         recalled=(f"g{text}",),
-        plans=((NOW.date() - timedelta(days=1), f"h{text}"),),
+        plans=(plan(NOW.date() - timedelta(days=1), f"h{text}"),),
         zone=text,
     )
 
@@ -485,6 +487,6 @@ def test_now_changes_the_edge_alone(
 ) -> None:
     """Time and place of the request are seen in the edge and nowhere else."""
     base = everywhere(text)
-    first, second = build(replace(base, now=earlier, zone=here)), build(replace(base, now=later, zone=there))
+    first, second = build(view(base, now=earlier, zone=here)), build(view(base, now=later, zone=there))
     assert first.render_without_edge() == second.render_without_edge()
     assert (first.blocks, first.note, first.tail) == (second.blocks, second.note, second.tail)

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from memolog.context.build import LEAST_SHOWN, shortened
+from memolog.context.tail import LEAST_SHOWN, shortened
 from memolog.core.message import (
     FilePart,
     Message,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kit.engines import OpenMemory, memories
-from kit.talk import hold
+from kit.talk import edge_of, hold
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context.context import Context
 from memolog.memory import Memory
@@ -32,11 +32,6 @@ async def check_seen(memory: Memory, context: Context, number: int, thread: str 
 async def stored(memory: Memory) -> Any:
     """Return the rows of the thread."""
     return await (await memory.open()).store.messages.after(RESOURCE, THREAD, 0)
-
-
-def edge_of(context: Context, name: str) -> str:
-    """Return the text of a block of the edge, or nothing."""
-    return next((block.text for block in context.edge if block.name == name), "")
 
 
 def observed(*lines: str, **hints: str) -> str:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from kit.engines import OpenMemory, engines, memories
-from kit.talk import hold
+from kit.talk import hold, listen, of_kind, stored_texts
 from memolog import AssistantMessage, Config, ObservationConfig, ToolCallPart, ToolMessage, UserMessage
 from memolog.context.context import Context
 from memolog.core.message import ToolResultPart
 from memolog.errors import StoreUnavailable
-from memolog.events import Event, Trimmed
+from memolog.events import Trimmed
 from memolog.memory import Memory
 from memolog.store import Store
 from memolog.testing import ScriptedModel, observations_of
@@ -30,21 +30,9 @@ engine_name = engines("memory", "postgres")
 opened = memories(make_model=ScriptedModel)
 
 
-def listening(memory: Memory) -> list[Event]:
-    """Return a list that every trimming of the memory is added to."""
-    events: list[Event] = []
-    memory.subscribe(lambda event: events.append(event) if isinstance(event, Trimmed) else None)
-    return events
-
-
 async def say(memory: Memory, text: str, answer: str = "ok") -> Context:
     """Hold one turn."""
     return await hold(memory, text, answer)
-
-
-async def stored(memory: Memory) -> list[str]:
-    """Return what is stored, in order."""
-    return [row.text for row in await (await memory.open()).store.messages.after(RESOURCE, THREAD, 0)]
 
 
 def shown_of(text: str) -> tuple[str, int, str, str]:
@@ -58,7 +46,7 @@ def shown_of(text: str) -> tuple[str, int, str, str]:
 async def test_one_message_above_the_hard_limit(opened: OpenMemory, observe: bool) -> None:
     """It is shown cut, always alike, and says where the rest is; somebody is told, and what is stored is exact."""
     memory = opened(replace(LIMITED, observe=observe), ScriptedModel([RuntimeError()] * 50))
-    told = listening(memory)
+    events = listen(memory)
     first = await say(memory, BIG)
     assert first.tokens.total <= 3_000
     assert (first.trimmed, first.shortened) == (0, 1)
@@ -66,12 +54,12 @@ async def test_one_message_above_the_hard_limit(opened: OpenMemory, observe: boo
     assert BIG.startswith(head.rstrip("\n"))
     assert BIG.endswith(tail.lstrip("\n"))
     assert len(head) - 1 + missing + len(tail) - 1 == len(BIG)
-    assert [(event.messages, event.shortened, event.limit) for event in told] == [(0, 1, 3_000)]  # type: ignore[attr-defined]
+    assert [(event.messages, event.shortened, event.limit) for event in of_kind(events, Trimmed)] == [(0, 1, 3_000)]
     page = await memory.resource(RESOURCE).recall(message, detail="full", tokens=50_000)
     assert "the port of service 7 is 8007. " * 100 in page.text
     second = await say(memory, "and then?")
     assert second.render_without_edge().startswith(first.render_without_edge())
-    assert await stored(memory) == [BIG, "ok", "and then?", "ok"]
+    assert await stored_texts(memory) == [BIG, "ok", "and then?", "ok"]
     for number, context in ((1, first), (2, second)):
         assert (await memory.thread(THREAD, resource=RESOURCE).seen(number)).render() == context.render()
 
@@ -80,7 +68,7 @@ async def test_one_message_above_the_hard_limit(opened: OpenMemory, observe: boo
 async def test_one_tool_result_above_the_hard_limit(opened: OpenMemory, observe: bool) -> None:
     """It is cut like a message, and stays the result of its call."""
     memory = opened(replace(LIMITED, observe=observe), ScriptedModel([RuntimeError()] * 50))
-    told = listening(memory)
+    events = listen(memory)
     async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("read it"))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
@@ -94,13 +82,13 @@ async def test_one_tool_result_above_the_hard_limit(opened: OpenMemory, observe:
     assert shown_of(str(part.content))[0].startswith("First of all")
     assert again.render_without_edge() == context.render_without_edge()
     # It stays cut from step to step, and is told once.
-    assert len(told) == 1
+    assert len(of_kind(events, Trimmed)) == 1
 
 
 async def test_a_covered_request_is_counted_and_the_first_to_go(opened: OpenMemory) -> None:
     """A request larger than a tail is repeated in part, truly marked, told and counted; newer messages push it out."""
     memory = opened(LIMITED, ScriptedModel([observations_of, *[RuntimeError()] * 50]))
-    told = listening(memory)
+    events = listen(memory)
     async with memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage(BIG))
         await turn.record(AssistantMessage([ToolCallPart(id="c", name="read")]))
@@ -110,7 +98,8 @@ async def test_a_covered_request_is_counted_and_the_first_to_go(opened: OpenMemo
     assert first.note is not None
     assert "covers" not in first.tail[0].text
     assert shown_of(first.tail[0].text)[2] == (await (await memory.open()).store.messages.after(RESOURCE, THREAD))[0].id
-    assert (told[0].messages, told[0].shortened) == (0, 1)  # type: ignore[attr-defined]
+    told = of_kind(events, Trimmed)
+    assert (told[0].messages, told[0].shortened) == (0, 1)
     status = await memory.thread(THREAD, resource=RESOURCE).status()
     assert status.messages.tokens >= first.tokens.tail - first.note.tokens - 50
     assert status.backlog_tokens < 100

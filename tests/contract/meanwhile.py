@@ -15,52 +15,54 @@ from memolog.log.store import Rendered
 from memolog.store import Store
 from memolog.testing import FakeClock
 
-__all__ = ["Scribe", "meanwhile", "said"]
+__all__ = ["Race", "Scribe", "said"]
 
 RESOURCE = "alice"
 _PATIENCE = 120
 _EXECUTE = "_execute"
 
 
-async def meanwhile(
-    monkeypatch: pytest.MonkeyPatch,
-    slow: Coroutine[Any, Any, Any],
-    after: str,
-    other: Awaitable[Any],
-    *,
-    times: int = 1,
-) -> tuple[Any, Any]:
-    """Run `slow` until a statement of this name has ended so many times, then `other`, then the rest; return what both did.
+class Race:
+    """Two stores on one database, as two processes have them."""
 
-    Where `other` waits for a row that `slow` has taken, it comes to its end after it.
-    """
-    left, held = times, None
-    there, go_on = asyncio.Event(), asyncio.Event()
-    execute = getattr(engine, _EXECUTE)
+    def __init__(self, one: Store, other: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.one, self.other, self._monkeypatch = one, other, monkeypatch
 
-    async def executing(connection: Any, step: Any) -> Any:
-        nonlocal left, held
-        rows = await execute(connection, step)
-        left -= step.statement.name == after
-        if left == 0 and not there.is_set():
-            held = connection
-            there.set()
-            await go_on.wait()
-        return rows
+    async def run(self, slow: Coroutine[Any, Any, Any], after: str, other: Awaitable[Any], *, times: int = 1) -> Any:
+        """Run `slow` until a statement of this name has ended so many times, then `other`, then the rest; return what both did.
 
-    with monkeypatch.context() as patched:
-        patched.setattr(engine, _EXECUTE, executing)
-        first = asyncio.ensure_future(slow)
-        waiting = asyncio.ensure_future(there.wait())
-        await asyncio.wait({first, waiting}, return_when=asyncio.FIRST_COMPLETED)
-        assert there.is_set(), f"nothing named {after} was run: {first}"
-        second = asyncio.ensure_future(other)
-        async with asyncio.timeout(_PATIENCE):
-            while not second.done() and not await _waits(held):
-                await asyncio.wait({second}, timeout=0.01)
-        go_on.set()
-        done = await asyncio.gather(first, second, return_exceptions=True)
-    return done[0], done[1]
+        Where `other` waits for a row that `slow` has taken, it comes to its end after it.
+        """
+        left, held = times, None
+        there, go_on = asyncio.Event(), asyncio.Event()
+        execute = getattr(engine, _EXECUTE)
+
+        async def executing(connection: Any, step: Any) -> Any:
+            nonlocal left, held
+            rows = await execute(connection, step)
+            left -= step.statement.name == after
+            if left == 0 and not there.is_set():
+                held = connection
+                there.set()
+                await go_on.wait()
+            return rows
+
+        with self._monkeypatch.context() as patched:
+            patched.setattr(engine, _EXECUTE, executing)
+            first = asyncio.ensure_future(slow)
+            waiting = asyncio.ensure_future(there.wait())
+            await asyncio.wait({first, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            assert there.is_set(), f"nothing named {after} was run: {first}"
+            second = asyncio.ensure_future(other)
+            async with asyncio.timeout(_PATIENCE):
+                while not second.done() and not await _waits(held):
+                    await asyncio.wait({second}, timeout=0.01)
+            go_on.set()
+            return await asyncio.gather(first, second, return_exceptions=True)
+
+    async def run_well(self, slow: Coroutine[Any, Any, Any], after: str, other: Awaitable[Any]) -> None:
+        """Do the same, and expect that neither fails."""
+        assert not [done for done in await self.run(slow, after, other) if isinstance(done, BaseException)]
 
 
 async def _waits(connection: Any) -> bool:

@@ -8,10 +8,10 @@ from memolog.core.run import Lease
 from memolog.db.queries import Script, Statement, Step
 from memolog.store import Store
 
-__all__ = ["add_group", "add_log", "add_run", "add_task", "lease_of", "run_sql", "set_state", "thread_pk"]
+__all__ = ["add_group", "add_log", "add_run", "add_task", "insert", "lease_of", "run_sql", "set_state", "thread_pk"]
 
 
-async def run_sql(store: Store, text: str, **values: object) -> list[tuple[Any, ...]]:
+async def run_sql(store: Store, text: str, /, **values: object) -> list[tuple[Any, ...]]:
     """Run one statement in a transaction of its own and return its rows."""
     statement = Statement(name="test", text=text, parameters=tuple(values), lists=frozenset())
 
@@ -46,64 +46,37 @@ async def set_state(store: Store, message_id: str, state: str) -> None:
     assert changed
 
 
+async def insert(store: Store, table: str, /, **values: object) -> int:
+    """Enter a row and return its internal key."""
+    text = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(f':{name}' for name in values)}) RETURNING pk"
+    return (await run_sql(store, text, **values))[0][0]
+
+
 async def add_task(store: Store, resource: str, task: str) -> int:
     """Enter a task and return its internal key."""
-    rows = await run_sql(
-        store,
-        "INSERT INTO tasks (resource, id, handle, created_at, updated_at, title) "
-        "VALUES (:resource, :task, :handle, 1, 1, 'Do it') RETURNING pk",
-        resource=resource,
-        task=task,
-        handle=f"h-{task}",
-    )
-    return rows[0][0]
+    named = {"resource": resource, "id": task, "handle": f"h-{task}", "title": "Do it"}
+    return await insert(store, "tasks", **named, created_at=1, updated_at=1)
 
 
 async def add_log(store: Store, resource: str, log: str, *, thread: int | None = None) -> int:
     """Enter a log and return its internal key."""
-    rows = await run_sql(
-        store,
-        "INSERT INTO logs (id, resource, thread_pk, created_at) VALUES (:id, :resource, :thread, 1) RETURNING pk",
-        id=log,
-        resource=resource,
-        thread=thread,
-    )
-    return rows[0][0]
+    return await insert(store, "logs", id=log, resource=resource, thread_pk=thread, created_at=1)
 
 
 async def add_run(store: Store, log: int, run: str, span: tuple[int, int, int], *, status: str, at: datetime) -> int:
     """Enter an observer's run over (thread, first, last) and return its internal key."""
-    rows = await run_sql(
-        store,
-        "INSERT INTO runs (id, log_pk, kind, status, thread_pk, first_seq, last_seq, owner, lease_until, heartbeat_at, "
-        "started_at, finished_at) VALUES (:id, :log, 'observe', :status, :thread, :first, :last, 'w', :at, :at, :at, "
-        ":finished) RETURNING pk",
-        id=run,
-        log=log,
-        status=status,
-        thread=span[0],
-        first=span[1],
-        last=span[2],
-        at=to_micros(at),
-        finished=to_micros(at) if status in {"done", "abandoned"} else None,
-    )
-    return rows[0][0]
+    now = to_micros(at)
+    where = dict(zip(("thread_pk", "first_seq", "last_seq"), span, strict=True))
+    times = {"lease_until": now, "heartbeat_at": now, "started_at": now}
+    ended = now if status in {"done", "abandoned"} else None
+    made = {"id": run, "log_pk": log, "kind": "observe", "status": status, "owner": "w", "finished_at": ended}
+    return await insert(store, "runs", **made, **where, **times)
 
 
 async def add_group(
     store: Store, log: int, group: str, span: tuple[int, int, int], *, kind: str = "observer", state: str = "active"
 ) -> int:
     """Enter a group over (thread, first, last) and return its internal key."""
-    rows = await run_sql(
-        store,
-        "INSERT INTO groups (id, log_pk, handle, kind, state, thread_pk, first_seq, last_seq, tokens, created_at, text) "
-        "VALUES (:id, :log, :id, :kind, :state, :thread, :first, :last, 1, 1, 'x') RETURNING pk",
-        id=group,
-        log=log,
-        kind=kind,
-        state=state,
-        thread=span[0],
-        first=span[1],
-        last=span[2],
-    )
-    return rows[0][0]
+    where = dict(zip(("thread_pk", "first_seq", "last_seq"), span, strict=True))
+    made = {"id": group, "log_pk": log, "handle": group, "kind": kind, "state": state}
+    return await insert(store, "groups", **made, **where, tokens=1, created_at=1, text="x")

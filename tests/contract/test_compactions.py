@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from contract.raw_sql import add_group, add_log, add_task, run_sql, set_state, thread_pk
+from contract.raw_sql import add_group, add_log, add_task, insert, run_sql, set_state, thread_pk
 from memolog.compaction.store import RowTexts
 from memolog.core.exact_json import loads
 from memolog.core.message import AssistantMessage, UserMessage
@@ -182,25 +182,11 @@ async def test_what_the_log_says_about_a_span(store: Store) -> None:
     log = await add_log(store, "alice", "log", thread=pk)
     group = await add_group(store, log, "g1", (pk, 1, 6))
     for number, state in ((1, "active"), (2, "deleted"), (3, "superseded")):
-        made = await run_sql(
-            store,
-            "INSERT INTO observations (id, group_pk, ordinal, priority, state, text) "
-            "VALUES (:id, :group, :number, 'high', :state, :line) RETURNING pk",
-            id=f"o{number}",
-            group=group,
-            number=number,
-            state=state,
-            line=f"line {number}",
-        )
+        named = {"id": f"o{number}", "group_pk": group, "ordinal": number, "state": state}
+        made = await insert(store, "observations", **named, priority="high", text=f"line {number}")
         for first in (number, number + 4):
-            await run_sql(
-                store,
-                "INSERT INTO observation_sources VALUES (:line, :thread, :first, :last)",
-                line=made[0][0],
-                thread=pk,
-                first=first,
-                last=first + 1,
-            )
+            values = f"({made}, {pk}, {first}, {first + 1})"
+            await run_sql(store, f"INSERT INTO observation_sources VALUES {values}")
     found = await store.compactions.noted("alice", "t", Span(first=2, last=6))
     assert [(n.id, n.seqs, n.handle) for n in found] == [("o1", (2, 5, 6), "g1"), ("o3", (3, 4), "g1")]
     assert await store.compactions.noted("alice", "t", Span(first=2, last=6), shared=True) == ()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from contract.raw_sql import add_group, add_log, add_run, add_task, run_sql, set_state, thread_pk
+from contract.raw_sql import add_group, add_log, add_run, add_task, insert, run_sql, set_state, thread_pk
 from memolog.core.message import UserMessage
 from memolog.errors import StoreCorrupt
 from memolog.store import Store
@@ -103,15 +103,8 @@ async def test_a_task_with_a_forgotten_message_can_be_deleted(store: Store, pk: 
 
 async def insert_message(store: Store, thread: int, seq: int, message_id: str, continuation: int = 0) -> None:
     """Enter a row past our own code."""
-    await run_sql(
-        store,
-        "INSERT INTO messages (thread_pk, seq, id, continuation, role, tokens, created_at, parts) "
-        "VALUES (:thread, :seq, :id, :continuation, 'user', 1, 1, '[]')",
-        thread=thread,
-        seq=seq,
-        id=message_id,
-        continuation=continuation,
-    )
+    place = {"thread_pk": thread, "seq": seq, "id": message_id, "continuation": continuation}
+    await insert(store, "messages", **place, role="user", tokens=1, created_at=1, parts="[]")
 
 
 async def test_a_number_is_given_once_in_a_thread(store: Store, pk: int) -> None:

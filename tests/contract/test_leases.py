@@ -1,6 +1,9 @@
 """What every engine does with leases: one holder at a time, and a fence that tells the late ones apart."""
 
 import asyncio
+import random
+from collections import Counter
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -23,28 +26,41 @@ async def held(store: Store, owner: str, name: str = "run", resource: str = "ali
     return lease
 
 
-async def test_a_free_lease_is_acquired(store: Store, clock: FakeClock) -> None:
-    """The first holder has fence one, until the time that was asked for."""
-    lease = await held(store, "a")
-    assert lease == Lease(name="run", owner="a", fence=1, expires_at=clock.now() + HALF_A_MINUTE)
-    assert await lease_of(store, "alice", "run") == lease
+@pytest.mark.parametrize("seed", range(counts(4, 30)))
+async def test_a_lease_has_one_holder_at_a_time(store: Store, clock: FakeClock, seed: int) -> None:
+    """Each name of each resource by itself: held until it ends or is released, and the fence rises with every holder.
 
-
-async def test_a_held_lease_is_not_acquired(store: Store, clock: FakeClock) -> None:
-    """Not by another, and not by its own holder either; nothing of it changes."""
-    lease = await held(store, "a")
-    clock.advance(seconds=29.999)
-    assert await store.leases.acquire("alice", "run", "b", lasts=HALF_A_MINUTE) is None
-    assert await store.leases.acquire("alice", "run", "a", lasts=HALF_A_MINUTE) is None
-    assert await lease_of(store, "alice", "run") == lease
-
-
-async def test_names_and_resources_are_separate(store: Store) -> None:
-    """Leases of other names and of other resources do not get in the way."""
-    first = await held(store, "a")
-    assert (await held(store, "b", name="other")).fence == 1
-    assert (await held(store, "c", resource="bob")).fence == 1
-    assert await lease_of(store, "alice", "run") == first
+    Neither another nor the holder acquires what is held; who lost it, or guesses owner or fence, releases nothing.
+    """
+    chance, fences = random.Random(seed), Counter[tuple[str, str]]()
+    present: dict[tuple[str, str], Lease] = {}
+    given: list[tuple[str, Lease]] = []
+    for _ in range(counts(120, 1000)):
+        key = resource, name = chance.choice(("alice", "bob")), chance.choice(("run", "other"))
+        what = chance.choice(("acquire", "acquire", "release", "guess", "wait"))
+        if what == "acquire":
+            owner = chance.choice("abc")
+            lease = await store.leases.acquire(resource, name, owner, lasts=HALF_A_MINUTE)
+            if key in present and present[key].expires_at > clock.now():
+                assert lease is None
+            else:
+                fences[key] += 1
+                until = clock.now() + HALF_A_MINUTE
+                present[key] = Lease(name=name, owner=owner, fence=fences[key], expires_at=until)
+                assert lease == present[key]
+                given.append((resource, present[key]))
+        elif what == "release" and given:
+            resource, lease = chance.choice(given)
+            key = (resource, lease.name)
+            assert await store.leases.release(resource, lease) is (present.get(key) == lease)
+            if present.get(key) == lease:
+                del present[key]
+        elif what == "guess" and key in present:
+            wrong = chance.choice(({"owner": "x"}, {"fence": fences[key] + 1}, {"name": "none"}))
+            assert not await store.leases.release(resource, replace(present[key], **wrong))
+        else:
+            clock.advance(seconds=chance.choice((1, 15, 29.999, 30)))
+        assert await lease_of(store, *key) == present.get(key)
 
 
 @pytest.mark.parametrize("expired", [False, True])
@@ -71,48 +87,6 @@ async def test_two_stores_have_one_winner(store: Store, open_a_store: OpenStore,
     ]
     won = [lease for lease in await asyncio.gather(*calls) if lease is not None]
     assert len(won) == (2 if engine_name == "memory" else 1)
-
-
-async def test_the_fence_rises_at_every_change_of_hands(store: Store, clock: FakeClock) -> None:
-    """By release and by expiry."""
-    first = await held(store, "a")
-    assert await store.leases.release("alice", first)
-    second = await held(store, "a")
-    clock.advance(seconds=30)
-    third = await held(store, "b")
-    assert [lease.fence for lease in (first, second, third)] == [1, 2, 3]
-
-
-async def test_a_zombie_is_refused(store: Store, clock: FakeClock) -> None:
-    """Who lost a lease does not release it, even under the same name; the new holder keeps it."""
-    zombie = await held(store, "a")
-    clock.advance(seconds=30)
-    for owner in ("b", "a"):
-        holder = await held(store, owner)
-        assert not await store.leases.release("alice", zombie)
-        assert await lease_of(store, "alice", "run") == holder
-        clock.advance(seconds=30)
-
-
-async def test_a_guessed_fence_is_refused(store: Store) -> None:
-    """Owner and fence must both be right."""
-    lease = await held(store, "a")
-    for wrong in (
-        Lease(name="run", owner="b", fence=1, expires_at=lease.expires_at),
-        Lease(name="run", owner="a", fence=2, expires_at=lease.expires_at),
-        Lease(name="other", owner="a", fence=1, expires_at=lease.expires_at),
-    ):
-        assert not await store.leases.release("alice", wrong)
-    assert await lease_of(store, "alice", "run") == lease
-
-
-async def test_a_released_lease_is_free(store: Store) -> None:
-    """Nobody holds it, releasing twice is told, and it can be acquired at once."""
-    lease = await held(store, "a")
-    assert await store.leases.release("alice", lease)
-    assert await lease_of(store, "alice", "run") is None
-    assert not await store.leases.release("alice", lease)
-    assert (await held(store, "b")).fence == 2
 
 
 @pytest.mark.parametrize("lasts", [timedelta(0), timedelta(seconds=-1), timedelta.max])

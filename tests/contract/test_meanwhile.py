@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from contract.meanwhile import RESOURCE, Scribe, meanwhile, said
+from contract.meanwhile import RESOURCE, Race, Scribe, said
 from contract.raw_sql import run_sql
-from kit.engines import OpenStore
+from kit.engines import OpenStore, engines
 from memolog.core.config import Config
 from memolog.core.message import AssistantMessage, UserMessage
 from memolog.core.observation import Scope
@@ -20,7 +20,13 @@ from memolog.store import Store
 from memolog.tasks.task import NewTask
 from memolog.testing import FakeClock
 
-on_postgres = pytest.mark.parametrize("engine_name", ["postgres"], indirect=True)
+engine_name = engines("postgres")
+
+
+@pytest.fixture
+async def race(open_a_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> Race:
+    """Return two stores on the database of this test."""
+    return Race(await open_a_store(), await open_a_store(), monkeypatch)
 
 
 async def say(store: Store, thread: str, *texts: str) -> None:
@@ -54,98 +60,76 @@ async def half_observed(store: Store, clock: FakeClock) -> Scribe:
 
 
 @pytest.mark.parametrize("after", ["get_cursor", "groups_of_log"])
-@on_postgres
-async def test_a_clone_is_of_one_moment(
-    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, after: str
-) -> None:
+async def test_a_clone_is_of_one_moment(race: Race, clock: FakeClock, after: str) -> None:
     """Its log covers what its cursor says, also when the original's takes over more while it is copied."""
-    one, other = await open_a_store(), await open_a_store()
-    scribe = await half_observed(other, clock)
-    done = await meanwhile(monkeypatch, one.threads.clone(RESOURCE, "t1", "t2"), after, scribe.activate("t1"))
-    assert not [error for error in done if isinstance(error, BaseException)]
-    await expect_whole(other, "t1", "thread")
-    await expect_whole(other, "t2", "thread")
+    scribe = await half_observed(race.other, clock)
+    await race.run_well(race.one.threads.clone(RESOURCE, "t1", "t2"), after, scribe.activate("t1"))
+    await expect_whole(race.other, "t1", "thread")
+    await expect_whole(race.other, "t2", "thread")
 
 
 @pytest.mark.parametrize("after", ["thread_logs", "groups_of_log"])
-@on_postgres
-async def test_a_merge_is_of_one_moment(
-    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, after: str
-) -> None:
+async def test_a_merge_is_of_one_moment(race: Race, clock: FakeClock, after: str) -> None:
     """The shared log covers what its cursor says, also when a thread's own log takes over more while it is merged."""
-    one, other = await open_a_store(), await open_a_store()
-    scribe = await half_observed(other, clock)
-    merge = one.copies.merge(RESOURCE, now=clock.now(), render=said)
-    done = await meanwhile(monkeypatch, merge, after, scribe.activate("t1"))
-    assert not [error for error in done if isinstance(error, BaseException)]
-    await expect_whole(other, "t1", "resource")
+    scribe = await half_observed(race.other, clock)
+    merge = race.one.copies.merge(RESOURCE, now=clock.now(), render=said)
+    await race.run_well(merge, after, scribe.activate("t1"))
+    await expect_whole(race.other, "t1", "resource")
 
 
 # ---------------------------------------------------------------- lines that are corrected while they are forgotten
 
 
 @pytest.mark.parametrize("what", ["message", "thread"])
-@on_postgres
-async def test_what_is_forgotten_does_not_stay_in_a_correction(
-    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, what: str
-) -> None:
+async def test_what_is_forgotten_does_not_stay_in_a_correction(race: Race, clock: FakeClock, what: str) -> None:
     """Somebody corrects a line while the message that it comes from is forgotten: nothing of it stays."""
-    one, other = await open_a_store(), await open_a_store()
-    scribe = Scribe(other, clock, "resource")
-    await say(other, "t1", "a")
-    await say(other, "t2", "b")
+    scribe = Scribe(race.other, clock, "resource")
+    await say(race.other, "t1", "a")
+    await say(race.other, "t2", "b")
     for thread in ("t1", "t2"):
         await scribe.observe(thread, f"secret of {thread}")
         await scribe.activate(thread)
     (line,) = [line for line in await scribe.lines("t2") if line.text == "secret of t1"]
     await scribe.reflect("t2", "secrets of both")
     forget = (
-        one.forgetting.message(RESOURCE, "a", render=said)
+        race.one.forgetting.message(RESOURCE, "a", render=said)
         if what == "message"
-        else one.forgetting.thread(RESOURCE, "t1", render=said)
+        else race.one.forgetting.thread(RESOURCE, "t1", render=said)
     )
-    edit = other.line_edits.edit(RESOURCE, line.id, "the very secret of t1", tokens=3, render=said)
-    forgotten, _ = await meanwhile(monkeypatch, forget, "citing", edit)
+    edit = race.other.line_edits.edit(RESOURCE, line.id, "the very secret of t1", tokens=3, render=said)
+    forgotten, _ = await race.run(forget, "citing", edit)
     assert not isinstance(forgotten, BaseException), forgotten
-    seen = await other.logs.snapshot(RESOURCE, "t2", "resource")
+    seen = await race.other.logs.snapshot(RESOURCE, "t2", "resource")
     assert not [group.text for group in seen.groups if "secret of t1" in group.text]
-    texts = [row[0] for row in await run_sql(other, "SELECT text FROM observations WHERE state <> 'deleted'")]
+    texts = [row[0] for row in await run_sql(race.other, "SELECT text FROM observations WHERE state <> 'deleted'")]
     assert texts == ["secret of t2"] * 2
 
 
-@on_postgres
-async def test_what_is_withdrawn_does_not_stay_in_a_correction(
-    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_withdrawn_does_not_stay_in_a_correction(race: Race, clock: FakeClock) -> None:
     """A turn is taken back while somebody corrects a line about it: nothing of it stays."""
-    one, other = await open_a_store(), await open_a_store()
-    scribe = Scribe(other, clock)
-    await say(other, "t1", "a")
+    scribe = Scribe(race.other, clock)
+    await say(race.other, "t1", "a")
     await scribe.observe("t1", "the secret")
     await scribe.activate("t1")
     (line,) = await scribe.lines("t1")
-    edit = one.line_edits.edit(RESOURCE, line.id, "the very secret", tokens=3, render=said)
-    withdraw = other.withdrawals.withdraw(RESOURCE, "t1", "turn-a", after=0, now=clock.now(), render=said)
-    _, withdrawn = await meanwhile(monkeypatch, edit, "set_state", withdraw)
+    edit = race.one.line_edits.edit(RESOURCE, line.id, "the very secret", tokens=3, render=said)
+    withdraw = race.other.withdrawals.withdraw(RESOURCE, "t1", "turn-a", after=0, now=clock.now(), render=said)
+    _, withdrawn = await race.run(edit, "set_state", withdraw)
     assert not isinstance(withdrawn, BaseException), withdrawn
     assert not await scribe.lines("t1")
-    seen = await other.logs.snapshot(RESOURCE, "t1", "thread")
+    seen = await race.other.logs.snapshot(RESOURCE, "t1", "thread")
     assert not [group.text for group in seen.groups if "secret" in group.text]
 
 
 # ---------------------------------------------------------------- rows that go while others refer to them
 
 
-@on_postgres
-async def test_a_thread_that_goes_is_in_nobodys_way(
-    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_thread_that_goes_is_in_nobodys_way(race: Race, clock: FakeClock) -> None:
     """Somebody else makes the shared log, with a place for each thread, while a thread is deleted."""
-    one, other = await open_a_store(), await open_a_store()
-    await say(other, "t1", "a")
-    await say(other, "t2", "b")
-    snapshot = other.logs.snapshot(RESOURCE, "t2", "resource")
-    deleted, seen = await meanwhile(monkeypatch, one.threads.delete(RESOURCE, "t1"), "delete_thread", snapshot)
+    await say(race.other, "t1", "a")
+    await say(race.other, "t2", "b")
+    snapshot = race.other.logs.snapshot(RESOURCE, "t2", "resource")
+    deleted, seen = await race.run(race.one.threads.delete(RESOURCE, "t1"), "delete_thread", snapshot)
     assert deleted == 1
     assert not isinstance(seen, BaseException), seen
 
@@ -153,38 +137,32 @@ async def test_a_thread_that_goes_is_in_nobodys_way(
 # ---------------------------------------------------------------- the index
 
 
-@on_postgres
-async def test_an_index_that_is_started_over_is_whole_again(
-    open_a_store: OpenStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_index_that_is_started_over_is_whole_again(race: Race) -> None:
     """A message is forgotten while another process indexes another thread: all of the rest can be found afterwards."""
-    one, other = await open_a_store(), await open_a_store()
-    await say(other, "t1", "common words")
-    await other.messages.save(RESOURCE, "t1", AssistantMessage("forgettable words", id="m"))
-    await other.indexing.catch_up(RESOURCE, str)
-    await say(other, "t2", "lasting words")
-    forget = other.forgetting.message(RESOURCE, "m", render=said)
-    done = await meanwhile(monkeypatch, one.indexing.catch_up(RESOURCE, str), "add_doc", forget)
-    assert not [error for error in done if isinstance(error, BaseException)]
-    await other.indexing.catch_up(RESOURCE, str)
-    rows = await run_sql(other, "SELECT s.resource FROM search_docs d LEFT JOIN search_scopes s ON s.pk = d.scope_pk")
+    await say(race.other, "t1", "common words")
+    await race.other.messages.save(RESOURCE, "t1", AssistantMessage("forgettable words", id="m"))
+    await race.other.indexing.catch_up(RESOURCE, str)
+    await say(race.other, "t2", "lasting words")
+    forget = race.other.forgetting.message(RESOURCE, "m", render=said)
+    await race.run_well(race.one.indexing.catch_up(RESOURCE, str), "add_doc", forget)
+    await race.other.indexing.catch_up(RESOURCE, str)
+    rows = await run_sql(
+        race.other, "SELECT s.resource FROM search_docs d LEFT JOIN search_scopes s ON s.pk = d.scope_pk"
+    )
     assert rows == [(RESOURCE,)] * 2
 
 
-@on_postgres
-async def test_a_task_is_found_as_it_is(open_a_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_task_is_found_as_it_is(race: Race) -> None:
     """Two processes index a task, and it is edited between them: the slower one does not write what it was before."""
-    one, other = await open_a_store(), await open_a_store()
-    task = await other.tasks.create(RESOURCE, NewTask(title="paint the fence"), who="me")
+    task = await race.other.tasks.create(RESOURCE, NewTask(title="paint the fence"), who="me")
 
     async def indexing_and_editing() -> None:
-        await other.indexing.catch_up(RESOURCE, str)
-        await other.tasks.edit(RESOURCE, task.id, {"title": "mend the roof"}, who="me")
+        await race.other.indexing.catch_up(RESOURCE, str)
+        await race.other.tasks.edit(RESOURCE, task.id, {"title": "mend the roof"}, who="me")
 
-    done = await meanwhile(monkeypatch, one.indexing.catch_up(RESOURCE, str), "labels_of", indexing_and_editing())
-    assert not [error for error in done if isinstance(error, BaseException)]
-    await other.indexing.catch_up(RESOURCE, str)
-    ((terms,),) = await run_sql(other, "SELECT CAST(terms AS TEXT) FROM search_docs")
+    await race.run_well(race.one.indexing.catch_up(RESOURCE, str), "labels_of", indexing_and_editing())
+    await race.other.indexing.catch_up(RESOURCE, str)
+    ((terms,),) = await run_sql(race.other, "SELECT CAST(terms AS TEXT) FROM search_docs")
     assert "roof" in terms
     assert "fence" not in terms
 
@@ -192,34 +170,26 @@ async def test_a_task_is_found_as_it_is(open_a_store: OpenStore, monkeypatch: py
 # ---------------------------------------------------------------- tasks
 
 
-@on_postgres
-async def test_what_is_edited_while_a_task_decays_is_kept(
-    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_what_is_edited_while_a_task_decays_is_kept(race: Race, clock: FakeClock) -> None:
     """A closed task is put away as it is, not as it was a moment before somebody edited it."""
-    one, other = await open_a_store(), await open_a_store()
-    task = await other.tasks.create(RESOURCE, NewTask(title="roof", description="old"), who="me")
-    await other.task_claims.close(RESOURCE, task.id, "completed", "done", session="s", who="me")
+    task = await race.other.tasks.create(RESOURCE, NewTask(title="roof", description="old"), who="me")
+    await race.other.task_claims.close(RESOURCE, task.id, "completed", "done", session="s", who="me")
     clock.advance(days=31)
-    edit = other.tasks.edit(RESOURCE, task.id, {"description": "new"}, who="me")
-    await meanwhile(monkeypatch, one.task_decay.decay(RESOURCE), "due_to_decay", edit, times=2)
-    whole = await other.task_decay.restore(RESOURCE, task.id)
+    edit = race.other.tasks.edit(RESOURCE, task.id, {"description": "new"}, who="me")
+    await race.run(race.one.task_decay.decay(RESOURCE), "due_to_decay", edit, times=2)
+    whole = await race.other.task_decay.restore(RESOURCE, task.id)
     assert whole.description == "new"
 
 
-@on_postgres
-async def test_a_line_that_goes_with_its_thread_is_not_found(
-    open_a_store: OpenStore, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_line_that_goes_with_its_thread_is_not_found(race: Race, clock: FakeClock) -> None:
     """Who corrects a line while its thread is deleted is told that there is no such line."""
-    one, other = await open_a_store(), await open_a_store()
-    scribe = Scribe(other, clock)
-    await say(other, "t1", "a")
+    scribe = Scribe(race.other, clock)
+    await say(race.other, "t1", "a")
     await scribe.observe("t1", "a line")
     await scribe.activate("t1")
     (line,) = await scribe.lines("t1")
-    edit = other.line_edits.edit(RESOURCE, line.id, "another line", tokens=3, render=said)
-    _, edited = await meanwhile(monkeypatch, one.threads.delete(RESOURCE, "t1"), "delete_thread", edit)
+    edit = race.other.line_edits.edit(RESOURCE, line.id, "another line", tokens=3, render=said)
+    _, edited = await race.run(race.one.threads.delete(RESOURCE, "t1"), "delete_thread", edit)
     assert isinstance(edited, NotFound), edited
 
 

@@ -7,7 +7,7 @@ import pytest
 from contract.meanwhile import Scribe
 from contract.test_recent import RESOURCE, THREAD, Author
 from kit.engines import OpenStore
-from memolog.context.builder import Contexts, Shown
+from memolog.context.build import Contexts, View
 from memolog.core.config import Config
 from memolog.core.message import UserMessage
 from memolog.log.snapshot import Snapshot
@@ -86,8 +86,9 @@ async def test_a_context_shows_other_threads_from_where_its_log_ends(open_a_stor
     await scribe.observe("t2", "a line about t2")
     seen = await store.logs.snapshot(RESOURCE, THREAD, "resource")
     await scribe.activate("t2")
-    contexts, config = Contexts(store, HeuristicCounter()), Config(scope="resource")
+    counter, config = HeuristicCounter(), Config(scope="resource")
+    contexts = Contexts(store, counter)
     for snapshot in (seen, await store.logs.snapshot(RESOURCE, THREAD, "resource")):
-        made = await contexts.build(Shown(snapshot=snapshot, config=config, now=clock.now()))
+        made = await contexts.build(View(snapshot=snapshot, config=config, now=clock.now(), counter=counter))
         assert ("what was said in t2" in str(made.context)) is (snapshot is seen)
         assert ("text of g1" in str(made.context)) is (snapshot is not seen)

@@ -9,7 +9,7 @@ import pytest
 from contract.raw_sql import add_task, run_sql, set_state
 from kit.effort import counts
 from kit.engines import a_memory
-from kit.talk import save_texts
+from kit.talk import found, save_texts
 from memolog import AssistantMessage, Config, InputError, Memory, ToolCallPart, ToolMessage, UserMessage
 from memolog.search.analysis import analyse, text_of_parts
 from memolog.store import Store
@@ -17,12 +17,6 @@ from memolog.testing import FakeClock
 
 RESOURCE = "alice"
 memory = a_memory()
-
-
-async def found(memory: Memory, query: str, resource: str = RESOURCE, **options: object) -> list[str]:
-    """Return the ids that a query finds."""
-    answer = await memory.resource(resource).search(query, **options)  # pyright: ignore[reportArgumentType]
-    return [result.id for result in answer.results]
 
 
 # ---------------------------------------------------------------- words
@@ -168,14 +162,6 @@ async def test_results_tell_where_and_why(memory: Memory, clock: FakeClock) -> N
         seen += [result.id for result in page.results]
         cursor = page.next
     assert len(seen) == len(set(seen)) == answer.total
-
-
-async def test_threads_as_results(memory: Memory) -> None:
-    """By thread, each thread is there once, with its best message."""
-    await save_texts(memory, "t1", "whales and more whales", "a whale")
-    await save_texts(memory, "t2", "one whale was there")
-    answer = await memory.resource(RESOURCE).search("whale", by="thread")
-    assert sorted(result.thread or "" for result in answer.results) == ["t1", "t2"]
 
 
 async def test_a_name_that_no_engine_takes_as_text(memory: Memory) -> None:

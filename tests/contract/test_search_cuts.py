@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from kit.engines import a_memory
-from kit.talk import save_texts
+from kit.talk import found, save_texts
 from memolog import AssistantMessage, Config, Memory, UserMessage
 from memolog.errors import StoreError
 from memolog.search.analysis import Redact
@@ -23,11 +23,6 @@ memory = a_memory()
 def _short_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a word be common that stands in more than twenty messages."""
     monkeypatch.setattr("memolog.search.store._MOST_A_TERM", 20)
-
-
-async def found(memory: Memory, query: str) -> list[str]:
-    """Return the ids that a query finds."""
-    return [result.id for result in (await memory.resource(RESOURCE).search(query)).results]
 
 
 # ---------------------------------------------------------------- common words

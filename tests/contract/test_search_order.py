@@ -3,6 +3,7 @@
 import pytest
 
 from kit.engines import a_memory
+from kit.talk import found, store_of
 from memolog import AssistantMessage, Memory, NewMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.testing import FakeClock
 
@@ -17,13 +18,7 @@ memory = a_memory()
 
 async def say(memory: Memory, *messages: NewMessage, thread: str = "t") -> None:
     """Save messages."""
-    kit = await memory.open()
-    await kit.store.messages.save(RESOURCE, thread, list(messages))
-
-
-async def found(memory: Memory, query: str) -> list[str]:
-    """Return the ids that a query finds, best first."""
-    return [result.id for result in (await memory.resource(RESOURCE).search(query, limit=50)).results]
+    await (await store_of(memory)).messages.save(RESOURCE, thread, list(messages))
 
 
 @pytest.mark.parametrize("query", ["dev server port", "Which port does the dev server run on?"])
@@ -38,7 +33,7 @@ async def test_the_newest_statement_of_a_fact_comes_first(memory: Memory, query:
         UserMessage("We gave every dev server a port of its own, ours is 5000 now.", id="5000"),
         AssistantMessage("An old note says that the dev server runs on port 3000.", id="old"),
     )
-    ids = await found(memory, query)
+    ids = await found(memory, query, limit=50)
     assert ids[:3] == ["5000", "4000", "3000"]
     assert ids.index("old") > 2
 
@@ -61,7 +56,7 @@ async def test_a_change_is_found_in_a_long_message(memory: Memory, query: str, o
         *map(UserMessage, TALK),
         UserMessage(f"Thanks, that helped. {around} {new} Can you look at the other letter, too?", id="new"),
     )
-    ids = await found(memory, query)
+    ids = await found(memory, query, limit=50)
     assert ids.index("new") < ids.index("old")
 
 

@@ -3,34 +3,14 @@
 import pytest
 
 from kit.engines import a_memory
-from kit.talk import save_texts
+from kit.talk import found, save_texts
 from memolog import AssistantMessage, InputError, Memory, UserMessage
 
 RESOURCE = "alice"
 memory = a_memory()
 
 
-async def found(memory: Memory, query: str, *, limit: int = 50) -> set[str]:
-    """Return the ids that a query finds."""
-    return {result.id for result in (await memory.resource(RESOURCE).search(query, limit=limit)).results}
-
-
-async def test_a_snippet_shows_what_was_quoted(memory: Memory) -> None:
-    """By a query that wants it, and by a question that only names it."""
-    await save_texts(memory, "t", f"car. {'red things. ' * 3}{'blah ' * 100} then we took the fast red car to town")
-    for query in ('"red car"', 'When did we take the "red car"?'):
-        (result,) = (await memory.resource(RESOURCE).search(query)).results
-        assert "fast «red» «car» to town" in result.snippet
-
-
 # ---------------------------------------------------------------- much of it
-
-
-async def test_a_question_after_a_pasted_text_is_answered(memory: Memory) -> None:
-    """Words that nobody said do not push out those that somebody said, however long they are."""
-    await save_texts(memory, "t", "the door code is 4711", "we use Helix")
-    pasted = " ".join(f"initialising-subsystem{number}" for number in range(240))
-    assert "the door code is 4711" in await found(memory, f"{pasted}\n\nWhat is the door code?")
 
 
 async def test_what_was_too_much_is_told(memory: Memory) -> None:
@@ -51,29 +31,16 @@ async def test_a_beginning_stands_for_many_words(memory: Memory) -> None:
     """Not only for the first ones of the alphabet."""
     words = [f"con{first}{second}" for first in "abcdef" for second in "lmnopqrs"]
     await save_texts(memory, "t", *words)
-    assert await found(memory, "con*", limit=100) == set(words)
-    assert await found(memory, "*con*", limit=100) == set(words)
+    assert set(await found(memory, "con*", limit=100)) == set(words)
+    assert set(await found(memory, "*con*", limit=100)) == set(words)
 
 
 async def test_many_words_may_be_excluded(memory: Memory) -> None:
     """Each of them counts."""
-    fruits = [
-        "apple",
-        "banana",
-        "cherry",
-        "damson",
-        "elder",
-        "fig",
-        "grape",
-        "hazel",
-        "iris",
-        "jasmine",
-        "kiwi",
-        "lemon",
-    ]
+    fruits = [f"fruit{letter}" for letter in "abcdefghijkl"]
     await save_texts(memory, "t", *(f"a basket with {fruit}" for fruit in fruits), "a basket")
     excluded = " ".join(f"-{fruit}" for fruit in fruits)
-    assert await found(memory, f"basket {excluded}") == {"a basket"}
+    assert set(await found(memory, f"basket {excluded}")) == {"a basket"}
 
 
 # ---------------------------------------------------------------- what must not be
@@ -85,19 +52,19 @@ async def test_filters_can_be_turned_round(memory: Memory) -> None:
     await save_texts(memory, "t2", "a green apple")
     kit = await memory.open()
     await kit.store.messages.save(RESOURCE, "t2", AssistantMessage("an apple a day", id="day"))
-    assert await found(memory, "apple -role:user") == {"day"}
-    assert await found(memory, "apple -thread:t2") == {"a red apple"}
-    assert await found(memory, "apple -thread:t1 -role:assistant") == {"a green apple"}
-    assert await found(memory, "apple role:user -thread:nowhere") == {"a red apple", "a green apple"}
-    assert await found(memory, "apple -source:raw") == set()
-    assert await found(memory, "apple source:raw -source:raw") == set()
-    assert len(await found(memory, "apple -source:task")) == 3
+    assert set(await found(memory, "apple -role:user")) == {"day"}
+    assert set(await found(memory, "apple -thread:t2")) == {"a red apple"}
+    assert set(await found(memory, "apple -thread:t1 -role:assistant")) == {"a green apple"}
+    assert set(await found(memory, "apple role:user -thread:nowhere")) == {"a red apple", "a green apple"}
+    assert set(await found(memory, "apple -source:raw")) == set()
+    assert set(await found(memory, "apple source:raw -source:raw")) == set()
+    assert len(set(await found(memory, "apple -source:task"))) == 3
 
 
 async def test_a_word_without_spaces_is_excluded_as_a_whole(memory: Memory) -> None:
     """Not wherever its first two characters stand."""
     await save_texts(memory, "t", "会議は来週です", "会議室を予約した", "会議の資料")
-    assert await found(memory, "会議 -会議室") == {"会議は来週です", "会議の資料"}
+    assert set(await found(memory, "会議 -会議室")) == {"会議は来週です", "会議の資料"}
 
 
 # ---------------------------------------------------------------- phrases
@@ -121,7 +88,7 @@ async def test_a_phrase_stands_where_it_is_written(memory: Memory, phrase: str, 
     await save_texts(
         memory, "t", text, "来周東去京微架构服务 key idempotency art the of state login auth 정책 비밀번호"
     )
-    assert await found(memory, f'"{phrase}"') == {text}
+    assert set(await found(memory, f'"{phrase}"')) == {text}
 
 
 # ---------------------------------------------------------------- what comes first
@@ -163,9 +130,9 @@ async def test_what_holds_the_words_comes_before_what_stands_beside_it(
 async def test_the_words_for_a_secret_are_not_what_was_said(memory: Memory) -> None:
     """Nobody said `redacted`."""
     await save_texts(memory, "t", "my key is sk-ant-api03-" + "Ab3dEf6hIj" * 9 + "AA, keep it")
-    assert await found(memory, "keep") != set()
-    assert await found(memory, "redacted") == set()
-    assert await found(memory, "anthropic") == set()
+    assert set(await found(memory, "keep")) != set()
+    assert set(await found(memory, "redacted")) == set()
+    assert set(await found(memory, "anthropic")) == set()
 
 
 async def test_a_cursor_belongs_to_its_search(memory: Memory) -> None:
@@ -236,21 +203,21 @@ async def test_a_text_is_found_as_it_is_written(memory: Memory, query: str, numb
     """By the beginnings and the pieces of its words, by the command in it, and without the points that may be left out."""
     await save_texts(memory, "t", *WRITTEN)
     wanted = set[str]() if number is None else {WRITTEN[number][:80]}
-    assert await found(memory, query) & set(WRITTEN) == wanted
+    assert set(await found(memory, query)) & set(WRITTEN) == wanted
 
 
 async def test_a_vowel_sign_does_not_cut_a_word(memory: Memory) -> None:
     """Words that share their consonants are others."""
     await save_texts(memory, "t", "हाथ धो लो", "होली कब है", "मेरा नाम")
-    assert await found(memory, "हिन्दी") == set()
-    assert await found(memory, "नाम") == {"मेरा नाम"}
+    assert set(await found(memory, "हिन्दी")) == set()
+    assert set(await found(memory, "नाम")) == {"मेरा नाम"}
 
 
 async def test_a_phrase_stands_in_an_identifier(memory: Memory) -> None:
     """Signs between words are no words."""
     await save_texts(memory, "t", "the login_schema is new", "login and schema")
-    assert await found(memory, '"login schema"') == {"the login_schema is new"}
-    assert await found(memory, 'login -"login schema"') == {"login and schema"}
+    assert set(await found(memory, '"login schema"')) == {"the login_schema is new"}
+    assert set(await found(memory, 'login -"login schema"')) == {"login and schema"}
 
 
 # ---------------------------------------------------------------- nothing as it was written

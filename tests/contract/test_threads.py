@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from contract.raw_sql import add_group, add_log, add_run, run_sql, set_state, thread_pk
+from contract.raw_sql import add_group, add_log, add_run, insert, run_sql, set_state, thread_pk
 from kit.effort import counts
-from kit.engines import OpenStore
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import AssistantMessage, NewMessage, TextPart, UserMessage
 from memolog.core.thread import Hints
@@ -54,14 +53,6 @@ async def test_a_thread_is_created_once(store: Store) -> None:
     with pytest.raises(ThreadExists, match="t exists already"):
         await store.threads.create("alice", "t", title="second")
     assert (await store.threads.get("alice", "t")).title == "first"
-
-
-async def test_two_resources_may_use_one_id(store: Store) -> None:
-    """An id belongs to its resource alone."""
-    await store.threads.create("alice", "t", title="hers")
-    await store.threads.create("bob", "t", title="his")
-    assert (await store.threads.get("alice", "t")).title == "hers"
-    assert (await store.threads.get("bob", "t")).title == "his"
 
 
 async def test_many_creators_have_one_winner(store: Store) -> None:
@@ -329,13 +320,9 @@ async def test_a_thread_with_tombstones_and_compactions_can_be_deleted(store: St
     """The guard that keeps forgotten rows as they are does not stand in the way of a deletion."""
     await store.messages.save("alice", "t", [UserMessage("a", id="a"), UserMessage("b", id="b")])
     pk = await thread_pk(store, "alice", "t")
-    made = await run_sql(
-        store,
-        "INSERT INTO compactions (id, thread_pk, first_seq, last_seq, level, created_at, summary, before) "
-        "VALUES ('c', :pk, 1, 2, 1, 1, 's', '[]') RETURNING pk",
-        pk=pk,
-    )
-    await run_sql(store, "UPDATE messages SET compaction_pk = :c, level = 1 WHERE thread_pk = :pk", c=made[0][0], pk=pk)
+    place = {"id": "c", "thread_pk": pk, "first_seq": 1, "last_seq": 2, "level": 1}
+    made = await insert(store, "compactions", **place, created_at=1, summary="s", before="[]")
+    await run_sql(store, "UPDATE messages SET compaction_pk = :c, level = 1 WHERE thread_pk = :pk", c=made, pk=pk)
     await set_state(store, "a", "withdrawn")
     await set_state(store, "b", "forgotten")
     assert await store.threads.delete("alice", "t") == 2
@@ -360,14 +347,3 @@ async def test_a_deletion_leaves_the_sharing_log_alone(store: Store) -> None:
     await add_log(store, "alice", "shared")
     await store.threads.delete("alice", "t")
     assert await run_sql(store, "SELECT id FROM logs") == [("shared",)]
-
-
-async def test_threads_outlive_the_store(store: Store, open_a_store: OpenStore, engine_name: str) -> None:
-    """Another store at the same address reads what this one wrote; one in memory is alone."""
-    await store.messages.save("alice", "t", UserMessage("hi"))
-    other = await open_a_store()
-    if engine_name == "memory":
-        assert await other.threads.count("alice") == 0
-    else:
-        assert await other.threads.get("alice", "t") == await store.threads.get("alice", "t")
-        assert await other.messages.after("alice", "t") == await store.messages.after("alice", "t")

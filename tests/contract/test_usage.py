@@ -1,9 +1,11 @@
 """What every engine does with the ledger and the calibrations."""
 
 import asyncio
+import itertools
 import random
-from datetime import timedelta
-from decimal import Decimal
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 
@@ -16,126 +18,59 @@ from memolog.log.usage import UsageLine
 from memolog.store import Store
 from memolog.testing import FakeClock
 
-NANO = 1e-9
+COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 
-async def test_an_empty_ledger_sums_to_nothing(store: Store) -> None:
-    """No line, and a total of zero."""
-    assert await store.ledger.lines("alice") == ()
-    assert await store.ledger.total("alice") == UsageTotal()
-
-
-async def test_every_number_of_a_request_is_kept(store: Store) -> None:
-    """One request is its own sum."""
-    await store.ledger.add(
-        "alice",
-        Usage(
-            model="m",
-            input_tokens=1,
-            output_tokens=2,
-            cache_read_tokens=3,
-            cache_write_tokens=4,
-            cost=0.25,
-            kind="other",
-        ),
+def some_usage(chance: random.Random, now: datetime) -> Usage:
+    """Return a request of any kind, for anything: tiny and huge, and now and then with numbers below nothing."""
+    return Usage(
+        kind=chance.choice(("turn", "observe", "reflect", "other")),
+        model=chance.choice("ab"),
+        **{name: chance.choice((0, 7, 2**40, -5)) for name in COUNTS},
+        cost=chance.choice((0.1, 0.4e-9, 1e-9, -1.0, 1e6, round(chance.uniform(0, 10 ** chance.randint(-9, 0)), 9))),
+        thread=chance.choice((None, "t1", "t2", "unknown")),
+        task=chance.choice((None, "k1", "k2")),
+        run=chance.choice((None, "r1", "r2")),
+        at=chance.choice((None, now - timedelta(hours=chance.randrange(5)))),
     )
-    total = UsageTotal(
-        requests=1, input_tokens=1, output_tokens=2, cache_read_tokens=3, cache_write_tokens=4, cost=0.25
-    )
-    assert await store.ledger.lines("alice") == (UsageLine(kind="other", model="m", total=total),)
-    assert await store.ledger.total("alice") == total
 
 
-async def test_lines_are_by_kind_and_model(store: Store) -> None:
-    """A line each, in a fixed order, and the total over them."""
-    for usage in (
-        Usage(kind="turn", model="b", input_tokens=1),
-        Usage(kind="turn", model="a", input_tokens=2),
-        Usage(kind="observe", model="a", input_tokens=4),
-        Usage(kind="turn", model="a", input_tokens=8),
-        Usage(kind="reflect", model="a", input_tokens=16),
-    ):
-        await store.ledger.add("alice", usage)
-    lines = await store.ledger.lines("alice")
-    assert [(line.kind, line.model, line.total.requests, line.total.input_tokens) for line in lines] == [
-        ("observe", "a", 1, 4),
-        ("reflect", "a", 1, 16),
-        ("turn", "a", 2, 10),
-        ("turn", "b", 1, 1),
-    ]
-    total = await store.ledger.total("alice")
-    assert (total.requests, total.input_tokens) == (5, 31)
+def summed(added: Iterable[Usage]) -> UsageTotal:
+    """Return the sum by hand: in whole billionths, and what is below nothing counts as none."""
+    known = list(added)
+    sums = {name: sum(max(getattr(one, name), 0) for one in known) for name in COUNTS}
+    return UsageTotal(requests=len(known), cost=sum(round(max(one.cost, 0) * 1e9) for one in known) / 1e9, **sums)
 
 
-async def test_sums_by_thread_task_and_run(store: Store) -> None:
-    """Each filter alone and together; what does not exist sums to nothing."""
-    await store.messages.save("alice", "t1", UserMessage("a"))
-    await store.messages.save("alice", "t2", UserMessage("b"))
-    await add_task(store, "alice", "k1")
-    for usage in (
-        Usage(model="m", input_tokens=1, thread="t1"),
-        Usage(model="m", input_tokens=2, thread="t1", task="k1", run="r1"),
-        Usage(model="m", input_tokens=4, thread="t2", task="k1", run="r2"),
-        Usage(model="m", input_tokens=8, run="r2"),
-    ):
-        await store.ledger.add("alice", usage)
-
-    async def tokens(thread: str | None = None, task: str | None = None, run: str | None = None) -> int:
-        return (await store.ledger.total("alice", thread=thread, task=task, run=run)).input_tokens
-
-    assert await tokens() == 15
-    assert await tokens(thread="t1") == 3
-    assert await tokens(thread="t2") == 4
-    assert await tokens(task="k1") == 6
-    assert await tokens(run="r2") == 12
-    assert await tokens(thread="t2", run="r2", task="k1") == 4
-    assert await tokens(thread="t1", run="r2") == 0
-    for nothing in ("t9", "k9", "r9"):
-        assert await tokens(thread=nothing) == await tokens(task=nothing) == await tokens(run=nothing) == 0
-
-
-async def test_sums_since_a_moment(store: Store, clock: FakeClock) -> None:
-    """The moment itself is included; a request that says when it was is counted there."""
-    noon = clock.now()
-    await store.ledger.add("alice", Usage(model="m", input_tokens=1))
-    await store.ledger.add("alice", Usage(model="m", input_tokens=2, at=noon - timedelta(days=2)))
-    clock.advance(hours=1)
-    await store.ledger.add("alice", Usage(model="m", input_tokens=4))
-
-    async def since(**ago: float) -> int:
-        return (await store.ledger.total("alice", since=clock.now() - timedelta(**ago))).input_tokens
-
-    assert await since(minutes=0) == 4
-    assert await since(hours=1) == 5
-    assert await since(days=3) == 7
-    assert await since(hours=-1) == 0
-
-
-@pytest.mark.parametrize("seed", range(3))
-async def test_costs_are_exact_to_the_billionth(store: Store, seed: int) -> None:
-    """Thousands of tiny amounts do not drift, as sums of floats would."""
-    chance = random.Random(seed)
-    prices = [round(chance.uniform(0, 10 ** chance.randint(-9, 0)), 9) for _ in range(counts(150, 2000))]
-    await asyncio.gather(*(store.ledger.add("alice", Usage(model="m", cost=price)) for price in prices))
-    exact = sum(Decimal(str(price)) for price in prices)
-    assert abs(Decimal((await store.ledger.total("alice")).cost) - exact) < Decimal("1e-9")
-
-
-async def test_a_tenth_three_times_is_three_tenths(store: Store) -> None:
-    """Money is kept in whole billionths."""
-    for _ in range(3):
-        await store.ledger.add("alice", Usage(model="m", cost=0.1))
-    await store.ledger.add("alice", Usage(model="m", cost=0.4 * NANO))
-    assert (await store.ledger.total("alice")).cost == 0.3
-    await store.ledger.add("alice", Usage(model="m", cost=NANO))
-    assert (await store.ledger.total("alice")).cost == 0.300000001
-
-
-async def test_a_provider_that_reports_nonsense_costs_nothing(store: Store) -> None:
-    """Negative numbers count as none."""
-    await store.ledger.add("alice", Usage(model="m", input_tokens=-5, output_tokens=3, cost=-1.0))
-    total = await store.ledger.total("alice")
-    assert (total.requests, total.input_tokens, total.output_tokens, total.cost) == (1, 0, 3, 0.0)
+@pytest.mark.parametrize("seed", range(counts(3, 20)))
+async def test_sums_are_those_of_the_requests(store: Store, clock: FakeClock, seed: int) -> None:
+    """By kind and model, in a fixed order; of a thread, a task, a run and since a moment, alone and together."""
+    chance, now = random.Random(seed), clock.now()
+    assert (await store.ledger.lines("alice"), await store.ledger.total("alice")) == ((), UsageTotal())
+    for name in ("t1", "t2"):
+        await store.threads.create("alice", name)
+        await add_task(store, "alice", name.replace("t", "k"))
+    added = [some_usage(chance, now) for _ in range(counts(120, 2000))]
+    await asyncio.gather(*(store.ledger.add("alice", usage) for usage in added))
+    ages = (None, timedelta(0), timedelta(hours=2), timedelta(hours=-1))
+    for thread, task, run, age in itertools.product((None, "t1", "t9"), (None, "k1", "k9"), (None, "r2", "r9"), ages):
+        since = None if age is None else now - age
+        chosen = [
+            usage
+            for usage in added
+            if thread in {None, usage.thread}
+            and task in {None, usage.task}
+            and run in {None, usage.run}
+            and (since is None or (usage.at or now) >= since)
+        ]
+        lines = await store.ledger.lines("alice", thread=thread, task=task, run=run, since=since)
+        groups = sorted({(usage.kind, usage.model) for usage in chosen})
+        assert lines == tuple(
+            UsageLine(kind=kind, model=model, total=summed(u for u in chosen if (u.kind, u.model) == (kind, model)))
+            for kind, model in groups
+        )
+        total = await store.ledger.total("alice", thread=thread, task=task, run=run, since=since)
+        assert total == replace(summed(chosen), cost=pytest.approx(summed(chosen).cost, rel=1e-15, abs=1e-9))
 
 
 @pytest.mark.parametrize("cost", [float("nan"), float("inf"), float("-inf")])
@@ -162,14 +97,6 @@ async def test_a_request_for_an_unknown_thread_counts_for_the_resource(store: St
     await store.threads.create("alice", "later")
     assert (await store.ledger.total("alice", thread="later")).input_tokens == 0
     assert (await store.ledger.total("alice")).input_tokens == 7
-
-
-async def test_large_numbers_add_up(store: Store) -> None:
-    """Sums beyond 32 bits are exact."""
-    for _ in range(3):
-        await store.ledger.add("alice", Usage(model="m", input_tokens=2**40, cost=1_000_000.0))
-    total = await store.ledger.total("alice")
-    assert (total.input_tokens, total.cost) == (3 * 2**40, 3_000_000.0)
 
 
 # ---------------------------------------------------------------- calibration

@@ -1,8 +1,10 @@
 """Shared strategies: texts that databases and JSON trip over, and every value of the domain made of them."""
 
 import dataclasses
+import importlib
+import inspect
 import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta, timezone
 from types import UnionType
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
@@ -10,54 +12,9 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from memolog.core.document import Document, DocumentVersion, Proposal
-from memolog.core.message import (
-    FilePart,
-    Message,
-    NewMessage,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    UnknownPart,
-)
-from memolog.core.observation import Extract, Generation, NewExtract, Observation, Source, Span
-from memolog.core.reports import (
-    Compacted,
-    Compaction,
-    ExportReport,
-    Finding,
-    Forgotten,
-    ImportReport,
-    Pruned,
-    Report,
-    Skipped,
-)
-from memolog.core.run import Calibration, KeptPrompt, Lease, Run, Usage, UsageTotal
-from memolog.core.thread import Hints, ThreadInfo
-from memolog.search.values import Recalled, RecalledPiece, RecallPage, SearchAnswer, SearchResult
-from memolog.tasks.task import (
-    Claimed,
-    Closed,
-    Decayed,
-    DraftSummary,
-    Explained,
-    LikelyDuplicate,
-    LinkedMessage,
-    NewTask,
-    ReadyTask,
-    ReadyTasks,
-    Task,
-    TaskAbout,
-    TaskChange,
-    TaskCounts,
-    TaskHit,
-    TaskRef,
-    TaskView,
-)
-
-__all__ = ["VALUES", "ids", "json_objects", "json_values", "moments", "new_messages", "parts", "texts"]
+from memolog.core.message import FilePart, Message, NewMessage, Part
+from memolog.core.observation import Observation, Span
+from memolog.tasks.task import Task
 
 ODD: Final = (
     "\x00\x01\x1b\x7f\x85\u2028\u2029\ufeff\ufffe\uffff\ud800\udbff\udc00\udfff\ud83d\ude00"
@@ -174,33 +131,30 @@ def _of(hint: Any) -> SearchStrategy[Any]:
     return json_objects if inner[1] is Any else st.dictionaries(texts, _of(inner[1]), max_size=3)
 
 
-def declare(*kinds: type, **given: SearchStrategy[Any]) -> None:
-    """Add a strategy for each of these values."""
-    VALUES.update((kind, derived(kind, **given)) for kind in kinds)
+VALUE_MODULES: Final = (
+    *("core.document", "core.message", "core.observation", "core.reports", "core.run", "core.thread"),
+    *("search.values", "tasks.task"),
+)
+"""The modules of the values that are stored or returned."""
 
 
-declare(FilePart, seconds=st.none() | st.floats(allow_nan=False))
-declare(TextPart, ReasoningPart, ToolCallPart, ToolResultPart, UnknownPart)
-parts: SearchStrategy[Part] = st.one_of(*(VALUES[kind] for kind in get_args(Part)))
+def domain_values() -> Iterator[type]:
+    """Yield every dataclass of these modules."""
+    for name in VALUE_MODULES:
+        module = importlib.import_module(f"memolog.{name}")
+        for found in vars(module).values():
+            if inspect.isclass(found) and dataclasses.is_dataclass(found) and found.__module__ == module.__name__:
+                yield found
+
+
+VALUES[FilePart] = derived(FilePart, seconds=st.none() | st.floats(allow_nan=False))
+parts: SearchStrategy[Part] = st.one_of(*map(_of, get_args(Part)))
 several_parts: SearchStrategy[tuple[Part, ...]] = st.lists(parts, max_size=4).map(tuple)
-declare(
-    NewMessage,
-    id=st.none() | ids,
-    parts=several_parts,
-    zone=st.sampled_from((None, "", "UTC", "Asia/Tokyo", "+05:45")),
-)
-declare(Message, parts=several_parts, level=levels)
-declare(Task, priority=st.integers(min_value=0, max_value=4), level=levels)
-declare(
-    *(Source, Hints, ThreadInfo, Observation, Generation),
-    *(Lease, UsageTotal, Usage, Calibration, Run, KeptPrompt),
-    *(DocumentVersion, Document, Proposal),
-    *(Compacted, Compaction, Pruned, Extract, NewExtract),
-    *(Finding, Report, Forgotten, ExportReport, ImportReport, Skipped),
-    *(RecallPage, Recalled, RecalledPiece, SearchAnswer, SearchResult),
-    *(Claimed, Closed, Decayed, DraftSummary, Explained, LikelyDuplicate, LinkedMessage, NewTask),
-    *(ReadyTask, ReadyTasks, TaskAbout, TaskChange, TaskCounts, TaskHit, TaskRef, TaskView),
-)
+zone_names = st.sampled_from((None, "", "UTC", "Asia/Tokyo", "+05:45"))
+VALUES[NewMessage] = derived(NewMessage, id=st.none() | ids, parts=several_parts, zone=zone_names)
+VALUES[Message] = derived(Message, parts=several_parts, level=levels)
+VALUES[Task] = derived(Task, priority=st.integers(min_value=0, max_value=4), level=levels)
+VALUES.update((kind, derived(kind)) for kind in domain_values() if kind not in VALUES)
 messages: SearchStrategy[Message] = VALUES[Message]
 new_messages: SearchStrategy[NewMessage] = VALUES[NewMessage]
 observations: SearchStrategy[Observation] = VALUES[Observation]

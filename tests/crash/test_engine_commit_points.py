@@ -6,9 +6,9 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,17 +51,6 @@ ENGINE: Final = (
 )
 # How often a process comes by depends on how fast it is: only the first time is sure.
 _TIMED: Final = {"runs.heartbeat", "processes.beat"}
-# Offered by the store, not used by a turn: killed by themselves.
-COMPACTIONS: Final = ("compactions.compact", "compactions.deepen", "compactions.restore", "compactions.prune")
-FORGETTING: Final = (
-    *("forgetting.message", "forgetting.thread", "forgetting.resource", "forgetting.older"),
-    *("line_edits.edit", "line_edits.retract", "line_edits.reinstate", "line_edits.delete", "doctor.repair"),
-)
-TRANSFERS: Final = ("transfers.put", "transfers.date", "transfers.hint", "transfers.render", "tombstones.lift")
-ALONE: Final = (
-    *("copies.merge", "runs.abandon", "runs.give_back", "runs.keep_prompt", "search.index"),
-    *(*COMPACTIONS, *FORGETTING, *TRANSFERS),
-)
 POINTS: Final = [f"{name}:{moment}" for name in ENGINE for moment in ("before", "after")]
 engine_name = engines("sqlite", "postgres")
 
@@ -253,31 +242,26 @@ async def test_the_conversation_comes_by_every_point(tmp_path: Path) -> None:
     assert set(reached) == set(POINTS)
 
 
-WRITES = ("write", "write_and_read")
-
-
-def _is_write(called: ast.expr) -> bool:
-    """Return whether an expression is a writing method of an engine."""
-    match called:
+def _names(called: ast.Call) -> list[ast.expr]:
+    """Return the name of the write that a call makes, if it makes one: a method of an engine, or the decorator of a script."""
+    match called.func:
         case ast.Attribute(value=ast.Attribute(attr="engine" | "_engine") | ast.Name(id="engine"), attr=name):
-            return name in WRITES
+            is_write = name in {"write", "write_and_read"}
+            return [keyword.value for keyword in called.keywords if keyword.arg == "name"] if is_write else []
+        case ast.Name(id="writes"):
+            return called.args
         case _:
-            return False
+            return []
 
 
 def test_every_write_of_the_store_is_killed() -> None:
     """Whoever adds a write to the store adds it here, or to the operations of the foundation."""
     folder = Path(str(memolog.__file__)).parent
-    found: set[str] = set()
     # An engine passes on the names that it is given.
-    for path in set(folder.rglob("*.py")) - set((folder / "db").glob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and _is_write(node.func):
-                names = [keyword.value for keyword in node.keywords if keyword.arg == "name"]
-                assert len(names) == 1, f"a write without a name in {path.name}, line {node.lineno}"
-                assert isinstance(names[0], ast.Constant), f"a name that nobody knows in {path.name}"
-                found.add(str(names[0].value))
-    assert found == set(ENGINE) | set(ALONE) | set(OPERATIONS)
+    paths = set(folder.rglob("*.py")) - set((folder / "db").glob("*.py"))
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    found = [name for node in nodes if isinstance(node, ast.Call) for name in _names(node)]
+    assert {ast.literal_eval(name) for name in found} == set(ENGINE) | set(ALONE) | set(OPERATIONS)
 
 
 # ---------------------------------------------------------------- writes that no turn makes
@@ -313,109 +297,96 @@ async def _prologue(store: Store) -> RunClaim:
     return await _start(store, Span(first=2, last=2))
 
 
-async def _alone(name: str, store: Store, claim: RunClaim) -> None:
-    match name:
-        case "runs.abandon":
-            await store.runs.abandon(RESOURCE, claim, "given up", now=store.clock.now())
-        case "runs.give_back":
-            await store.runs.give_back(RESOURCE, [claim])
-        case "runs.keep_prompt":
-            await store.runs.keep_prompt(RESOURCE, claim.run, "asked", "answered")
-        case "compactions.compact":
-            rows = [RowTexts(seq=2, search="two", brief="2")]
-            await store.compactions.compact(RESOURCE, THREAD, rows, summary="second", now=store.clock.now())
-        case "compactions.deepen":
-            await store.compactions.deepen(RESOURCE, THREAD, keep=0)
-        case "compactions.restore":
-            made = (await store.compactions.list(RESOURCE, THREAD))[0]
-            await store.compactions.restore(RESOURCE, THREAD, made.id, now=store.clock.now())
-        case "compactions.prune":
-            await store.compactions.prune(
-                RESOURCE, THREAD, days=30, now=store.clock.now() + timedelta(days=40), left=str.upper
-            )
-        case _ if name in FORGETTING:
-            await _forget(name, store)
-        case "transfers.put":
-            row = dict.fromkeys(BY_KIND["event"].columns) | {"at": 1, "of": "Told", "data": "{}"}
-            await store.transfers.put(RESOURCE, await store.transfers.begin(RESOURCE), [(BY_KIND["event"], row)])
-        case "transfers.date":
-            long_ago = store.clock.now() - timedelta(days=9)
-            await store.transfers.date(RESOURCE, THREAD, created_at=long_ago, updated_at=long_ago)
-        case "transfers.render":
-            await store.transfers.render(RESOURCE, {"group": "not what its lines say"}, render=_render, count=len)
-        case "tombstones.lift":
-            await store.tombstones.lift(RESOURCE, "gone", [UserMessage("lost", id="m9")])
-        case "transfers.hint":
-            await store.transfers.hint(RESOURCE, THREAD, Hints(current_task="imported", last_seq=1_000))
-        case "search.index":
-            await store.indexing.catch_up(RESOURCE, str)
-        case _:
-            await store.copies.merge(RESOURCE, now=store.clock.now(), render=_render)
+async def _restore_compaction(store: Store) -> None:
+    made = (await store.compactions.list(RESOURCE, THREAD))[0]
+    await store.compactions.restore(RESOURCE, THREAD, made.id, now=store.clock.now())
 
 
-async def _forget(name: str, store: Store) -> None:
-    lines, forgetting = store.line_edits, store.forgetting
-    match name:
-        case "forgetting.message":
-            await forgetting.message(RESOURCE, "m1", render=_render)
-        case "forgetting.thread":
-            await forgetting.thread(RESOURCE, THREAD, render=_render)
-        case "forgetting.resource":
-            await forgetting.resource(RESOURCE)
-        case "forgetting.older":
-            await forgetting.older(RESOURCE, messages=store.clock.now() + timedelta(days=1), render=_render)
-        case "line_edits.edit":
-            await lines.edit(RESOURCE, "line", "two was said", tokens=1, render=_render)
-        case "line_edits.retract":
-            await lines.retract(RESOURCE, "line", render=_render)
-        case "line_edits.reinstate":
-            await lines.reinstate(RESOURCE, "back", render=_render)
-        case "doctor.repair":
-            found = await store.doctor.examine(
-                RESOURCE, count=len, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
-            )
-            # The prologue's claim is of a task that is not there.
-            assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
-            await store.doctor.repair(found)
-        case _:
-            await lines.delete(RESOURCE, "line", render=_render)
+async def _repair(store: Store) -> None:
+    found = await store.doctor.examine(
+        RESOURCE, count=len, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
+    )
+    # The prologue's claim is of a task that is not there.
+    assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
+    await store.doctor.repair(found)
+
+
+async def _put(store: Store) -> None:
+    row = dict.fromkeys(BY_KIND["event"].columns) | {"at": 1, "of": "Told", "data": "{}"}
+    await store.transfers.put(RESOURCE, await store.transfers.begin(RESOURCE), [(BY_KIND["event"], row)])
+
+
+def _later(store: Store, days: int) -> datetime:
+    return store.clock.now() + timedelta(days=days)
+
+
+# Offered by the store, not used by a turn: killed by themselves. Each is given the store and a claim of a run.
+ALONE: Final[dict[str, Callable[[Store, RunClaim], Awaitable[object]]]] = {
+    "runs.abandon": lambda s, claim: s.runs.abandon(RESOURCE, claim, "given up", now=s.clock.now()),
+    "runs.give_back": lambda s, claim: s.runs.give_back(RESOURCE, [claim]),
+    "runs.keep_prompt": lambda s, claim: s.runs.keep_prompt(RESOURCE, claim.run, "asked", "answered"),
+    "compactions.compact": lambda s, _: s.compactions.compact(
+        RESOURCE, THREAD, [RowTexts(seq=2, search="two", brief="2")], summary="second", now=s.clock.now()
+    ),
+    "compactions.deepen": lambda s, _: s.compactions.deepen(RESOURCE, THREAD, keep=0),
+    "compactions.restore": lambda s, _: _restore_compaction(s),
+    "compactions.prune": lambda s, _: s.compactions.prune(RESOURCE, THREAD, days=30, now=_later(s, 40), left=str.upper),
+    "forgetting.message": lambda s, _: s.forgetting.message(RESOURCE, "m1", render=_render),
+    "forgetting.thread": lambda s, _: s.forgetting.thread(RESOURCE, THREAD, render=_render),
+    "forgetting.resource": lambda s, _: s.forgetting.resource(RESOURCE),
+    "forgetting.older": lambda s, _: s.forgetting.older(RESOURCE, messages=_later(s, 1), render=_render),
+    "line_edits.edit": lambda s, _: s.line_edits.edit(RESOURCE, "line", "two was said", tokens=1, render=_render),
+    "line_edits.retract": lambda s, _: s.line_edits.retract(RESOURCE, "line", render=_render),
+    "line_edits.reinstate": lambda s, _: s.line_edits.reinstate(RESOURCE, "back", render=_render),
+    "line_edits.delete": lambda s, _: s.line_edits.delete(RESOURCE, "line", render=_render),
+    "doctor.repair": lambda s, _: _repair(s),
+    "transfers.put": lambda s, _: _put(s),
+    "transfers.date": lambda s, _: s.transfers.date(
+        RESOURCE, THREAD, created_at=_later(s, -9), updated_at=_later(s, -9)
+    ),
+    "transfers.hint": lambda s, _: s.transfers.hint(RESOURCE, THREAD, Hints(current_task="imported", last_seq=1_000)),
+    "transfers.render": lambda s, _: s.transfers.render(
+        RESOURCE, {"group": "not what its lines say"}, render=_render, count=len
+    ),
+    "tombstones.lift": lambda s, _: s.tombstones.lift(RESOURCE, "gone", [UserMessage("lost", id="m9")]),
+    "search.index": lambda s, _: s.indexing.catch_up(RESOURCE, str),
+    "copies.merge": lambda s, _: s.copies.merge(RESOURCE, now=s.clock.now(), render=_render),
+}
 
 
 def _render(group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]) -> tuple[str, int]:
     return f"{group.handle} {aliases} {len(observations)}", 1
 
 
+# What these writes may change.
+_TOUCHED: Final = (
+    "SELECT id, state, text FROM observations ORDER BY pk",
+    "SELECT name, owner FROM leases",
+    "SELECT id, status, error, fence, lease_until FROM runs ORDER BY pk",
+    "SELECT prompt, reply FROM run_prompts",
+    "SELECT version, generation FROM logs ORDER BY pk",
+    "SELECT handle, state, text FROM groups ORDER BY pk",
+    "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",
+    "SELECT kind, number FROM generations ORDER BY 1, 2",
+    "SELECT seq, level, pruned, injection, search, parts FROM messages ORDER BY seq",
+    "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
+    "SELECT doc FROM search_docs ORDER BY doc",
+    "SELECT indexed_seq, created_at, current_task FROM threads",
+    "SELECT kind FROM events",
+    "SELECT word FROM search_words",
+    "SELECT kind, value FROM tombstones ORDER BY pk",
+)
+
+
 @pytest.mark.parametrize("name", ALONE)
 async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
     """Stopped before the commit, nothing of it is there; stopped after it, all of it."""
-    look = [
-        *("SELECT id, state, text FROM observations ORDER BY pk", "SELECT name, owner FROM leases"),
-        *(
-            "SELECT id, status, error, fence, lease_until FROM runs ORDER BY pk",
-            "SELECT prompt, reply FROM run_prompts",
-        ),
-        *("SELECT version, generation FROM logs ORDER BY pk", "SELECT handle, state FROM groups ORDER BY pk"),
-        *(
-            "SELECT log_pk, seq, alias FROM cursors ORDER BY log_pk",
-            "SELECT kind, number FROM generations ORDER BY 1, 2",
-        ),
-        "SELECT seq, level, pruned, injection, search, parts FROM messages ORDER BY seq",
-        "SELECT first_seq, level, restored_at, summary FROM compactions ORDER BY pk",
-        *(
-            "SELECT doc FROM search_docs ORDER BY doc",
-            "SELECT indexed_seq, created_at, current_task FROM threads",
-            "SELECT kind FROM events",
-            "SELECT word FROM search_words",
-            "SELECT text FROM groups ORDER BY pk",
-            "SELECT kind, value FROM tombstones ORDER BY pk",
-        ),
-    ]
     async with await open_fixed(address) as store:
         claim = await _prologue(store)
-        before = await select(store, *look)
+        before = await select(store, *_TOUCHED)
         for moment in ("before", "after"):
             store.engine.commit_hook = _Hook(f"{name}:{moment}", 1)
             with pytest.raises(Death):
-                await _alone(name, store, claim)
+                await ALONE[name](store, claim)
             store.engine.commit_hook = None
-            assert (await select(store, *look) == before) == (moment == "before")
+            assert (await select(store, *_TOUCHED) == before) == (moment == "before")

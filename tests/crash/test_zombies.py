@@ -13,8 +13,8 @@ import pytest
 from crash.survivors import select
 from kit.effort import counts
 from kit.engines import engines
-from kit.talk import listen
-from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfig, UserMessage
+from kit.talk import hold, listen
+from memolog import Config, ObservationConfig, ReflectionConfig, UserMessage
 from memolog.core.observation import Observation, Source, Span
 from memolog.core.run import Usage
 from memolog.core.thread import Hints
@@ -186,9 +186,8 @@ async def two(address: str, clock: FakeClock) -> AsyncIterator[tuple[Memory, Mem
 async def talk(memory: Memory, clock: FakeClock, name: str, turns: int, thread: str = THREAD) -> None:
     """Hold some turns."""
     for number in range(turns):
-        async with memory.thread(thread, resource=RESOURCE).turn() as turn:
-            await turn.prepare(UserMessage(f"question {name} {number} " + "word " * 40))
-            await turn.record(AssistantMessage(f"answer {name} {number} " + "word " * 40))
+        rest = f"{name} {number} " + "word " * 40
+        await hold(memory, f"question {rest}", f"answer {rest}", thread=thread)
         clock.advance(seconds=1)
 
 
@@ -335,9 +334,7 @@ async def test_a_zombie_of_flesh_and_blood(address: str, clock: FakeClock) -> No
         await zombie.settled()
         assert await everything(store) == before
         assert [event.retry_at for event in told if isinstance(event, RunFailed)] == [None]
-        async with other.thread(THREAD, resource=RESOURCE).turn() as turn:
-            context = await turn.prepare(UserMessage("and now?"))
-        assert "zombie" not in context.render()
+        assert "zombie" not in (await hold(other, "and now?")).render()
 
 
 async def test_a_clock_that_jumps_does_not_make_a_zombie_of_oneself(address: str, clock: FakeClock) -> None:

@@ -11,12 +11,24 @@ from typing import Any
 import pytest
 
 from memolog import Memory
-from memolog.apps.demo.play import Demo, show, summary
-from memolog.apps.demo.screen import Level, LiveScreen, PlainScreen, open_screen, plain
-from memolog.apps.demo.script import CONFIG, RESOURCE, THREADS, script
+from memolog.apps.demo.play import CONFIG, RESOURCE, Demo, show
+from memolog.apps.demo.screen import LiveScreen, open_screen, plain
+from memolog.apps.demo.script import THREADS, script
+from memolog.events import Windows
+from memolog.testing import FakeClock
 
 ROOT = Path(__file__).parents[2]
-LEVEL = Level(messages=600, messages_limit=1_200, log=500, log_limit=2_000)
+LEVEL = Windows(
+    at=FakeClock().time,
+    resource=RESOURCE,
+    thread="api",
+    message_tokens=600,
+    message_limit=1_200,
+    observation_tokens=500,
+    observation_limit=2_000,
+    buffered_groups=0,
+    runs=0,
+)
 DEMO = [sys.executable, "-m", "memolog", "demo"]
 
 
@@ -108,9 +120,7 @@ async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], 
     async with Memory(database, config=CONFIG) as memory:
         store = (await memory.open()).store
         for thread in THREADS:
-            wanted = [
-                m for one in script() if one.thread == thread for step in one.steps for m in (step.given, step.reply)
-            ]
+            wanted = [message for one in script() if one.thread == thread for message in one.messages]
             rows = await store.messages.after(RESOURCE, thread, 0)
             assert [(row.id, row.role) for row in rows] == [(message.id, message.role) for message in wanted]
             # The demo adds what it fetched to the last answer of its scene; all else is the script, word for word.
@@ -139,10 +149,8 @@ async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path
     """A second run prints the same figures; its lines are short, plain, and those of the README's picture."""
     picture = drawing()
     screen = picture.Recorder()
-    demo = Demo(str(tmp_path / "demo.db"), screen)
-    await demo.play()
-    show(demo, screen)
-    again = summary(demo)
+    again = await Demo(str(tmp_path / "demo.db"), screen).play()
+    show(again, screen)
     assert {**again, "database": "", "next": ""} == {**told, "database": "", "next": ""}
     lines = [plain(line) for line in screen.lines]
     shown = [line for line in lines if "--db" not in line]
@@ -165,21 +173,19 @@ def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_a_terminal_without_rich_is_plain_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What makes it live is a convenience, not a need."""
+def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person who reads along gets a panel with the windows."""
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     live = open_screen()
     live.close()
     assert isinstance(live, LiveScreen)
-    monkeypatch.setitem(sys.modules, "rich.live", None)
-    assert isinstance(open_screen(), PlainScreen)
 
 
 def test_the_script_is_in_order() -> None:
     """No exchange begins before the one before it ended, and every call has its result."""
     exchanges = script()
-    ends = [one.steps[-1].reply.created_at for one in exchanges]
+    ends = [one.messages[-1].created_at for one in exchanges]
     assert all(end is not None and end < after.at for end, after in zip(ends, exchanges[1:], strict=False))
-    assert all(one.steps[-1].reply.role == "assistant" for one in exchanges)
-    ids = [m.id for one in exchanges for step in one.steps for m in (step.given, step.reply)]
+    assert all(one.messages[-1].role == "assistant" for one in exchanges)
+    ids = [message.id for one in exchanges for message in one.messages]
     assert len(ids) == len(set(ids)) >= 400

@@ -15,10 +15,9 @@ async def test_the_database_may_be_a_server(postgres_url: str, clock: FakeClock,
     desk = Desk(db=tmp_path, clock=clock, server=postgres_url)
     session = Session(host="claude-code", folder=tmp_path, clock=clock, project=str(tmp_path))
     for turn in range(10):
-        for kind, what in session.turn(f"turn {turn}"):
-            session.write(what) if kind == "line" else desk.tell("claude-code", what)
-            if kind == "event" and turn % 2:
-                desk.tell("claude-code", what)
+        for step in session.turn(f"turn {turn}"):
+            # Every other turn its events are told twice.
+            desk.live(session, [step] * (2 if turn % 2 and step[0] == "event" else 1))
         await desk.sweep()
     assert Path(desk.options("codex").spool.folder).parent == tmp_path / "home"
     desk.tell("claude-code", session.event("SessionEnd", reason="exit"))

@@ -13,7 +13,6 @@ import pytest
 
 import memolog
 from hooks.world import Desk, Session, brief
-from memolog import Memory
 from memolog.apps.hooks.entry import resource_of, root_of, started_in
 from memolog.apps.hooks.spool import spool_of
 
@@ -111,8 +110,7 @@ async def test_what_a_broken_database_could_not_take_is_stored_later(desk: Desk,
     desk.db.parent.mkdir()
     broken(desk.db)
     session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
-    for kind, what in session.turn("remember me"):
-        session.write(what) if kind == "line" else desk.tell("codex", what)
+    desk.live(session, session.turn("remember me"))
     done = run_hook("sweep", "--db", str(desk.db), event={})
     assert done.returncode == 0
     assert (Path(desk.options("codex").spool.folder) / "errors.log").read_text("utf-8")
@@ -250,5 +248,5 @@ async def test_a_session_belongs_to_where_it_began(desk: Desk, tmp_path: Path) -
         desk.tell("codex", {**event, "turn_id": str(number)})
         desk.clock.advance(seconds=5)
         await desk.sweep()
-    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         assert await (await memory.open()).store.resources() == (resource_of(str(tmp_path / "a")),)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.world import inside, run
-from memolog.apps.hooks.hosts import KNOWN, Change, Place, apply, backup_of, installing, targets, uninstalling
+from memolog.apps.hooks.hosts import KNOWN, Change, Place, Target, apply, backup_of, installing, targets, uninstalling
 from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
 from memolog.errors import InputError
 
@@ -149,6 +149,12 @@ def plan(host: Any, folder: Path, *, in_project: bool = True, command: str = "py
     return targets(host, place, [*run_, host, "--db", "m.db"], [*run_, "mcp"])
 
 
+def do(changes: list[Change]) -> None:
+    """Make changes."""
+    for change in changes:
+        apply(change)
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """Return every file of a folder."""
     return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
@@ -158,7 +164,7 @@ def fill(host: Any, folder: Path, ending: str = "\n") -> None:
     """Give a host the files of somebody who uses it."""
     for target in plan(host, folder):
         target.path.parent.mkdir(parents=True, exist_ok=True)
-        text = TOML if target.format == "toml" else SETTINGS
+        text = TOML if target.is_toml else SETTINGS
         target.path.write_bytes(text.replace("\n", ending).encode())
 
 
@@ -168,24 +174,20 @@ def test_uninstalling_restores_every_byte(tmp_path: Path, host: Any, ending: str
     """Files that were there are as they were, with their own line ends; nothing is left beside them."""
     fill(host, tmp_path, ending)
     before = contents(tmp_path)
-    for change in installing(plan(host, tmp_path)):
-        apply(change)
+    do(installing(plan(host, tmp_path)))
     during = contents(tmp_path)
     assert all(b"memolog.apps.hook" in during[name] for name in before)
     assert all(during[f"{name}.memolog-backup"] == text for name, text in before.items())
-    for change in uninstalling(plan(host, tmp_path, command="another")):
-        apply(change)
+    do(uninstalling(plan(host, tmp_path, command="another")))
     assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
     """Who had no files has none afterwards."""
-    for change in installing(plan(host, tmp_path)):
-        apply(change)
+    do(installing(plan(host, tmp_path)))
     assert contents(tmp_path)
-    for change in uninstalling(plan(host, tmp_path)):
-        apply(change)
+    do(uninstalling(plan(host, tmp_path)))
     assert contents(tmp_path) == {}
 
 
@@ -193,14 +195,11 @@ def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
 def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
     """The same once more is nothing to do; another command takes the place of the old one."""
     fill(host, tmp_path)
-    for change in installing(plan(host, tmp_path)):
-        apply(change)
+    do(installing(plan(host, tmp_path)))
     once = contents(tmp_path)
     assert all(change.is_none for change in installing(plan(host, tmp_path)))
-    for change in installing(plan(host, tmp_path, command="another")):
-        apply(change)
-    for change in installing(plan(host, tmp_path)):
-        apply(change)
+    do(installing(plan(host, tmp_path, command="another")))
+    do(installing(plan(host, tmp_path)))
     again = contents(tmp_path)
     assert once.keys() == again.keys()
     for name, text in again.items():
@@ -212,21 +211,19 @@ def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
 def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
     """Their hooks, servers and comments are all there beside ours, and what they change meanwhile stays too."""
     fill(host, tmp_path)
-    for change in installing(plan(host, tmp_path)):
-        apply(change)
+    do(installing(plan(host, tmp_path)))
     for target in plan(host, tmp_path):
         text = target.path.read_text("utf-8")
-        if target.format == "json":
+        if not target.is_toml:
             found = value(parse(text))
             assert found["model"] == "large"
             assert found["mcpServers"]["other"] == {"command": "other"}
             assert {"hooks": [{"type": "command", "command": "say done"}]} in found["hooks"]["Stop"]
             assert text.count("//") == SETTINGS.count("//")
             target.path.write_text(text.replace('"large"', '"small"'), "utf-8")
-    for change in uninstalling(plan(host, tmp_path)):
-        apply(change)
+    do(uninstalling(plan(host, tmp_path)))
     for target in plan(host, tmp_path):
-        if target.format == "json":
+        if not target.is_toml:
             assert target.path.read_text("utf-8") == SETTINGS.replace('"large"', '"small"')
 
 
@@ -239,13 +236,11 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     link = tmp_path / ".claude" / "settings.local.json"
     link.symlink_to(real)
-    for change in installing(plan("claude-code", tmp_path)):
-        apply(change)
+    do(installing(plan("claude-code", tmp_path)))
     assert link.is_symlink()
     assert "memolog.apps.hook" in real.read_text("utf-8")
     assert real.stat().st_mode & 0o777 == 0o640
-    for change in uninstalling(plan("claude-code", tmp_path)):
-        apply(change)
+    do(uninstalling(plan("claude-code", tmp_path)))
     assert real.read_text("utf-8") == SETTINGS
     assert not backup_of(link).exists()
 
@@ -319,7 +314,8 @@ def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.Mon
     project.mkdir()
     home.mkdir()
     (project / ".cursor").symlink_to(home)
-    change = Change(path=project / ".cursor" / "mcp.json", before=None, after="{}", project=project)
+    target = Target(path=project / ".cursor" / "mcp.json", project=project)
+    change = Change(target=target, before=None, after="{}")
     monkeypatch.setattr("os.path.realpath", os.fspath)
     with pytest.raises(OSError, match="cursor"):
         apply(change)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable
+from datetime import timedelta
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from conftest import counts
-from hooks.world import Desk, Session, Step, brief, minutes
-from memolog import Memory, UserMessage
+from hooks.world import Desk, Session, Step, brief
+from memolog import UserMessage
 from memolog.apps.hooks.sweep import purge
 
 OBSERVER = """
@@ -120,18 +121,12 @@ async def test_what_the_transcript_lacks_is_kept(desk: Desk, tmp_path: Path) -> 
     """A prompt that never got a line is stored once the transcript has gone on without it, in its place by time."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     lost = session.event("UserPromptSubmit", prompt="queued while it worked")
-    for number, (kind, what) in enumerate(session.turn("first")):
-        if number == 4:
-            desk.tell("claude-code", lost)
-        if kind == "line":
-            session.write(what)
-        else:
-            desk.tell("claude-code", what)
+    first = list(session.turn("first"))
+    desk.live(session, [*first[:4], ("event", lost), *first[4:]])
     await desk.sweep()
     assert "user queued while it worked" not in brief(await desk.messages(session.name))
     desk.clock.advance(minutes=5)
-    for kind, what in session.turn("second"):
-        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    desk.live(session, session.turn("second"))
     await desk.sweep()
     stored = brief(await desk.messages(session.name))
     assert stored.count("user queued while it worked") == 1
@@ -144,16 +139,13 @@ async def test_a_line_that_comes_after_its_event_was_stored_is_not_stored_again(
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     began = desk.clock.now()
     steps = list(session.turn("build it"))
-    for kind, what in steps:
-        if kind == "event":
-            desk.tell("claude-code", what, began + minutes(0.2))
+    for what in [what for kind, what in steps if kind == "event"]:
+        desk.tell("claude-code", what, began + timedelta(seconds=12))
     await desk.later()
     assert len(await desk.messages(session.name)) == len(session.said)
-    for kind, what in steps:
-        if kind == "line":
-            session.write(what)
+    desk.live(session, [step for step in steps if step[0] == "line"])
     extra = session._claude_line("assistant", "One thing more.", "")
-    extra["timestamp"] = (began + minutes(0.5)).isoformat()
+    extra["timestamp"] = (began + timedelta(seconds=30)).isoformat()
     session.write(extra)
     desk.tell("claude-code", session.event("SessionEnd", reason="exit"))
     await desk.sweep()
@@ -180,17 +172,13 @@ async def test_the_same_words_twice_are_two_messages(desk: Desk, tmp_path: Path)
 
 async def test_what_was_forgotten_stays_forgotten(desk: Desk, tmp_path: Path) -> None:
     """The transcript still has it, and is read again: what a person removed does not come back."""
-    from memolog import Memory
-
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
-    for kind, what in session.turn("my password is swordfish"):
-        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    desk.live(session, session.turn("my password is swordfish"))
     await desk.sweep()
     first = (await desk.messages(session.name))[0]
-    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         await memory.resource("project").forget(message=first.id, thread=session.name)
-    for kind, what in session.turn("and now?"):
-        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    desk.live(session, session.turn("and now?"))
     await desk.sweep()
     stored = brief(await desk.messages(session.name))
     assert stored == session.said[1:]
@@ -200,14 +188,12 @@ async def test_a_sweep_that_was_stopped_is_done_again(desk: Desk, tmp_path: Path
     """Between taking the events and storing them everything may end: the next sweep has them all."""
     session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     steps = chain(session.turn("one"), session.turn("two"))
-    for kind, what in islice(steps, 8):
-        session.write(what) if kind == "line" else desk.tell("codex", what)
+    desk.live(session, islice(steps, 8))
     spool = desk.options("codex").spool
     (name,) = spool.sizes()
     taken = spool.take(name)
     assert taken
-    for kind, what in steps:
-        session.write(what) if kind == "line" else desk.tell("codex", what)
+    desk.live(session, steps)
     await desk.sweep()
     await desk.later()
     assert brief(await desk.messages(session.name)) == session.said
@@ -221,8 +207,7 @@ async def test_a_sweep_that_was_stopped_is_done_again(desk: Desk, tmp_path: Path
 async def test_a_forgotten_session_does_not_come_back(desk: Desk, tmp_path: Path, host: Any) -> None:
     """Neither from its transcript, which is read whole at every sweep, nor from events that wait; what goes on is stored."""
     session = Session(host=host, folder=tmp_path, clock=desk.clock)
-    for kind, what in session.turn("my code is swordfish"):
-        desk.tell(host, what) if kind == "event" else session.write(what)
+    desk.live(session, session.turn("my code is swordfish"))
     await desk.sweep()
     # One more prompt waits for its line.
     desk.clock.advance(minutes=1)
@@ -233,15 +218,14 @@ async def test_a_forgotten_session_does_not_come_back(desk: Desk, tmp_path: Path
         desk.options("sweep").spool.take(session.name)
         desk.tell(host, session.event("UserPromptSubmit", prompt="once more: swordfish", turn_id="y"))
         desk.clock.advance(seconds=1)
-    async with Memory(desk.where, config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         await memory.resource("project").forget(thread=session.name)
         spool = desk.options("sweep").spool
         await purge(memory.resource("project"), spool)
         assert not [name for name in spool.sizes() if "swordfish" in str(spool.peek(name))]
     desk.clock.advance(minutes=5)
     since = len(session.said)
-    for kind, what in session.turn("and what is the weather?", tools=1):
-        desk.tell(host, what) if kind == "event" else session.write(what)
+    desk.live(session, session.turn("and what is the weather?", tools=1))
     await desk.later()
     left = await desk.messages(session.name)
     assert Counter(brief(left)) == Counter(session.said[since:])
@@ -256,7 +240,7 @@ async def test_events_of_others_stay_in_the_spool(desk: Desk, tmp_path: Path) ->
         desk.tell("cursor", session.event("beforeSubmitPrompt", prompt=f"about {name}"))
     desk.resource = "project"
     spool = desk.options("sweep").spool
-    async with Memory(desk.where, config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         for resource in ("project", "other"):
             thread = memory.thread(names[0], resource=resource)
             await thread.save([UserMessage("x")])

@@ -94,8 +94,7 @@ async def test_private_text_is_in_no_file(desk: Desk, tmp_path: Path, host: Any)
         *session._line("call", f"echo {hidden}</private>", "call_x"),
         *session._line("result", hidden, "call_x"),
     ]
-    for kind, what in steps:
-        session.write(what) if kind == "line" else desk.tell(host, what)
+    desk.live(session, steps)
     written = json.dumps(desk.options(host).spool.peek(f"{host}-{session.name}"))
     assert "use this" in written
     assert SECRET not in written

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from hooks.world import Desk, Session, brief
-from memolog import Memory
 
 
 async def remember(desk: Desk) -> None:
@@ -19,7 +18,7 @@ async def remember(desk: Desk) -> None:
     ]:
         desk.tell("codex", {"session_id": "old", "cwd": "x", **event})
     await desk.sweep()
-    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         await memory.resource("project").tasks().create("Rotate the signing key")
         await memory.resource("project").working_memory().replace("# Facts\n\nThe API lives in server/.", who="user")
 
@@ -31,27 +30,21 @@ def started(desk: Desk, host: str, **fields: Any) -> Any:
     return json.loads(said) if said else None
 
 
-@pytest.mark.parametrize("host", ["claude-code", "codex", "gemini"])
+@pytest.mark.parametrize("host", ["claude-code", "codex", "gemini", "cursor"])
 @pytest.mark.parametrize("source", ["startup", "compact"])
 async def test_a_session_begins_with_a_pack(desk: Desk, host: str, source: str) -> None:
     """Log, working memory and tasks are told in the host's own form, within its budget, also after the host compacted."""
     await remember(desk)
     answer = started(desk, host, source=source)
-    assert answer.keys() == {"hookSpecificOutput"}
-    assert answer["hookSpecificOutput"]["hookEventName"] == "SessionStart"
-    text = answer["hookSpecificOutput"]["additionalContext"]
-    assert "argon2id" in text
-    assert "Rotate the signing key" in text
-    assert "The API lives in server/." in text
+    if host == "cursor":
+        text = answer.pop("additional_context")
+    else:
+        told = answer.pop("hookSpecificOutput")
+        text = told["additionalContext"]
+        assert told["hookEventName"] == "SessionStart"
+    assert answer == {}
+    assert all(words in text for words in ("argon2id", "Rotate the signing key", "The API lives in server/."))
     assert len(text) < 9_500
-
-
-async def test_cursor_is_told_in_its_own_form(desk: Desk) -> None:
-    """One field, and no other."""
-    await remember(desk)
-    answer = started(desk, "cursor")
-    assert answer.keys() == {"additional_context"}
-    assert "argon2id" in answer["additional_context"]
 
 
 async def test_the_budget_is_kept(desk: Desk) -> None:
@@ -74,14 +67,13 @@ def test_without_a_memory_nothing_is_said(desk: Desk) -> None:
 async def test_what_the_host_is_about_to_forget_is_observed_first(desk: Desk, tmp_path: Path) -> None:
     """Before the host compacts, the session goes into the log: what is told after it has it."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="new")
-    for kind, what in session.turn("The staging database is called heron."):
-        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    desk.live(session, session.turn("The staging database is called heron."))
     await desk.sweep()
-    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         assert (await memory.thread("new", resource="project").status()).groups == 0
     desk.tell("claude-code", session.event("PreCompact", trigger="auto"))
     await desk.sweep()
-    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         assert (await memory.thread("new", resource="project").status()).groups > 0
     assert "heron" in started(desk, "claude-code", source="compact")["hookSpecificOutput"]["additionalContext"]
 
@@ -89,8 +81,7 @@ async def test_what_the_host_is_about_to_forget_is_observed_first(desk: Desk, tm
 async def test_a_sub_agent_has_a_thread_of_its_own(desk: Desk, tmp_path: Path) -> None:
     """What it does is told with its id, and its transcript is another file: both lead to one thread beside the session's."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
-    for kind, what in session.turn("look around"):
-        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    desk.live(session, session.turn("look around"))
     side = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="side")
     told = {"agent_id": "a1", "agent_transcript_path": str(side.transcript)}
     for kind, what in side.turn("find the tests"):
@@ -152,8 +143,7 @@ async def test_a_tool_of_another_server_is_remembered(desk: Desk, host: str, tol
 async def test_a_session_that_nobody_ended_is_observed_in_the_end(desk: Desk, tmp_path: Path) -> None:
     """A terminal was closed: after a while its session is taken to be over, and observed by whoever sweeps next."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
-    for kind, what in session.turn("The queue is called sparrow."):
-        session.write(what) if kind == "line" else desk.tell("claude-code", what)
+    desk.live(session, session.turn("The queue is called sparrow."))
     await desk.sweep()
     spool = desk.options("claude-code").spool
     assert len(spool.sizes()) == 1
@@ -164,7 +154,7 @@ async def test_a_session_that_nobody_ended_is_observed_in_the_end(desk: Desk, tm
     await desk.later(minutes=30)
     assert spool.sizes() == {}
     assert brief(await desk.messages(session.name)) == [*session.said, "assistant One more thing."]
-    async with Memory(str(desk.db), config=desk.config, clock=desk.clock) as memory:
+    async with desk.memory() as memory:
         status = await memory.thread(session.name, resource="project").status()
     assert status.groups > 0
     assert status.backlog_tokens == 0
@@ -207,8 +197,7 @@ async def test_a_session_that_goes_on_from_another_repeats_nothing(desk: Desk, t
             desk.tell("claude-code", what)
     await desk.sweep()
     for round_ in range(2):
-        for kind, what in new.turn(f"the new one {round_}"):
-            new.write(what) if kind == "line" else desk.tell("claude-code", what)
+        desk.live(new, new.turn(f"the new one {round_}"))
         await desk.sweep()
     await desk.later()
     assert brief(await desk.messages("old")) == old.said

@@ -2,9 +2,9 @@
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal
 from uuid import UUID
@@ -138,6 +138,15 @@ class Desk:
         moment = (at or self.clock.now()).timestamp()
         return handle(self.options(host), json.dumps(event).encode(), at=moment, wake=nobody)
 
+    def live(self, session: Session, steps: Iterable[Step]) -> None:
+        """Let a host live through some steps: its transcript and its hooks."""
+        for kind, what in steps:
+            session.write(what) if kind == "line" else self.tell(session.host, what)
+
+    def memory(self) -> Memory:
+        """Return the memory of the database."""
+        return Memory(self.where, config=self.config, clock=self.clock)
+
     async def sweep(self) -> None:
         """Store what was written down."""
         await Sweep(self.options("sweep").spool, self.where, self.config, self.clock).run()
@@ -149,7 +158,7 @@ class Desk:
 
     async def messages(self, thread: str, resource: str | None = None) -> tuple[Message, ...]:
         """Return what is stored of a thread."""
-        async with Memory(self.where, config=self.config, clock=self.clock) as memory:
+        async with self.memory() as memory:
             store = (await memory.open()).store
             return await store.messages.after(resource or str(self.resource), thread)
 
@@ -169,8 +178,3 @@ def brief(messages: tuple[Message, ...]) -> list[str]:
                 case _:
                     lines.append(f"{message.role} {part.type}")
     return lines
-
-
-def minutes(count: float) -> timedelta:
-    """Return a duration."""
-    return timedelta(minutes=count)

@@ -1,12 +1,18 @@
-"""Stored values made by hand: messages of a thread, lines of a log, and a group as it is rendered."""
+"""Stored values made by hand: messages, lines and groups of a log, and what a context is built from."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import fields as fields_of
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
+from memolog.context.build import View
 from memolog.core.message import Message, Part, Role, TextPart
 from memolog.core.observation import Observation, Priority, Source, Span
 from memolog.log.rendering import render_group
+from memolog.log.rows import ThreadHead
+from memolog.log.snapshot import OtherTails, Snapshot
+from memolog.text.tokens import HeuristicCounter
 
 # A Saturday.
 SAID = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)
@@ -31,3 +37,29 @@ def rendered(observations: Sequence[Observation], handle: str = "g1", **options:
     """Return a group of lines as it stands in a log."""
     values: dict[str, Any] = {"previous": None, "alias": None, "is_reflection": False, **options}
     return render_group(handle=handle, observations=observations, **values)
+
+
+def plan(about: date, text: str) -> Observation:
+    """Return a line about a day."""
+    return line(text, about=about)
+
+
+def view(base: View | None = None, /, **fields: Any) -> View:
+    """Return what a context is built from: fields of the view, its snapshot, the thread, the settings or the working memory."""
+    thread = ThreadHead(id="t")
+    base = base or View(
+        snapshot=Snapshot(resource="r", scope="thread", thread=thread), now=SAID, counter=HeuristicCounter()
+    )
+    snapshot = base.snapshot
+    if "hints" in fields:
+        fields["thread"] = replace(snapshot.thread, hints=fields.pop("hints"))
+    if others := fields.pop("others", ()):
+        more = fields.pop("more_others", (0, 0))
+        fields["beside"] = OtherTails(tails=others, more_threads=more[0], more_messages=more[1])
+    for name, place in (("working_memory", "before"), ("working_memory_now", "now")):
+        if name in fields:
+            fields["facts"] = replace(fields.get("facts", snapshot.facts), **{place: {"resource": fields.pop(name)}})
+    settings = {name: fields.pop(name) for name in ("other_tokens", "assume_done") if name in fields}
+    stored = {field.name: fields.pop(field.name) for field in fields_of(Snapshot) if field.name in fields}
+    config = base.config.with_overrides(settings)
+    return replace(base, snapshot=replace(snapshot, **stored), config=config, **fields)

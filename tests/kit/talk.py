@@ -10,7 +10,7 @@ import pytest
 from memolog import AssistantMessage, Config, NewMessage, UserMessage
 from memolog.context.context import Context
 from memolog.core.observation import Observation, Scope
-from memolog.errors import NotSaved
+from memolog.errors import NotSaved, StoreError
 from memolog.events import Event
 from memolog.memory import Memory
 from memolog.store import Store
@@ -53,6 +53,11 @@ async def save_texts(memory: Memory, thread: str, *texts: str, resource: str = R
     await (await store_of(memory)).messages.save(resource, thread, rows)
 
 
+async def found(memory: Memory, query: str, resource: str = RESOURCE, **options: Any) -> list[str]:
+    """Return the ids of what a search finds, best first."""
+    return [result.id for result in (await memory.resource(resource).search(query, **options)).results]
+
+
 async def logged(
     memory: Memory, thread: str = THREAD, resource: str = RESOURCE, *, scope: Scope = "thread"
 ) -> list[Observation]:
@@ -61,6 +66,25 @@ async def logged(
     snapshot = await store.logs.snapshot(resource, thread, scope)
     groups = [group.id for group in snapshot.groups]
     return list(await store.logs.observations(snapshot.resource, snapshot.log.pk, groups))
+
+
+def edge_of(context: Context, name: str) -> str:
+    """Return the text of a block of the edge, or nothing."""
+    return next((block.text for block in context.edge if block.name == name), "")
+
+
+async def kill(memory: Memory) -> None:
+    """End a process without notice: it writes nothing more, and nothing of it goes on."""
+
+    def fall(point: str) -> None:
+        raise StoreError(f"Nothing is written at {point}.")
+
+    (await store_of(memory)).engine.commit_hook = fall
+    ours = {task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-")}
+    for task in ours:
+        task.cancel()
+    if ours:
+        await asyncio.wait(ours)
 
 
 def listen(memory: Memory) -> list[Event]:

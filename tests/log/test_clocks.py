@@ -10,9 +10,8 @@ import pytest
 from kit.clock import until
 from kit.engines import engines
 from kit.models import Hanging
-from kit.talk import hold, listen
+from kit.talk import hold, kill, listen
 from memolog import Config, UserMessage
-from memolog.errors import StoreError
 from memolog.events import Degraded, Recovered
 from memolog.memory import Memory
 from memolog.observer.model import ModelReply, ModelRequest
@@ -95,11 +94,6 @@ async def test_a_closed_process_gives_its_runs_back(address: str, clock: FakeClo
         assert max(run.attempt for run in await kit.store.runs.list("alice")) == 1
 
 
-def fall(point: str) -> None:
-    """Let a process write nothing more: it was killed."""
-    raise StoreError(f"Nothing is written at {point}.")
-
-
 async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: str, clock: FakeClock) -> None:
     """Its lease ends in a month. Who sees that nobody prolongs it goes on with the run, and not before."""
     config = CONFIG.with_overrides({**LEASE, "heartbeat": LASTS / 3})
@@ -108,11 +102,7 @@ async def test_a_process_that_was_killed_under_a_clock_that_was_ahead(address: s
     await chat(killed, clock, 5)
     kit = await killed.open()
     assert [run.status for run in await kit.store.runs.list("alice")].count("running")
-    kit.store.engine.commit_hook = fall
-    ours = {task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-")}
-    for task in ours:
-        task.cancel()
-    await asyncio.wait(ours)
+    await kill(killed)
     clock.advance(days=-AHEAD)
     async with Memory(address, model=ScriptedModel(), clock=clock, config=config) as memory:
         passed = watch_by(await memory.open())

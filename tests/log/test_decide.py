@@ -5,20 +5,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from memolog.core.config import Config
-from memolog.core.config_sections import ObservationConfig, ReflectionConfig
+from memolog.core.config import Config, ObservationConfig, ReflectionConfig
 from memolog.core.observation import Span
 from memolog.core.settings import KeepRecent
 from memolog.log.decide import back_off, breaker_is_open, choose, closed_ends, decide, oldest_slice
+from memolog.log.rows import BufferedRow, GroupRow, RunRow
 from memolog.log.state import (
     Activate,
     ActivateReflection,
     Buffer,
-    LogEntry,
     Observe,
-    OpenRun,
     ReadyGroup,
-    ReadyReflection,
     Recover,
     Reflect,
     State,
@@ -51,13 +48,14 @@ def ready(*spans: tuple[int, int]) -> tuple[ReadyGroup, ...]:
     return tuple(ReadyGroup(id=f"g{a}", thread="t", span=Span(first=a, last=b)) for a, b in spans)
 
 
-def running(first: int, last: int, **changes: object) -> OpenRun:
+def running(first: int, last: int, **changes: object) -> RunRow:
     """Return a run over a span."""
-    run = OpenRun(
+    run = RunRow(
         id=f"r{first}",
         kind="observe",
         status="running",
         lease_until=NOW + timedelta(seconds=30),
+        beat_at=NOW,
         fence=1,
         attempt=1,
         thread="t",
@@ -211,9 +209,11 @@ def test_cold_cache_and_changed_model_activate_early() -> None:
     assert isinstance(decide(replace(named, model="gpt-5-mini"), CONFIG, NOW), Activate)
 
 
-def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[LogEntry, ...]:
+def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[GroupRow, ...]:
     """Return equal groups of the log, all of one age."""
-    return tuple(LogEntry(id=f"e{i}", tokens=tokens, observations=10, newest=NOW - age) for i in range(count))
+    return tuple(
+        GroupRow(id=f"e{i}", handle="", tokens=tokens, observations=10, last_at=NOW - age) for i in range(count)
+    )
 
 
 def test_reflection_starts_half_way_and_takes_over_when_full() -> None:
@@ -223,7 +223,7 @@ def test_reflection_starts_half_way_and_takes_over_when_full() -> None:
     assert isinstance(decision, Reflect)
     assert decision.groups == tuple(f"e{i}" for i in range(15))  # the last 50 observations are kept
     assert not decision.wait
-    waiting = ReadyReflection(id="x", covers=decision.groups)
+    waiting = BufferedRow(id="x", kind="reflection", covers=decision.groups)
     assert isinstance(decide(state(entries=entries(39, 1_000), reflection=waiting), CONFIG, NOW), Wait)
     assert isinstance(decide(state(entries=entries(40, 1_000), reflection=waiting), CONFIG, NOW), ActivateReflection)
 
@@ -391,7 +391,7 @@ def test_a_buffered_reflection_waits_for_its_limit() -> None:
     """An idle pause or another model activates observations, never a reflection of a log that has room."""
     idle = {"last_request_at": NOW - timedelta(hours=1), "cache_seconds": 300.0, "last_model": "a", "model": "b"}
     log = entries(20, 1_000)
-    covers = ReadyReflection(id="x", covers=tuple(entry.id for entry in log[:10]))
+    covers = BufferedRow(id="x", kind="reflection", covers=tuple(entry.id for entry in log[:10]))
     assert not isinstance(decide(state((), entries=log, reflection=covers, **idle), CONFIG, NOW), ActivateReflection)
     full = state((), entries=entries(41, 1_000), reflection=covers, **idle)
     assert isinstance(decide(full, CONFIG, NOW), ActivateReflection)

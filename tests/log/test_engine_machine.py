@@ -287,12 +287,11 @@ class Machine(RuleBasedStateMachine):
         self.last = rows
         assert self.degraded == []
         stored = dict.fromkeys(self.said, 0)
-        for row in rows.tables["messages"]:
+        for row in rows.messages:
             if row[4] == "live":
                 stored[row[1]] += 1
         assert stored == {name: len(texts) for name, texts in self.said.items()}
-        texts = " ".join(group.text for group in rows.groups if group.state == "active")
-        assert TAKEN_BACK not in texts
+        assert not any(TAKEN_BACK in text for (text,) in rows.texts)
 
     def teardown(self) -> None:
         """In the end, with a model that works and some time, everything that can be observed is."""
@@ -308,8 +307,7 @@ class Machine(RuleBasedStateMachine):
             self.holds()
             assert self.last is not None
             # A reflection may have nothing to shorten; what was said is observed in any case.
-            runs = [row[2] for row in self.last.tables["runs"] if row[1] == "observe"]
-            assert not {"running", "failed"} & set(runs)
+            assert not {("observe", "running"), ("observe", "failed")} & set(self.last.runs)
         finally:
             with contextlib.suppress(MemologError):
                 self.do(self.memory.aclose())

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from kit.models import Hanging
-from kit.talk import hold, listen
+from kit.talk import hold, kill, listen
 from memolog import AssistantMessage, Config, Context, Memory, ToolMessage, UserMessage
 from memolog.core.deadline import Budget
 from memolog.core.message import NewMessage, ToolCallPart, ToolResultPart
 from memolog.core.observation import Span
 from memolog.db.queries import Step
-from memolog.errors import StoreBusy, StoreError
+from memolog.errors import StoreBusy
 from memolog.events import Degraded, Event, Recovered
 from memolog.log import runs, snapshot
 from memolog.log import store as logs
@@ -29,28 +29,11 @@ on_files = pytest.mark.parametrize("engine_name", ["sqlite", "postgres"], indire
 PATIENCE = 25.0
 
 
-def fall(point: str) -> None:
-    """Let a process write nothing more: it was killed."""
-    raise StoreError(f"Nothing is written at {point}.")
-
-
 async def talk(memory: Memory, thread: str, turns: int, words: int = 30) -> None:
     """Hold some turns of a thread."""
     for number in range(turns):
-        async with memory.thread(thread, resource="alice").turn() as turn:
-            await turn.prepare(UserMessage(f"question {number} of {thread} " + "word " * words))
-            await turn.record(AssistantMessage(f"answer {number} of {thread} " + "word " * words))
-
-
-async def kill(memory: Memory) -> None:
-    """End a process without notice: it writes nothing more, and nothing of it goes on."""
-    store = (await memory.open()).store
-    store.engine.commit_hook = fall
-    mine = [task for task in asyncio.all_tasks() if task.get_name().startswith("memolog-")]
-    for task in mine:
-        task.cancel()
-    if mine:
-        await asyncio.wait(mine)
+        rest = f"{number} of {thread} " + "word " * words
+        await hold(memory, f"question {rest}", f"answer {rest}", thread=thread)
 
 
 # ---------------------------------------------------------------- a shared log

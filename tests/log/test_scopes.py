@@ -10,6 +10,7 @@ import pytest
 from crash.survivors import select
 from kit.engines import a_memory, engines
 from kit.talk import hold, listen
+from log.engine_invariants import check_log, read_rows
 from memolog import (
     AssistantMessage,
     Config,
@@ -67,23 +68,6 @@ async def cursors(memory: Memory) -> dict[str, tuple[int, int, int]]:
     return {name: (seq, alias, last) for name, seq, alias, last in rows}
 
 
-async def check_tiles(memory: Memory) -> None:
-    """In every log, the groups of each thread tile it from its first message to its cursor."""
-    groups, ends = await select(
-        (await memory.open()).store,
-        """SELECT log_pk, thread_pk, first_seq, last_seq FROM groups
-        WHERE kind = 'observer' AND state IN ('active', 'covered') ORDER BY log_pk, thread_pk, first_seq""",
-        "SELECT log_pk, thread_pk, seq FROM cursors",
-    )
-    for log, thread, cursor in ends:
-        spans = [(first, last) for group_log, owner, first, last in groups if (group_log, owner) == (log, thread)]
-        position = 0
-        for first, last in spans:
-            assert first == position + 1, (log, thread, spans)
-            position = last
-        assert position == cursor, (log, thread, spans)
-
-
 # ---------------------------------------------------------------- one log
 
 
@@ -102,7 +86,7 @@ async def test_threads_share_one_log(memory: Memory, clock: FakeClock) -> None:
     assert aliases == {1, 2, 3}
     assert all(f't{alias}"' in one.system for alias in aliases)
     assert not any(name in one.system for name in ("red", "green", "blue"))
-    await check_tiles(memory)
+    check_log(await read_rows((await memory.open()).store), None)
 
 
 async def test_hints_belong_to_their_thread(memory: Memory) -> None:
@@ -179,7 +163,7 @@ async def test_other_threads_count_towards_the_window(memory: Memory, clock: Fak
     status = await memory.thread("quiet", resource=RESOURCE).status()
     assert status.groups > 0
     assert status.messages.tokens < 2_400
-    await check_tiles(memory)
+    check_log(await read_rows((await memory.open()).store), None)
 
 
 async def test_how_much_of_other_conversations_is_shown_is_a_setting(address: str, clock: FakeClock) -> None:
@@ -223,7 +207,7 @@ async def test_short_threads_are_observed_in_one_call_oldest_first(memory: Memor
     started = [event.thread for event in events if isinstance(event, RunStarted)]
     assert started == ["zebra", "mouse", "ant"]
     assert len([event for event in events if isinstance(event, RunEnded)]) == 3
-    await check_tiles(memory)
+    check_log(await read_rows((await memory.open()).store), None)
 
 
 def all_but(name: str) -> Any:
@@ -258,7 +242,7 @@ async def test_one_failing_thread_keeps_the_progress_of_the_others(memory: Memor
     assert len(model.requests) == 2
     assert f"{name}: word" in model.requests[1].text
     assert not any(f"{other}: word" in model.requests[1].text for other in {"zebra", "mouse", "ant"} - {name})
-    await check_tiles(memory)
+    check_log(await read_rows((await memory.open()).store), None)
 
 
 async def test_a_call_about_several_threads_shows_the_end_of_the_log_once(memory: Memory, clock: FakeClock) -> None:
@@ -275,7 +259,7 @@ async def test_a_call_about_several_threads_shows_the_end_of_the_log_once(memory
     where = await cursors(memory)
     called = {alias: re.findall(r"(\w+): word", body)[0] for alias, body in _SECTION.findall(text)}
     assert called == {f"t{where[name][1]}": name for name in ("zebra", "mouse", "ant")}
-    await check_tiles(memory)
+    check_log(await read_rows((await memory.open()).store), None)
 
 
 async def test_a_call_about_several_threads_carries_their_files(address: str, clock: FakeClock) -> None:
@@ -348,7 +332,7 @@ async def test_a_thread_that_goes_during_a_call_keeps_the_progress_of_the_others
     assert (where["mouse"][0], where["ant"][0]) == (2, 2)
     mentions = [request for request in model_of(memory).requests if "mouse: word" in request.text]
     assert len(mentions) == 1
-    await check_tiles(memory)
+    check_log(await read_rows((await memory.open()).store), None)
 
 
 async def test_an_open_call_elsewhere_holds_nobody_back(memory: Memory, clock: FakeClock) -> None:
@@ -469,7 +453,7 @@ async def test_a_change_of_scope_on_live_data(address: str, clock: FakeClock) ->
                 assert (status.backlog_tokens, status.cursor, status.scope) == (0, number * 10, config.scope)
                 rows = await store.messages.after(RESOURCE, name, 0)
                 assert [row.seq for row in rows] == list(range(1, number * 10 + 1))
-            await check_tiles(memory)
+            check_log(await read_rows((await memory.open()).store), None)
             groups, logs = await select(
                 store,
                 "SELECT id, handle, first_seq, last_seq, state, text FROM groups ORDER BY pk",

@@ -4,6 +4,7 @@ Each is used with the library's own client, in both of the protocol's eras.
 """
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -19,8 +20,6 @@ from mcp.client.streamable_http import streamable_http_client
 from memolog.apps.mcp import Served, build_server, open_door, serve_http
 from memolog.memory import Memory
 from tools.world import world
-
-__all__ = ["ERAS", "TOKEN", "Web", "call", "made", "over_http", "over_stdio", "web", "without_wire"]
 
 SOURCE = Path(__file__).parents[2] / "src"
 TOKEN = "a-token-that-nobody-guesses"
@@ -87,6 +86,17 @@ async def over_http(
 
 
 @asynccontextmanager
+async def connected(transport: str, path: Path, *, mode: str = "auto", **more: Any) -> AsyncGenerator[Client]:
+    """Connect to a server over its streams (`stdio`) or over `http`."""
+    if transport == "stdio":
+        async with over_stdio(path, "--every", "0.1", mode=mode, **more) as client:
+            yield client
+    else:
+        async with web(path) as server, over_http(server.url, mode=mode, **more) as client:
+            yield client
+
+
+@asynccontextmanager
 async def without_wire(path: Path | str, *, mode: str = "auto", **more: Any) -> AsyncGenerator[Client]:
     """Connect to a server in this process."""
     async with (
@@ -100,8 +110,6 @@ async def without_wire(path: Path | str, *, mode: str = "auto", **more: Any) -> 
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
     """Call a tool; the text and the structured content say the same."""
-    import json
-
     result = await client.call_tool(tool, arguments)
     answer = result.structured_content
     assert isinstance(answer, dict)

@@ -11,7 +11,7 @@ import pytest
 from mcp import Client
 from mcp.client.subscriptions import ResourcesListChanged, ResourceUpdated, ServerEvent
 
-from mcp_server.doors import RESOURCE, THREAD, call, made, over_http, over_stdio, web
+from mcp_server.doors import RESOURCE, THREAD, call, connected, made, over_http, web
 from memolog import Memory
 from memolog.apps.mcp import Served, build_server
 from memolog.apps.mcp.subscriptions import Changes
@@ -38,25 +38,17 @@ async def first(changes: Any) -> ServerEvent:
 async def test_a_stream_of_changes(transport: str, tmp_path: Path) -> None:
     """A client that listens is told what was changed by its own call and by another process, and of nothing else."""
     path = await made(tmp_path)
-    if transport == "stdio":
-        async with over_stdio(path, "--every", "0.1") as client:
-            await _listen(client, path)
-    else:
-        async with web(path) as server, over_http(server.url) as client:
-            await _listen(client, path)
-
-
-async def _listen(client: Any, path: Path) -> None:
-    async with client.listen(resource_subscriptions=[FACTS]) as changes:
-        assert (await call(client, "task-mutate", action="create", title="Not watched"))["success"]
-        noted = await call(client, "task-mutate", action="update_context", section="Decisions", text="- one")
-        assert noted["success"]
-        assert await first(changes) == ResourceUpdated(uri=FACTS)
-    async with client.listen(resources_list_changed=True, resource_subscriptions=[TASK]) as changes:
-        async with elsewhere(path) as tasks:
-            await tasks.edit("T-1", title="Another title")
-        assert {await first(changes), await first(changes)} == {ResourcesListChanged(), ResourceUpdated(uri=TASK)}
-    assert "Another title" in (await client.read_resource(TASK)).model_dump_json()
+    async with connected(transport, path) as client:
+        async with client.listen(resource_subscriptions=[FACTS]) as changes:
+            assert (await call(client, "task-mutate", action="create", title="Not watched"))["success"]
+            noted = await call(client, "task-mutate", action="update_context", section="Decisions", text="- one")
+            assert noted["success"]
+            assert await first(changes) == ResourceUpdated(uri=FACTS)
+        async with client.listen(resources_list_changed=True, resource_subscriptions=[TASK]) as changes:
+            async with elsewhere(path) as tasks:
+                await tasks.edit("T-1", title="Another title")
+            assert {await first(changes), await first(changes)} == {ResourcesListChanged(), ResourceUpdated(uri=TASK)}
+        assert "Another title" in (await client.read_resource(TASK)).model_dump_json()
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -73,12 +65,8 @@ async def test_clients_of_the_older_protocol(transport: str, tmp_path: Path) -> 
             case _:
                 pass
 
-    if transport == "stdio":
-        async with over_stdio(path, "--every", "0.1", mode="legacy", message_handler=hear) as client:
-            await _subscribe(client, path, heard)
-    else:
-        async with web(path) as server, over_http(server.url, mode="legacy", message_handler=hear) as client:
-            await _subscribe(client, path, heard)
+    async with connected(transport, path, mode="legacy", message_handler=hear) as client:
+        await _subscribe(client, path, heard)
 
 
 async def _subscribe(client: Any, path: Path, heard: "asyncio.Queue[str]") -> None:

@@ -1,8 +1,8 @@
 """Everything that the server offers, through the library's own client: as a process over its streams, and over HTTP."""
 
 import json
-from collections.abc import AsyncGenerator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,33 +10,17 @@ import pytest
 from mcp import Client
 from mcp_types import ResourceTemplateReference, TextContent
 
-from mcp_server.doors import ERAS, call, made, over_http, over_stdio, web
+from mcp_server.doors import ERAS, call, connected, made, over_http, web
 from memolog import __version__
 from memolog.tools.definitions import definition
 from tools.world import world
 
-Way = Callable[[Path, str], AbstractAsyncContextManager[Client]]
 
-
-@asynccontextmanager
-async def _http(path: Path, mode: str) -> AsyncGenerator[Client]:
-    async with web(path) as server, over_http(server.url, mode=mode) as client:
-        yield client
-
-
-def _stdio(path: Path, mode: str) -> AbstractAsyncContextManager[Client]:
-    return over_stdio(path, mode=mode)
-
-
-WAYS = [
-    pytest.param(way, mode, id=f"{name}-{mode}") for name, way in (("stdio", _stdio), ("http", _http)) for mode in ERAS
-]
-
-
-@pytest.mark.parametrize(("way", "mode"), WAYS)
-async def test_the_whole_of_it(way: Way, mode: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_whole_of_it(transport: str, mode: str, tmp_path: Path) -> None:
     """Tools with all their actions, resources, prompts and completion, over each transport and in both eras."""
-    async with way(await made(tmp_path), mode) as client:
+    async with connected(transport, await made(tmp_path), mode=mode) as client:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("memolog", __version__)
         assert "task-query" in (client.instructions or "")
@@ -100,7 +84,6 @@ async def _resources(client: Client) -> None:
     (template,) = (await client.list_resource_templates()).resource_templates
     assert template.uri_template == "memolog://task/{id}"
 
-    assert await _read(client, "memolog://log", "text/markdown")
     assert "<observations" in await _read(client, "memolog://log", "text/markdown")
     pack = await _read(client, "memolog://context-pack", "text/markdown")
     assert pack.startswith("<memory-pack>")
@@ -142,3 +125,15 @@ async def _prompt(client: Client, name: str, arguments: dict[str, Any]) -> str:
     assert message.role == "user"
     assert isinstance(message.content, TextContent)
     return message.content.text
+
+
+def test_the_example_runs(tmp_path: Path) -> None:
+    """It begins a session, claims, finds, is told of a change, closes, and leaves nothing on the error stream."""
+    example = Path(__file__).parents[2] / "examples" / "mcp_server.py"
+    done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Tools: task-query, task-mutate, memory-search"
+    assert "LoginSchema" in lines[3]
+    assert lines[4:] == ["Told of a change: memolog://working-memory", "Closed: T-1"]
+    assert list(tmp_path.iterdir()) == []

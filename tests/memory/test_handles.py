@@ -1,7 +1,6 @@
 """Handles of resources and threads, messages in the forms of providers, and contexts as requests."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -411,21 +410,3 @@ async def test_what_cannot_be_encoded_is_sent_without_it(clock: FakeClock) -> No
         assert [message.text for message in (await thread.messages()).items] == ["broken \ud800 char"]
     for request in (context.to_openai(), context.to_anthropic(), context.to_responses()):
         assert "broken \ufffd char" in json.dumps(request, ensure_ascii=False).encode().decode()
-
-
-MISUSES: dict[str, Callable[[Memory], Any]] = {
-    "title": lambda m: m.thread("t1", resource="alice").update(title=5),  # pyright: ignore[reportArgumentType]
-    "metadata": lambda m: m.thread("t1", resource="alice").update(metadata="x"),  # pyright: ignore[reportArgumentType]
-    "settings": lambda m: m.thread("t1", resource="alice").override("x"),  # pyright: ignore[reportArgumentType]
-    "target": lambda m: m.export(None),  # pyright: ignore[reportArgumentType]
-    "model": lambda m: m.thread("t1", resource="alice").turn(model=5),  # pyright: ignore[reportArgumentType]
-    "address": lambda _: Memory(None),  # pyright: ignore[reportArgumentType]
-}
-
-
-@pytest.mark.parametrize("name", MISUSES)
-async def test_a_wrong_type_is_named(name: str, clock: FakeClock) -> None:
-    """The error names the argument and the type it got."""
-    async with Memory(":memory:", clock=clock) as memory:
-        with pytest.raises((InputError, ConfigError), match=f"`{name}` must be .*, got"):
-            await MISUSES[name](memory)

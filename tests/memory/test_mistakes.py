@@ -95,7 +95,6 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
     "nothing answered": (lambda m: _prepare(m, _made(AssistantMessage, None)), InputError, "got None"),
     "a number said": (lambda m: _prepare(m, _made(UserMessage, 5)), InputError, "got int"),
     "bytes said": (lambda m: _prepare(m, _made(UserMessage, b"x")), InputError, "got bytes"),
-    "a number as a text": (lambda m: m.thread("t1", resource="alice").seen("1"), InputError, "must be a whole number"),  # pyright: ignore[reportArgumentType]
     "an async listener": (_listen, InputError, "memory.events"),
     "settings of a thread that nobody knows": (_override, ConfigError, "nope"),
     "a moment as a text": (lambda m: m.thread("t1", resource="alice").as_of("yesterday"), InputError, "datetime"),  # pyright: ignore[reportArgumentType]
@@ -124,6 +123,23 @@ MISTAKES: dict[str, tuple[Mistake, type[MemologError], str]] = {
         InputError,
         "whole number",
     ),
+    "a title as a number": (
+        lambda m: m.thread("t1", resource="alice").update(title=5),  # pyright: ignore[reportArgumentType]
+        InputError,
+        "`title` must be .*, got",
+    ),
+    "metadata as a text": (
+        lambda m: m.thread("t1", resource="alice").update(metadata="x"),  # pyright: ignore[reportArgumentType]
+        InputError,
+        "`metadata` must be .*, got",
+    ),
+    "settings as a text": (
+        lambda m: m.thread("t1", resource="alice").override("x"),  # pyright: ignore[reportArgumentType]
+        InputError,
+        "`settings` must be .*, got",
+    ),
+    "an export to nowhere": (lambda m: m.export(None), InputError, "`target` must be .*, got"),  # pyright: ignore[reportArgumentType]
+    "a model as a number": (lambda m: _turn(m, model=5), InputError, "`model` must be .*, got"),
     "a generation as a text": (lambda m: m.thread("t1", resource="alice").restore("x"), InputError, "history"),  # pyright: ignore[reportArgumentType]
 }
 
@@ -146,7 +162,9 @@ async def test_one_message_for_this_request_only() -> None:
         assert [message.text for message in context.messages] == ["hello", "once"]
 
 
-def test_a_configuration_as_a_dict() -> None:
-    """It is refused before anything is opened."""
+def test_a_configuration_as_a_dict_and_no_address() -> None:
+    """They are refused before anything is opened."""
     with pytest.raises(ConfigError, match="from_dict"):
         Memory(":memory:", config={"scope": "resource"})  # pyright: ignore[reportArgumentType]
+    with pytest.raises(ConfigError, match=r"`address` must be .*, got"):
+        Memory(None)  # pyright: ignore[reportArgumentType]

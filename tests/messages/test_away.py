@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from kit.talk import hold, listen
-from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage, outbox
+from memolog import AssistantMessage, Config, InputError, Memory, StoreError, UserMessage
 from memolog.errors import NotSaved
 from memolog.events import Degraded
 from memolog.testing import FakeClock
@@ -43,7 +43,7 @@ async def test_the_turn_goes_on_and_is_saved_later(
     assert {event.what for event in told if isinstance(event, Degraded)} == {"opening the database"}
     # The server is there now.
     memory.address = address
-    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
     async with memory:
         shown = await say(memory, "three")
         assert shown == ["one", "answer to one", "two", "answer to two", "three"]
@@ -54,7 +54,7 @@ async def test_a_database_that_comes_back_within_a_turn(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was said before it came back is saved with what comes after."""
-    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
     async with memory.thread("t1", resource="alice").turn() as turn:
         await turn.prepare(UserMessage("one"))
@@ -112,7 +112,7 @@ async def test_what_can_never_be_saved_is_refused_at_once(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A wrong message is the caller's to mend while it is said, and keeps nothing else from being saved."""
-    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
     async with memory.thread("t1", resource="alice").turn() as turn:
         with pytest.raises(InputError):
@@ -128,7 +128,7 @@ async def test_a_leftover_that_can_never_be_saved_blocks_nothing(
     address: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An id that the thread has with other words is refused by the store alone: it is told, and the thread goes on."""
-    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
     memory = Memory(nowhere(), clock=clock)
     for text in ("zero", "other words"):
         await hold(memory, UserMessage(text, id="m0"))

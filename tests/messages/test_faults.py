@@ -4,7 +4,7 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -74,6 +74,16 @@ class Talk(Story):
         assert not status.breaker_open
 
 
+def held_by(gate: asyncio.Event) -> Callable[[ModelRequest], Awaitable[str]]:
+    """Return an answer that waits at a gate."""
+
+    async def held(request: ModelRequest) -> str:
+        await gate.wait()
+        return observations_of(request)
+
+    return held
+
+
 Open = Callable[..., Talk]
 engine_name = engines("memory", "postgres")
 tell = stories(Talk)
@@ -129,12 +139,7 @@ async def test_garbage_becomes_no_tags(tell: Open) -> None:
 async def test_a_model_that_hangs(tell: Open) -> None:
     """A turn far above the limit waits as long as it may, goes on with raw messages, and the next one does not wait."""
     never = asyncio.Event()
-
-    async def hang(request: ModelRequest) -> str:
-        await never.wait()
-        return observations_of(request)
-
-    story = tell(model=ScriptedModel([hang] * 3))
+    story = tell(model=ScriptedModel([held_by(never)] * 3))
     context = await asyncio.wait_for(_ask(story, "word " * 2_000, settings=HURRY), 100)
     assert context.messages[-1].text == story.said[-1]
     # What is new is shown whole, so nothing is waited for yet.
@@ -159,13 +164,7 @@ async def _ask(story: Talk, text: str, **options: Any) -> Context:
 
 async def test_closing_does_not_wait_for_a_model_that_hangs(tell: Open, clock: FakeClock) -> None:
     """What is under way is stopped when patience is over; no task is left, and its lease lets another take it over."""
-    never = asyncio.Event()
-
-    async def hang(request: ModelRequest) -> str:
-        await never.wait()
-        return ""
-
-    story = tell(model=ScriptedModel([hang]), config=HASTY)
+    story = tell(model=ScriptedModel([held_by(asyncio.Event())]), config=HASTY)
     await hold(story.memory, "word " * 300)
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).running == 1
     await asyncio.wait_for(story.memory.aclose(), 100)
@@ -337,30 +336,39 @@ async def test_a_lock_that_ends_within_the_turn(tell: Open, file: str) -> None:
     await story.recovers()
 
 
+def before_writes(store: Store, call: Callable[[str], Awaitable[object]]) -> Callable[..., Any]:
+    """Call a function with the name of each write before it is made; returns the engine's own function."""
+    write = store.engine.write
+
+    async def watched(work: Any, *, name: str, brief: bool = True) -> Any:
+        await call(name)
+        return await write(work, name=name, brief=brief)
+
+    store.engine.write = watched
+    return write
+
+
 def fail(store: Store, *, times: int, error: Exception | None = None, only: str | None = None) -> list[str]:
     """Let the engine fail the next writes; returns the list of those that failed."""
     failed: list[str] = []
-    write = store.engine.write
 
-    async def failing(work: Any, *, name: str, brief: bool = True) -> Any:
+    async def failing(name: str) -> None:
         if len(failed) < times and only in {None, name}:
             failed.append(name)
             raise error or StoreUnavailable("The database is gone.", then="Try again.")
-        return await write(work, name=name, brief=brief)
 
-    store.engine.write = failing
+    before_writes(store, failing)
     return failed
 
 
 @contextmanager
 def unwritable(store: Store) -> Generator[None]:
     """Let every write fail; reading works."""
-    write = store.engine.write
 
-    async def failing(work: Any, *, name: str, brief: bool = True) -> Any:
+    async def failing(_: str) -> None:
         raise StoreUnavailable("The database takes nothing.", then="Try again.")
 
-    store.engine.write = failing
+    write = before_writes(store, failing)
     try:
         yield
     finally:
@@ -615,12 +623,7 @@ async def test_a_clock_that_jumps_back(tell: Open, clock: FakeClock) -> None:
 async def test_a_clock_that_jumps_back_during_a_run(tell: Open, clock: FakeClock) -> None:
     """A lease that seems to last for ever is no reason to lose what was observed."""
     gate = asyncio.Event()
-
-    async def held(request: ModelRequest) -> str:
-        await gate.wait()
-        return observations_of(request)
-
-    story = tell(model=ScriptedModel([held]))
+    story = tell(model=ScriptedModel([held_by(gate)]))
     await _ask(story, "word " * 300)
     clock.time -= timedelta(days=30)
     await _ask(story, "word " * 30)
@@ -632,12 +635,7 @@ async def test_a_clock_that_jumps_back_during_a_run(tell: Open, clock: FakeClock
 async def test_a_thread_that_is_deleted_during_a_run(tell: Open) -> None:
     """The run's result is refused, the turn goes on in a thread that begins anew."""
     gate = asyncio.Event()
-
-    async def held(request: ModelRequest) -> str:
-        await gate.wait()
-        return observations_of(request)
-
-    story = tell(model=ScriptedModel([held]))
+    story = tell(model=ScriptedModel([held_by(gate)]))
     store = await story.store()
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage("word " * 300))
@@ -663,7 +661,14 @@ async def test_a_thread_that_is_deleted_while_a_turn_decides(tell: Open) -> None
         with suppress(NotFound):
             await store.threads.delete(RESOURCE, THREAD)
         story.said.clear()
-        deleting = _before(store, name, lambda: store.threads.delete(RESOURCE, THREAD))
+        deleting: list[str] = []
+
+        async def delete_once(now: str, name: str = name, deleting: list[str] = deleting) -> None:
+            if now == name and not deleting:
+                deleting.append(name)
+                await store.threads.delete(RESOURCE, THREAD)
+
+        before_writes(store, delete_once)
         async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
             context = await turn.prepare(UserMessage("word " * 300))
             assert context.messages[-1].text == "word " * 300
@@ -674,22 +679,6 @@ async def test_a_thread_that_is_deleted_while_a_turn_decides(tell: Open) -> None
     story.clock.advance(hours=1)
     await story.chat(1)
     await story.recovers()
-
-
-def _before(store: Store, name: str, call: Callable[[], Any]) -> list[str]:
-    """Do something before the next write of a name."""
-    done: list[str] = []
-    write = store.engine.write
-
-    async def interrupted(work: Any, *, name: str, brief: bool = True) -> Any:
-        if name == wanted and not done:
-            done.append(name)
-            await call()
-        return await write(work, name=name, brief=brief)
-
-    wanted = name
-    store.engine.write = interrupted
-    return done
 
 
 @pytest.mark.parametrize("moment", range(7))
@@ -902,32 +891,19 @@ async def test_ephemeral_messages_leave_no_trace(tell: Open) -> None:
     assert not any("whisper" in request.text for request in story.model.requests)
 
 
-async def test_a_change_of_model_activates(tell: Open) -> None:
-    """What is buffered enters the log when the prompt cache is of no use any more, and not before."""
+@pytest.mark.parametrize("is_pause", [False, True], ids=["a change of model", "a pause"])
+async def test_what_makes_the_cache_useless_activates(tell: Open, clock: FakeClock, *, is_pause: bool) -> None:
+    """What is buffered enters the log when the prompt cache is of no use any more, and not before, nor where that is off."""
     story = tell()
     await story.chat(5, model="one")
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).buffered_groups > 0
-    await story.chat(1, model="one")
-    assert story.told(Activated) == []
-    await story.chat(1, model="two")
+    for settings in ({"activate_after_idle": False}, None):
+        assert story.told(Activated) == []
+        clock.advance(minutes=30 * is_pause)
+        await story.chat(1, model="one" if settings or is_pause else "two", settings=settings)
     reasons = [event.reason for event in story.told(Decided) if event.decision == "Activate"]
-    assert reasons == ["the model changed from one to two"]
-    assert len(story.told(Activated)) == 1
-    await story.recovers()
-
-
-async def test_a_pause_activates(tell: Open, clock: FakeClock) -> None:
-    """Likewise when nobody has asked for longer than a cache lasts; `activate_after_idle=False` never does."""
-    story = tell()
-    await story.chat(5)
-    clock.advance(minutes=30)
-    await story.chat(1, settings={"activate_after_idle": False})
-    assert story.told(Activated) == []
-    clock.advance(minutes=30)
-    await story.chat(1)
-    reasons = [event.reason for event in story.told(Decided) if event.decision == "Activate"]
-    assert len(reasons) == 1
-    assert "the prompt cache is cold" in reasons[0]
+    assert len(reasons) == len(story.told(Activated)) == 1
+    assert ("the prompt cache is cold" if is_pause else "the model changed from one to two") in reasons[0]
     await story.recovers()
 
 

@@ -41,9 +41,10 @@ async def ask(story: Talk, question: str, answer: str | None = None, **options: 
 # ---------------------------------------------------------------- leaving
 
 
-async def test_a_turn_that_is_cancelled_while_it_is_left(tell: Open) -> None:
+@pytest.mark.parametrize("is_locked", [False, True], ids=["unwritable", "locked"])
+async def test_a_turn_that_is_cancelled_while_it_is_left(tell: Open, file: str, *, is_locked: bool) -> None:
     """What its calls took is saved in the background, and somebody is told."""
-    story = tell()
+    story = tell(address=file) if is_locked else tell()
     await story.chat(1)
     left = asyncio.Event()
 
@@ -54,7 +55,7 @@ async def test_a_turn_that_is_cancelled_while_it_is_left(tell: Open) -> None:
             await turn.record(AssistantMessage("two-b"))
             left.set()
 
-    with unwritable(await story.store()):
+    with locked(file) if is_locked else unwritable(await story.store()):
         task = asyncio.create_task(agent())
         await left.wait()
         # It is leaving by now, and waits a moment for a database that may be back.
@@ -62,32 +63,8 @@ async def test_a_turn_that_is_cancelled_while_it_is_left(tell: Open) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert "cancelled" in story.told(Degraded)[-1].error
+    assert is_locked or "cancelled" in story.told(Degraded)[-1].error
     story.said += ["two", "two-a", "two-b"]
-    await story.memory.settled()
-    await story.recovers()
-
-
-async def test_a_turn_that_is_cancelled_while_it_waits_for_a_lock(tell: Open, file: str) -> None:
-    """The same, with a database that another process has locked."""
-    story = tell(address=file)
-    await story.chat(1)
-    left = asyncio.Event()
-
-    async def agent() -> None:
-        async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
-            await turn.prepare(UserMessage("two"))
-            await turn.record(AssistantMessage("two-a"))
-            left.set()
-
-    with locked(file):
-        task = asyncio.create_task(agent())
-        await left.wait()
-        await asyncio.sleep(0)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-    story.said += ["two", "two-a"]
     await story.memory.settled()
     await story.recovers()
 
@@ -266,11 +243,12 @@ async def test_closing_saves_what_is_left(tell: Open, clock: FakeClock, address:
     assert await again.stored() == story.said
 
 
-async def test_closing_tells_what_is_lost(tell: Open) -> None:
+@pytest.mark.parametrize("is_locked", [False, True], ids=["unwritable", "locked"])
+async def test_closing_tells_what_is_lost(tell: Open, file: str, *, is_locked: bool) -> None:
     """By an error and by an event, with how many messages of which threads; closing again is harmless."""
-    story = tell(config=HURRIED)
+    story = tell(config=HURRIED, address=file) if is_locked else tell(config=HURRIED)
     await story.chat(1)
-    with unwritable(await story.store()):
+    with locked(file) if is_locked else unwritable(await story.store()):
         await ask(story, "one", "one-a")
         with pytest.raises(NotSaved, match="2 messages could not be saved") as lost:
             await story.memory.aclose()
@@ -278,16 +256,6 @@ async def test_closing_tells_what_is_lost(tell: Open) -> None:
     assert f"2 of thread {THREAD}" in str(lost.value)
     assert story.told(Degraded)[-1].error == str(lost.value)
     await story.memory.aclose()
-
-
-async def test_closing_a_locked_database_tells_what_is_lost(tell: Open, file: str) -> None:
-    """The same, with a database that another process has locked."""
-    story = tell(address=file, config=HURRIED)
-    await story.chat(1)
-    with locked(file):
-        await ask(story, "one")
-        with pytest.raises(NotSaved, match="1 message could not be saved"):
-            await story.memory.aclose()
 
 
 async def test_closing_that_is_cancelled_saves_what_can_be_saved_at_once(tell: Open) -> None:

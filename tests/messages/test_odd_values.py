@@ -20,7 +20,7 @@ from memolog import (
     ToolResultPart,
     UserMessage,
 )
-from memolog.context import builder as contexts
+from memolog.context import build as contexts
 from memolog.core.message import parts_to_json
 from memolog.core.run import Usage
 from memolog.events import Degraded

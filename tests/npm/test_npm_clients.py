@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gateway.upstream import Call, Seen
+from gateway.world import opened
 from memolog import Config
-from proxy.upstream import Call, Seen
-from proxy.world import opened
 
 HERE = Path(__file__).parent
 CLIENTS = (

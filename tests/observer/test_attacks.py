@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from kit.rows import SAID, rendered
+from kit.rows import SAID, plan, rendered, view
 from kit.rows import row as stored_row
 from memolog.context.auto_recall import Passage, passage_texts
 from memolog.context.build import build
-from memolog.context.context import OtherThread, View
 from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
+from memolog.log.snapshot import OtherTail
 from memolog.observer.drafts import Parsed
 from memolog.observer.extractive.observer import observe
 from memolog.observer.judge import judge
@@ -31,7 +31,7 @@ from memolog.observer.observations import draft_hints, observations_from
 from memolog.observer.plausibility import checked
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput, observer_prompt, reflector_prompt
 from memolog.observer.reply import failure, parse_observations
-from memolog.observer.transcript import Shown
+from memolog.observer.transcript import numbered
 from memolog.text.lookalikes import label, quoted_label
 from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter
@@ -102,16 +102,6 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 message = partial(stored_row, tokens=40)
 
 
-def in_user_text(text: str, at: int) -> list[Message]:
-    """Say it."""
-    return [message(at, "user", text)]
-
-
-def in_assistant_text(text: str, at: int) -> list[Message]:
-    """Repeat it."""
-    return [message(at, "user", "And the next page?"), message(at + 1, "assistant", text)]
-
-
 def _called(at: int, result: Any, *, name: str = "fetch", arguments: Any = None, **fields: Any) -> list[Message]:
     call = ToolCallPart(id=f"c{at}", name=name, arguments=arguments or {"page": at})
     answer = ToolResultPart(call_id=f"c{at}", content=result, name=name, **fields)
@@ -122,63 +112,26 @@ def _called(at: int, result: Any, *, name: str = "fetch", arguments: Any = None,
     ]
 
 
-def in_result(text: str, at: int) -> list[Message]:
-    """Return it from a tool."""
-    return _called(at, text)
-
-
-def in_json_result(text: str, at: int) -> list[Message]:
-    """Return it from a tool, inside a value and as a key."""
-    return _called(at, {"page": [{text: {"text": text}}]})
-
-
-def in_error(text: str, at: int) -> list[Message]:
-    """Return it as an error."""
-    return _called(at, text, is_error=True)
-
-
-def in_tool_name(text: str, at: int) -> list[Message]:
-    """Call a tool by it."""
-    return _called(at, "ok", name=text)
-
-
-def in_argument(text: str, at: int) -> list[Message]:
-    """Pass it to a tool."""
-    return _called(at, "ok", arguments={text: text, "path": text})
-
-
-def in_file_name(text: str, at: int) -> list[Message]:
-    """Name a file so."""
-    return [message(at, "user", "See this.", FilePart(media_type="image/png", name=text, data=b"x"))]
-
-
-def in_speaker(text: str, at: int) -> list[Message]:
-    """Be called so."""
-    return [message(at, "user", "I like short answers.", speaker=text)]
-
-
-def in_imported(text: str, at: int) -> list[Message]:
-    """Import it as a system message of somebody else's history, and as a result without a call."""
-    return [
+CHANNELS: dict[str, Callable[[str, int], list[Message]]] = {
+    "in_user_text": lambda text, at: [message(at, "user", text)],
+    "in_assistant_text": lambda text, at: [
+        message(at, "user", "And the next page?"),
+        message(at + 1, "assistant", text),
+    ],
+    "in_result": lambda text, at: _called(at, text),
+    "in_json_result": lambda text, at: _called(at, {"page": [{text: {"text": text}}]}),
+    "in_error": lambda text, at: _called(at, text, is_error=True),
+    "in_tool_name": lambda text, at: _called(at, "ok", name=text),
+    "in_argument": lambda text, at: _called(at, "ok", arguments={text: text, "path": text}),
+    "in_file_name": lambda text, at: [
+        message(at, "user", "See this.", FilePart(media_type="image/png", name=text, data=b"x"))
+    ],
+    "in_speaker": lambda text, at: [message(at, "user", "I like short answers.", speaker=text)],
+    # A system message of another history, and a result without a call.
+    "in_imported": lambda text, at: [
         message(at, "system", text),
         message(at + 1, "tool", ToolResultPart(call_id="gone", content=text, name=text)),
-    ]
-
-
-CHANNELS: dict[str, Callable[[str, int], list[Message]]] = {
-    function.__name__: function
-    for function in (
-        in_user_text,
-        in_assistant_text,
-        in_result,
-        in_json_result,
-        in_error,
-        in_tool_name,
-        in_argument,
-        in_file_name,
-        in_speaker,
-        in_imported,
-    )
+    ],
 }
 OF_USER = frozenset({"in_user_text", "in_speaker", "in_file_name"})
 # What an assistant says or asks of a tool may be what it should answer next.
@@ -319,10 +272,6 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
         given = ObserveInput(messages=messages, document="# Facts\n", document_most=500)
         prompt = observer_prompt(given, COUNTER)
         assert_prompt(prompt, len(messages))
-        shown = tuple(
-            Shown(number=number, thread=one.thread, seq=one.seq, role=one.role, at=one.created_at)
-            for number, one in enumerate(messages, 1)
-        )
         for parsed, by_code in (
             (observe(given, COUNTER), True),
             (parse_observations(repeating(prompt), prompt.shown, base=SAID, zone=UTC), False),
@@ -332,7 +281,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
                 if failure(parsed):
                     tried += count
                     continue
-            lines, hints = kept(parsed, given, Prompt(system="", text="", shown=shown), by_code=by_code)
+            lines, hints = kept(parsed, given, Prompt(system="", text="", shown=numbered(messages)), by_code=by_code)
             assert_group(lines)
             assert_trust(lines, hints, channel)
             # What stands in the log is shown to the next observer and to the reflector.
@@ -367,22 +316,18 @@ def test_no_forgery_has_an_effect_in_a_context() -> None:
                 message(4, "user", FilePart(media_type="a/b", name=text)),
             )
             passage = Passage(hit=1, messages=others)
-            view = View(
+            made = view(
                 scope="resource",
-                thread="t",
-                now=SAID,
-                counter=COUNTER,
-                alias="t1",
                 hints=Hints(current_task=text, suggested_response=text, title=text, at=SAID),
-                others=(OtherThread(alias="t2", title=text, messages=others),),
+                others=(OtherTail(thread="t2", alias=2, title=text, messages=others),),
                 working_memory=text,
                 working_memory_now=f"{text}!",
                 task_lines=(text,),
                 recalled=passage_texts([passage], "t", budget=4_000, zone=None, counter=COUNTER),
-                plans=((SAID.date() - timedelta(days=1), text),),
+                plans=(plan(SAID.date() - timedelta(days=1), text),),
                 tail=(message(9, "user", "Hello"),),
             )
-            context = build(view)
+            context = build(made)
             edge = EDGE.sub(lambda hit: hit[2], context.edge_text)
             assert "<" not in edge, (disguise, forgery)
             assert not FORGED_TAG.search(undone(edge)), (disguise, forgery)

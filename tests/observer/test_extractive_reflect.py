@@ -8,7 +8,7 @@ import pytest
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ParsedReflection
 from memolog.observer.extractive.reflector import reflect
-from memolog.observer.extractive.words import identifiers_of
+from memolog.observer.extractive.sentences import identifiers_of
 from memolog.observer.judge import judge_reflection
 from memolog.observer.prompt import ReflectInput
 from memolog.text.tokens import HeuristicCounter
@@ -235,24 +235,11 @@ def test_a_higher_level_says_less() -> None:
     assert sizes[4] < sizes[0]
 
 
-@pytest.mark.parametrize("target", [0, 1, 5])
-def test_it_is_never_empty_and_never_larger(target: int) -> None:
-    """However little room there is, something is left, and no more than there was."""
-    given = ReflectInput(observations=tuple(LOG), target_tokens=target)
-    parsed = reflect(given, COUNTER)
-    assert 0 < size_of(parsed) <= sum(observation.tokens for observation in LOG)
-
-
 def test_what_fits_stays_as_it_is() -> None:
     """A log within the target is not touched."""
     parsed = half(LOG, 1.0)
     assert parsed.lines[0].text == LOG[0].text
     assert {name for made in parsed.lines for name in made.merges} == {f"o{number}" for number in range(1, 7)}
-
-
-def test_nothing_in_nothing_out() -> None:
-    """There is nothing to condense in nothing."""
-    assert reflect(ReflectInput(observations=(), target_tokens=10), COUNTER).lines == ()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pydantic import BaseModel
 
 from memolog import Extractor
 from memolog.errors import ConfigError
-from memolog.observer.extractors import Extractors, Wanted, mismatches, read_value, take_extracts, wanted_section
+from memolog.observer.extractors import Extractors, mismatches, read_value, take_extracts, wanted_section
 
 LINES = "<observations>\n* 🔴 (09:30) User drinks tea [3]\n</observations>"
 
@@ -16,9 +16,10 @@ def test_what_is_asked_for() -> None:
     """Each value with its form and what is known; nothing that is known can open or close a section."""
     text = wanted_section(
         [
-            Wanted(key="diet", instructions="What the user eats."),
-            Wanted(
-                key="team", instructions="Who is who.", schema={"type": "object"}, known={"dana": "</wanted> & lead"}
+            (Extractor(key="diet", instructions="What the user eats."), None),
+            (
+                Extractor(key="team", instructions="Who is who.", schema={"type": "object"}),
+                {"dana": "</wanted> & lead"},
             ),
         ]
     )

@@ -10,10 +10,17 @@ from kit.rows import row as message
 from memolog.core.message import FilePart, ReasoningPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation, Priority, Trust
 from memolog.core.thread import Hints
-from memolog.observer.evidence import Evidence
-from memolog.observer.grounding import ungrounded
-from memolog.observer.judge import Judged, Policy, judge, judge_reflection
-from memolog.observer.trust import lowest, speaks_for_user, trust_of, trusted_hints
+from memolog.observer.evidence import ungrounded
+from memolog.observer.judge import (
+    Judged,
+    Policy,
+    judge,
+    judge_reflection,
+    lowest,
+    speaks_for_user,
+    trust_of,
+    trusted_hints,
+)
 from memolog.text.identifiers import mentions
 
 
@@ -150,12 +157,6 @@ def test_the_day_that_is_meant_needs_no_source() -> None:
     assert ungrounded("Moves on 2027-05-01", ["soon"], said_at=[SAID], about=date(2027, 5, 1)) == ("2027-05-01",)
 
 
-def test_evidence_may_be_prepared_once() -> None:
-    """A message that many lines cite is read once; the answer is the same."""
-    source = Evidence("see src/auth.ts")
-    assert ungrounded("src/auth.ts", [source]) == ungrounded("src/auth.ts", ["see src/auth.ts"]) == ()
-
-
 # ---------------------------------------------------------------- judging
 
 TALK = (
@@ -224,12 +225,6 @@ def test_drop_leaves_lines_out_and_mends_the_tree() -> None:
         ("42 passed", 2, 1),
     ]
     assert result.faults == ("ungrounded", "speaks_for_user")
-
-
-def test_drop_also_drops_the_last_line() -> None:
-    """What is in doubt does not come back because nothing else is left."""
-    result = judged(line("Fixed LoginSchema", 2), policy="drop")
-    assert (result.observations, result.faults) == ((), ("ungrounded",))
 
 
 def test_a_reply_cannot_forge_what_code_states() -> None:
@@ -323,15 +318,6 @@ def test_hints_from_people_and_the_model_are_kept() -> None:
     assert trusted_hints(hints, TALK, Hints()) == hints
     again = Hints(current_task="all files deleted")
     assert trusted_hints(again, TALK, Hints(current_task="get all files deleted")) == again
-
-
-@pytest.mark.parametrize(
-    "text", ["all files deleted", "User wants all files deleted now", "deleted", "Passed all files"]
-)
-def test_hints_from_tools_alone_are_dropped(text: str) -> None:
-    """A tool's text becomes neither a task nor an answer nor a title."""
-    kept = trusted_hints(Hints(current_task=text, suggested_response=text, title=text), TALK, Hints())
-    assert kept == Hints()
 
 
 def test_a_hint_does_not_lead_where_only_a_tool_pointed() -> None:

@@ -13,10 +13,9 @@ from kit.effort import counts
 from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Observation, Source, Span
 from memolog.core.thread import Hints
-from memolog.observer.grounding import ungrounded
-from memolog.observer.judge import judge
+from memolog.observer.evidence import ungrounded
+from memolog.observer.judge import judge, trusted_hints
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
-from memolog.observer.trust import trusted_hints
 from memolog.text.identifiers import mentions
 
 PIECES = (

@@ -28,8 +28,8 @@ from memolog.core.observation import Observation
 from memolog.core.thread import Hints
 from memolog.events import Event, HintsChanged, RunEnded, TitleChanged
 from memolog.memory import Memory
+from memolog.observer.judge import lowest, speaks_for_user, trust_of
 from memolog.observer.model import ModelRequest
-from memolog.observer.trust import lowest, speaks_for_user, trust_of
 from memolog.testing import FakeClock, ScriptedModel, observations_of
 
 TURNS = 84

@@ -20,14 +20,12 @@ from memolog.core.observation import UNVERIFIED, Observation, Priority
 from memolog.core.thread import Hints
 from memolog.log.rendering import render_group
 from memolog.memory import Memory
-from memolog.observer.judge import Policy, judge, judge_reflection, trusted_document
+from memolog.observer.judge import Policy, judge, judge_reflection, trusted_document, trusted_hints
 from memolog.observer.llm import readings_of
-from memolog.observer.observations import draft_hints, observations_from, reflections_from
+from memolog.observer.observations import draft_hints, guarded, observations_from, reflections_from
 from memolog.observer.plausibility import checked
 from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
-from memolog.observer.reflection import guarded
 from memolog.observer.reply import failure, parse_observations, parse_reflection
-from memolog.observer.trust import trusted_hints
 from memolog.testing import FakeClock, ScriptedModel
 from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter

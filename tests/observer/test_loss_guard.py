@@ -8,7 +8,7 @@ import pytest
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ReflectedDraft
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
-from memolog.observer.reflection import Guarded, archived, gaps_of, guarded, kept_tokens
+from memolog.observer.observations import Guarded, archived, gaps_of, guarded, kept_tokens
 from memolog.text.tokens import HeuristicCounter
 
 

@@ -20,17 +20,13 @@ from memolog.core.run import Usage
 from memolog.events import Degraded, Event, RunEnded, RunFailed
 from memolog.memory import Memory
 from memolog.observer.model import (
-    BudgetedModel,
-    BudgetSpent,
-    Limit,
     ModelRefused,
     ModelRequest,
     ModelUnavailable,
     Price,
     Retry,
 )
-from memolog.observer.model_choice import FallbackModel
-from memolog.observer.pydantic_model import ModelAt, PydanticModel
+from memolog.observer.model_choice import FallbackModel, ModelAt, PydanticModel
 from memolog.testing import FakeClock, observations_of, reflection_of
 
 Reply: TypeAlias = tuple[int, dict[str, str], dict[str, Any]]
@@ -65,14 +61,19 @@ def completion(text: str, model: str) -> Reply:
     return 200, {}, body
 
 
-def failing(status: int, message: str, **headers: str) -> Handler:
-    """Return a handler that always answers with an error."""
+def answering(status: int, answer: dict[str, Any], **headers: str) -> Handler:
+    """Return a handler that always answers the same."""
 
     async def handle(body: dict[str, Any]) -> Reply:
         del body
-        return status, headers, {"error": {"message": message, "type": "test"}}
+        return status, headers, answer
 
     return handle
+
+
+def failing(status: int, message: str, **headers: str) -> Handler:
+    """Return a handler that always answers with an error."""
+    return answering(status, {"error": {"message": message, "type": "test"}}, **headers)
 
 
 async def hanging(body: dict[str, Any]) -> Reply:
@@ -92,15 +93,22 @@ class Server:
     asked: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
     tasks: set["asyncio.Task[None]"] = field(default_factory=set["asyncio.Task[None]"])
+    models: list[PydanticModel] = field(default_factory=list[PydanticModel])
 
     @property
     def address(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def model(self, **options: Any) -> PydanticModel:
-        """Return the default client for this server."""
+        """Return the default client for this server, which is closed with it."""
         given: dict[str, Any] = {"retry": PROMPT, "timeout": 120.0, **options}
-        return PydanticModel(ModelAt(base_url=self.address, name="m", api_key=KEY), **given)
+        self.models.append(PydanticModel(ModelAt(base_url=self.address, name="m", api_key=KEY), **given))
+        return self.models[-1]
+
+    async def refuses(self, kind: type[Exception], words: str, **options: Any) -> None:
+        """Ask once, and be told so."""
+        with pytest.raises(kind, match=words):
+            await self.model(**options).complete(ASKED)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -151,6 +159,8 @@ async def server() -> AsyncIterator[Server]:
     try:
         yield made
     finally:
+        for model in made.models:
+            await model.aclose()
         listening.close()
         calls = tuple(made.tasks)
         for call in calls:
@@ -208,9 +218,7 @@ async def talk(model: PydanticModel | FallbackModel, clock: FakeClock) -> AsyncG
 
 async def test_an_answer_with_its_usage(server: Server) -> None:
     """Text, tokens and cost come back; cached tokens are counted apart; the price is the one that was given."""
-    model = server.model(price=Price(input=10.0, output=100.0, cache_read=1.0))
-    reply = await model.complete(ASKED)
-    await model.aclose()
+    reply = await server.model(price=Price(input=10.0, output=100.0, cache_read=1.0)).complete(ASKED)
     assert "Nothing worth keeping." in reply.text
     assert reply.usage == Usage(
         model=f"{server.address}#m",
@@ -231,7 +239,6 @@ async def test_what_goes_over_the_wire(server: Server) -> None:
             purpose="reflect", system="Be brief.", text="Hello.", max_tokens=99, options={"seed": 8, "top_p": None}
         )
     )
-    await model.aclose()
     first, second = server.bodies
     assert [message["content"] for message in first["messages"]] == ["Be brief.", "Hello."]
     assert (first["model"], first["temperature"], first["seed"], first["top_k"]) == ("m", 0.3, 7, 5)
@@ -257,26 +264,19 @@ def written(*words: str, ends: bool = True) -> Handler:
 async def test_an_answer_that_is_read_as_it_is_written(server: Server) -> None:
     """It is put together, and says why it ended."""
     server.handler = written("Be", " brief", ".")
-    model = server.model(stream=True)
-    reply = await model.complete(ASKED)
-    await model.aclose()
+    reply = await server.model(stream=True).complete(ASKED)
     assert (reply.text, reply.finish_reason, reply.is_cut_off) == ("Be brief.", "length", True)
 
 
 async def test_an_answer_that_goes_silent(server: Server) -> None:
     """The words after the first are not awaited as long as the first."""
     server.handler = written("Be", " brief", ends=False)
-    model = server.model(stream=True, timeout=8.0, retry=None)
-    with pytest.raises(ModelUnavailable, match="did not go on within 2 s"):
-        await model.complete(ASKED)
-    await model.aclose()
+    await server.refuses(ModelUnavailable, "did not go on within 2 s", stream=True, timeout=8.0, retry=None)
 
 
 async def test_every_request_has_a_limit_over_the_wire(server: Server, clock: FakeClock) -> None:
     """Under both of its names: many servers know only the older one. An answer that reaches it says so."""
-    model = server.model()
-    reply = await model.complete(replace(ASKED, max_tokens=99))
-    await model.aclose()
+    reply = await server.model().complete(replace(ASKED, max_tokens=99))
     assert (server.bodies[0]["max_tokens"], server.bodies[0]["max_completion_tokens"]) == (99, 99)
     assert reply.finish_reason == "stop"
     server.bodies.clear()
@@ -295,14 +295,8 @@ async def test_files_go_over_the_wire(server: Server) -> None:
         FilePart(media_type="image/png", data=b"\x89PNG", name="a.png"),
         FilePart(media_type="image/jpeg", url="https://example.com/b.jpg"),
     )
-
-    async def seeing(body: dict[str, Any]) -> Reply:
-        return completion("A receipt.", body["model"])
-
-    server.handler = seeing
-    model = server.model()
-    await model.complete(replace(ASKED, files=files))
-    await model.aclose()
+    server.handler = answering(*completion("A receipt.", "m")[::2])
+    await server.model().complete(replace(ASKED, files=files))
     text, *images = server.bodies[0]["messages"][-1]["content"]
     assert text == {"type": "text", "text": "Hello."}
     assert [image["image_url"]["url"] for image in images] == [
@@ -313,9 +307,7 @@ async def test_files_go_over_the_wire(server: Server) -> None:
 
 async def test_a_model_that_is_asked_to_think_gets_no_temperature(server: Server) -> None:
     """Providers refuse the two together; the effort itself is passed on."""
-    model = server.model(settings={"openai_reasoning_effort": "high"})
-    await model.complete(ASKED)
-    await model.aclose()
+    await server.model(settings={"openai_reasoning_effort": "high"}).complete(ASKED)
     assert "temperature" not in server.bodies[0]
     assert server.bodies[0]["reasoning_effort"] == "high"
 
@@ -355,9 +347,7 @@ async def test_too_many_requests_then_success(server: Server) -> None:
         slept.append(seconds)
 
     server.script = [failing(429, "slow down", **{"retry-after": "3"}), well]
-    model = server.model(retry=Retry(first=1.0, chance=lambda: 1.0, sleep=sleep))
-    reply = await model.complete(ASKED)
-    await model.aclose()
+    reply = await server.model(retry=Retry(first=1.0, chance=lambda: 1.0, sleep=sleep)).complete(ASKED)
     assert reply.usage is not None
     assert slept == [4.0]
     assert server.bodies[0] == server.bodies[1]
@@ -378,25 +368,15 @@ async def test_too_many_requests_then_success(server: Server) -> None:
 async def test_which_statuses_are_asked_again(server: Server, status: int, calls: int, kind: type[Exception]) -> None:
     """The server's own faults and slowness are; what it refuses is not. The error says the status and the reason."""
     server.handler = failing(status, "it is broken")
-    model = server.model()
-    with pytest.raises(kind, match=rf"HTTP {status}\. it is broken\."):
-        await model.complete(ASKED)
-    await model.aclose()
+    await server.refuses(kind, rf"HTTP {status}\. it is broken\.")
     assert len(server.bodies) == calls
 
 
 async def test_a_quota_that_is_used_up_is_not_asked_again(server: Server) -> None:
     """Some providers say 429 when the account is empty: waiting does not fill it."""
-
-    async def empty(body: dict[str, Any]) -> Reply:
-        del body
-        return 429, {}, {"error": {"message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota"}}
-
-    server.handler = empty
-    model = server.model()
-    with pytest.raises(ModelRefused, match="no credit"):
-        await model.complete(ASKED)
-    await model.aclose()
+    error = {"message": "no credit", "type": "insufficient_quota", "code": "insufficient_quota"}
+    server.handler = answering(429, {"error": error})
+    await server.refuses(ModelRefused, "no credit")
     assert len(server.bodies) == 1
 
 
@@ -414,16 +394,8 @@ async def test_nobody_listens() -> None:
 
 async def test_an_answer_that_is_no_completion(server: Server) -> None:
     """A proxy that answers something else makes an error of ours, not one of the library's."""
-
-    async def nonsense(body: dict[str, Any]) -> Reply:
-        del body
-        return 200, {}, {"hello": "world"}
-
-    server.handler = nonsense
-    model = server.model()
-    with pytest.raises(ModelRefused, match="cannot be read"):
-        await model.complete(ASKED)
-    await model.aclose()
+    server.handler = answering(200, {"hello": "world"})
+    await server.refuses(ModelRefused, "cannot be read")
 
 
 async def test_a_cancelled_call_is_given_up(server: Server) -> None:
@@ -470,21 +442,6 @@ def test_one_model_on_two_event_loops() -> None:
     assert len(local.bodies) == 4
 
 
-async def test_a_budget_around_the_client(server: Server) -> None:
-    """The cost of a call is known as soon as it is made; the next is stopped before anything is sent."""
-
-    async def nothing_yet() -> float:
-        return 0.0
-
-    model = server.model(price=Price(input=1_000_000.0, output=0.0, cache_read=0.0))
-    guarded = BudgetedModel(model, Limit(of="run", dollars=20.0, spent=nothing_yet))
-    await guarded.complete(ASKED)
-    with pytest.raises(BudgetSpent, match=r"20\.0000 so far"):
-        await guarded.complete(ASKED)
-    await guarded.aclose()
-    assert len(server.bodies) == 1
-
-
 # ---------------------------------------------------------------- a memory on the client
 
 
@@ -498,17 +455,6 @@ async def test_a_memory_on_a_server_that_is_well(server: Server, clock: FakeCloc
         assert status.cursor > 0
         assert status.usage.requests == len(server.bodies) > 0
         assert status.usage.cost == pytest.approx(150e-6 * len(server.bodies))
-
-
-async def test_a_memory_while_the_server_is_busy(server: Server, clock: FakeClock) -> None:
-    """A 429 within a call is waited out there: no run fails, and no turn notices."""
-    server.script = [failing(429, "slow down")]
-    async with talk(server.model(), clock) as told:
-        await told.turns(12)
-        assert len(server.bodies) > 1
-        assert told.failures() == []
-        assert (await told.memory.thread("t1", resource="alice").status()).health == "ok"
-        await told.recovers()
 
 
 async def test_a_memory_while_the_server_fails(server: Server, clock: FakeClock) -> None:

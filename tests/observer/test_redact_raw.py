@@ -166,11 +166,11 @@ async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: boo
 
 
 async def test_no_shape_reaches_the_log_of_the_embedded_observer() -> None:
-    """It reads the arguments and the results themselves."""
+    """It reads the words, the arguments and the results themselves."""
     key = f"ghp_{'Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z99'}"
     async with Memory(":memory:") as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
-            await turn.prepare(UserMessage("Deploy it."))
+            await turn.prepare(UserMessage(f"My key is {key}, keep it."))
             for name, shape in SHAPES.items():
                 value = cast("JsonValue", shape(key))
                 call = ToolCallPart(id=name, name="run", arguments=value)

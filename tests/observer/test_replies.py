@@ -11,6 +11,7 @@ import pytest
 from kit.talk import RESOURCE, Story, hold, stories
 from memolog import AssistantMessage, Config, FilePart, UserMessage
 from memolog.events import Degraded, RunEnded, RunFailed
+from memolog.log.status import Status
 from memolog.observer.model import ModelReply, ModelRequest
 from memolog.observer.model_choice import FallbackModel, TieredModel
 from memolog.testing import FakeClock, ScriptedModel, observations_of, reflection_of
@@ -46,6 +47,19 @@ class Talk(Story):
             self.clock.advance(days=1)
         await self.memory.settled()
 
+    async def observed(self, *talk: tuple[str, str]) -> Status:
+        """Hold some turns, a day apart, and observe what is not observed yet."""
+        await self.say(*talk)
+        return await self.memory.thread(THREAD, resource=RESOURCE).observe()
+
+    async def failed(self, *talk: tuple[str, str]) -> str:
+        """Hold some turns, observe in the background, and return the error of the only run that failed."""
+        await self.say(*talk)
+        await self.memory.thread(THREAD, resource=RESOURCE).buffer()
+        await self.memory.settled()
+        (event,) = self.told(RunFailed)
+        return event.error
+
 
 Open = Callable[..., Talk]
 tell = stories(Talk)
@@ -78,8 +92,7 @@ async def test_a_statement_in_quite_other_words_stays_in_doubt(tell: Open) -> No
         "* 🔴 (09:00) User does not eat meat [1]",
     )
     story = tell([answer])
-    await story.say(FAMILY)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(FAMILY)
     found = {line.text: (line.priority, line.is_unverified) for line in await story.lines()}
     assert found["User has been vegetarian since 2019"] == ("high", False)
     assert found["User has three children"] == ("medium", True)
@@ -91,11 +104,10 @@ async def test_a_reply_without_a_word_of_the_messages_is_no_memory(tell: Open) -
     invented = [f"* 🔴 (09:00) User has bought boat {name} [1]" for name in ("Zephyr", "Orca", "Gannet", "Marlin")]
     mixed = tagged("* 🔴 (09:00) User moved from Porto to Ghent [1]", *invented)
     story = tell([tagged(*invented)] * 2 + [mixed] * 2)
-    await story.say(FAMILY)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(FAMILY)
     assert await story.lines() == []
     story.clock.advance(days=1)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed()
     assert [line.text for line in await story.lines()] == ["User moved from Porto to Ghent"]
 
 
@@ -105,12 +117,9 @@ async def test_a_reply_without_a_word_of_the_messages_is_no_memory(tell: Open) -
 async def test_every_request_has_a_limit_in_proportion_to_its_span(tell: Open) -> None:
     """A longer span may have a longer answer, up to the setting."""
     story = tell(reply_tokens=3_000)
-    await story.say(TALK[0])
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
-    await story.say(*TALK * 4)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
-    await story.say(*[(said * 150, answer) for said, answer in TALK])
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(TALK[0])
+    await story.observed(*TALK * 4)
+    await story.observed(*[(said * 150, answer) for said, answer in TALK])
     first, second, *_, last = [request.max_tokens for request in story.model.requests]
     assert 0 < first < second < last == 3_000
 
@@ -118,8 +127,7 @@ async def test_every_request_has_a_limit_in_proportion_to_its_span(tell: Open) -
 async def test_a_reply_that_is_cut_off_is_asked_for_once_more(tell: Open) -> None:
     """The second answer may be longer, and is taken if it is whole."""
     story = tell([CUT, WHOLE])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
     first, second = story.model.requests
     assert second.text == first.text
     assert second.max_tokens > first.max_tokens
@@ -140,8 +148,7 @@ async def test_a_reply_that_is_cut_off_twice(tell: Open, by: str) -> None:
         "* 🔴 (09:00) User's budget for the trip is 1,850 euros [2]", "* 🔴 (09:00) User's sister Paula joins [4]"
     )
     story = tell([reply, reply, rest])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
     assert "peanuts" not in story.model.requests[2].text.split("<transcript>")[1]
     store = (await story.memory.open()).store
     snapshot = await store.logs.snapshot(RESOURCE, THREAD, "thread")
@@ -157,13 +164,10 @@ async def test_a_reply_that_is_cut_off_twice(tell: Open, by: str) -> None:
 async def test_a_reply_that_is_cut_off_before_its_first_citation(tell: Open) -> None:
     """There is nothing to keep: the run fails and is tried again."""
     story = tell([CUT[:40], CUT[:40], WHOLE])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
-    await story.memory.settled()
-    (failed,) = story.told(RunFailed)
-    assert "cut off" in failed.error or "empty" in failed.error
+    error = await story.failed(*TALK)
+    assert "cut off" in error or "empty" in error
     story.clock.advance(hours=1)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed()
     assert len(await story.lines()) == 4
 
 
@@ -188,8 +192,7 @@ async def test_a_reflection_that_is_cut_off_is_never_accepted(tell: Open, by: st
 
     model = Cut([WHOLE])
     story = tell(model=model)
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
     await story.memory.thread(THREAD, resource=RESOURCE).reflect()
     assert any(request.purpose == "reflect" for request in model.requests)
     assert (await story.memory.thread(THREAD, resource=RESOURCE).status()).generation == 0
@@ -205,15 +208,11 @@ async def test_a_reply_that_copies_the_log_is_a_failure(tell: Open) -> None:
     copy = WHOLE.replace("09:00", "21:15").replace("[3]", "[1]").replace("[5]", "[1]").replace("[7]", "[1]")
     new = tagged("* 🔴 (09:00) User's flight to Lisbon leaves at 6:40 from Porto [1]")
     story = tell([WHOLE, copy, copy, new])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
-    await story.say(("My flight to Lisbon leaves at 6:40 from Porto.", "That is early."))
-    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
-    await story.memory.settled()
-    (failed,) = story.told(RunFailed)
-    assert "empty" in failed.error
+    await story.observed(*TALK)
+    error = await story.failed(("My flight to Lisbon leaves at 6:40 from Porto.", "That is early."))
+    assert "empty" in error
     story.clock.advance(hours=1)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed()
     texts = [line.text for line in await story.lines()]
     assert len(texts) == 5
     assert texts[-1] == "User's flight to Lisbon leaves at 6:40 from Porto"
@@ -223,12 +222,8 @@ async def test_a_short_line_of_the_log_is_no_answer_either(tell: Open) -> None:
     """It says nothing about what was said since, whatever it cites."""
     tea = tagged("* 🔴 (09:00) User drinks tea [1]")
     story = tell([tea, tea, tea])
-    await story.say(("I drink tea.", "Fine."))
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
-    await story.say(("My dentist appointment is on 4 May.", "Noted."))
-    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
-    await story.memory.settled()
-    assert len(story.told(RunFailed)) == 1
+    await story.observed(("I drink tea.", "Fine."))
+    await story.failed(("My dentist appointment is on 4 May.", "Noted."))
     assert len(await story.lines()) == 1
 
 
@@ -239,10 +234,8 @@ async def test_copied_lines_beside_new_ones_are_dropped(tell: Open) -> None:
         "* 🔴 (09:00) User's budget for the trip is 2,400 euros [1]",
     )
     story = tell([WHOLE, mixed])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
-    await story.say(("I raised it: my budget for the trip is 2,400 euros.", "Good."))
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
+    await story.observed(("I raised it: my budget for the trip is 2,400 euros.", "Good."))
     assert [line.text for line in await story.lines()][4:] == ["User's budget for the trip is 2,400 euros"]
     assert "copied" in story.told(RunEnded)[-1].faults
 
@@ -252,14 +245,11 @@ async def test_what_is_said_again_on_another_day_is_kept(tell: Open) -> None:
     line = "* 🔴 (09:00) User took the 5 mg ramipril tablet before breakfast [1]"
     story = tell([tagged(line), tagged(line), tagged(line)])
     said = ("I took the 5 mg ramipril tablet before breakfast.", "Well done.")
-    await story.say(said)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
-    await story.say(said)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(said)
+    await story.observed(said)
     assert len({line.said_at for line in await story.lines()}) == 2
     story.clock.advance(days=-1)
-    await story.say(said)
-    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    status = await story.observed(said)
     assert len(await story.lines()) == 2
     assert (status.cursor, status.health) == (6, "ok")
 
@@ -267,8 +257,7 @@ async def test_what_is_said_again_on_another_day_is_kept(tell: Open) -> None:
 async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
     """Whatever the instructions say in the place of a hint or a line is refused when it comes back."""
     story = tell()
-    await story.say(TALK[0])
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(TALK[0])
     system = story.model.requests[0].system
     shown = {
         tag: body.strip()
@@ -279,8 +268,7 @@ async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
     echo = "\n".join(f"<{tag}>{body}</{tag}>" for tag, body in shown.items())
     line = "* 🔴 (09:00) User decided on the Hotel Miramar in Lisbon [1]"
     story.model.answers[:] = [f"{tagged(example, line)}\n{echo}"]
-    await story.say(TALK[1])
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(TALK[1])
     store = (await story.memory.open()).store
     hints = (await store.threads.get(RESOURCE, THREAD)).hints
     assert not {hints.current_task, hints.suggested_response, hints.title} & set(shown.values())
@@ -297,10 +285,7 @@ async def test_a_reply_that_repeats_the_prompt_is_a_failure(tell: Open, part: st
         return {"system": request.system, "transcript": shown, "all": f"{request.system}\n{request.text}"}[part]
 
     story = tell([echo, echo])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
-    await story.memory.settled()
-    assert len(story.told(RunFailed)) == 1
+    await story.failed(*TALK)
     assert await story.lines() == []
 
 
@@ -308,11 +293,8 @@ async def test_an_answer_far_longer_than_its_span_is_a_failure(tell: Open) -> No
     """Nobody has so much to say about a word."""
     novel = tagged(*(f"* 🟡 (09:00) User told chapter {n} of the {n * 7}th story about boats [1]" for n in range(60)))
     story = tell([novel, novel])
-    await story.say(("Ahoy, boats it is!", "Aye."))
-    await story.memory.thread(THREAD, resource=RESOURCE).buffer()
-    await story.memory.settled()
-    (failed,) = story.told(RunFailed)
-    assert "too large" in failed.error
+    error = await story.failed(("Ahoy, boats it is!", "Aye."))
+    assert "too large" in error
 
 
 # ---------------------------------------------------------------- covered
@@ -331,8 +313,7 @@ async def test_statements_without_a_line_are_asked_for_once_more(tell: Open) -> 
         return second.replace("[A]", f"[{numbers[0]}]").replace("[B]", f"[{numbers[1]}]")
 
     story = tell([first, again])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
     assert len(story.model.requests) == 2
     shown = story.model.requests[1].text.split("<transcript>")[1]
     assert ("Miramar" in shown, "1,850" in shown, "peanuts" in shown, "Paula" in shown) == (True, True, False, False)
@@ -345,8 +326,7 @@ async def test_what_stays_uncovered_is_observed_by_the_embedded_observer(tell: O
     """Its lines say so; the others are the model's."""
     poor = tagged(*WHOLE.split("\n")[1:2])
     story = tell([poor, tagged("nothing worth keeping")])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
     lines = await story.lines()
     assert all(any(fact in line.text for line in lines) for fact in FACTS)
     assert [line.sources[0].span.first for line in lines if "observer" not in line.metadata] == [1]
@@ -367,7 +347,7 @@ async def test_lines_of_a_span_that_was_asked_about_in_pieces(tell: Open) -> Non
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(*map(UserMessage, said))
         await turn.record(AssistantMessage("All noted."))
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed()
     assert len(story.model.requests) > 3
     lines = await story.lines()
     for number in range(1, 61):
@@ -388,8 +368,7 @@ async def test_the_better_of_two_replies_that_are_cut_off(tell: Open) -> None:
 async def test_full_coverage_costs_nothing(tell: Open) -> None:
     """One call, no word of it."""
     story = tell([WHOLE])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
     assert len(story.model.requests) == 1
     assert story.told(RunEnded)[-1].faults == ()
 
@@ -397,8 +376,7 @@ async def test_full_coverage_costs_nothing(tell: Open) -> None:
 async def test_nothing_worth_keeping_where_nothing_was_stated(tell: Open) -> None:
     """Thanks and questions are no statements: the answer is taken as it is."""
     story = tell([tagged("nothing worth keeping")])
-    await story.say(("Thanks!", "You are welcome."), ("What is the time in Lisbon?", "It is nine."))
-    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    status = await story.observed(("Thanks!", "You are welcome."), ("What is the time in Lisbon?", "It is nine."))
     assert len(story.model.requests) == 1
     assert (status.cursor, await story.lines()) == (4, [])
 
@@ -417,7 +395,7 @@ async def test_lines_in_another_language_cover_what_they_cite(tell: Open) -> Non
         ("Ich wohne seit zehn Jahren im Süden der Stadt.", "Schön dort."),
         ("Kaffee trinke ich keinen, und Tee mag ich auch nicht besonders.", "Dann eben Wasser."),
     )
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed()
     assert len(story.model.requests) == 1
     assert len(await story.lines()) == 2
 
@@ -426,8 +404,7 @@ async def test_a_vague_line_about_everything_covers_nothing(tell: Open) -> None:
     """Numbers alone do not make a line say what they lead to."""
     vague = tagged("* 🟡 (09:00) Various topics were discussed at length [1-8]")
     story = tell([vague, vague])
-    await story.say(*TALK)
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(*TALK)
     log = await story.log()
     assert all(fact in log for fact in FACTS)
 
@@ -438,7 +415,7 @@ async def test_a_model_whose_answers_are_of_no_use(tell: Open) -> None:
     await story.say(*TALK)
     for _ in range(8):
         story.clock.advance(hours=1)
-        await story.memory.thread(THREAD, resource=RESOURCE).observe()
+        await story.observed()
     log = await story.log()
     assert all(fact in log for fact in FACTS)
     assert "could not be observed" not in log
@@ -454,7 +431,7 @@ async def test_a_line_that_cites_hundreds_of_messages_keeps_its_citations(tell: 
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(*(UserMessage(f"sheep, hundreds: {number}?") for number in range(500)))
         await turn.record(AssistantMessage("Good night."))
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed()
     lines = await story.lines()
     (counted,) = [line for line in lines if "counted" in line.text]
     assert counted.text == "User counted sheep, hundreds of them"
@@ -467,8 +444,7 @@ async def test_a_line_that_cites_hundreds_of_messages_keeps_its_citations(tell: 
 async def test_the_day_that_is_meant_is_said_once(tell: Open, words: str) -> None:
     """Whether the reply repeats it, or writes it in a way of its own."""
     story = tell([tagged(f"* 🔴 (09:00) User flies to Porto {words} [1]")])
-    await story.say(("I fly to Porto on Friday.", "Have a good flight."))
-    await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    await story.observed(("I fly to Porto on Friday.", "Have a good flight."))
     log = await story.log()
     assert log.split("flies to Porto")[1].split("\n")[0].count("(meaning") == 1
 
@@ -488,8 +464,7 @@ async def test_observing_by_hand_waits_through_a_back_off(tell: Open, clock: Fak
     """A model that fails twice and then answers has observed all of it when the call returns."""
     story = tell([ConnectionError("down"), ConnectionError("down"), WHOLE])
     story.memory._connection.clock = Running(clock.time)
-    await story.say(*TALK)
-    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    status = await story.observed(*TALK)
     assert len(story.told(RunFailed)) == 2
     assert (status.cursor, status.health) == (8, "ok")
 
@@ -521,7 +496,7 @@ async def test_errors_of_the_own_function_never_make_words_unobservable(tell: Op
     assert story.told(RunFailed)
     is_down = False
     story.clock.advance(hours=1)
-    status_after = await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    status_after = await story.observed()
     assert (status_after.health, status_after.cursor) == ("ok", status_after.last_seq)
 
 
@@ -539,7 +514,7 @@ async def test_an_image_that_the_own_function_does_not_take(tell: Open) -> None:
     async with story.memory.thread(THREAD, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage([FilePart(media_type="image/png", data=b"\x89PNG")]))
         await turn.record(AssistantMessage("A fine cat."))
-    status = await story.memory.thread(THREAD, resource=RESOURCE).observe()
+    status = await story.observed()
     assert asked == [1, 0]
     assert (status.health, status.cursor) == ("ok", status.last_seq)
 

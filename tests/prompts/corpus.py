@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 from memolog.core.observation import MARKS
-from memolog.observer.drafts import Draft
-from memolog.observer.faults import FaultKind
+from memolog.observer.drafts import Draft, FaultKind
 from memolog.observer.transcript import Shown
 
 BASE = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

@@ -3,6 +3,7 @@
 The words are taken from the prompt, as the models took them, so that a shape fits any conversation.
 """
 
+import inspect
 import re
 from collections.abc import Callable
 
@@ -156,25 +157,6 @@ def vague(request: ModelRequest) -> str:
 
 
 SHAPES: dict[str, Shape] = {
-    shape.__name__: shape
-    for shape in (
-        copied_log,
-        placeholders,
-        no_citations,
-        one_date,
-        invented_times,
-        echo_of_the_prompt,
-        echo_of_the_transcript,
-        refusal_as_a_line,
-        refusal_in_other_words,
-        refusal_in_german,
-        lines_without_content,
-        unfilled_lines,
-        invented,
-        echo_as_lines,
-        cut_off,
-        cut_off_at_once,
-        answer_to_the_user,
-        vague,
-    )
+    name: made for name, made in list(globals().items()) if inspect.isfunction(made) and not name.startswith("_")
 }
+"""Every function of this module, by its name."""

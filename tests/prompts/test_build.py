@@ -5,6 +5,7 @@ from datetime import UTC
 
 import pytest
 
+from memolog.core.config import Config
 from memolog.core.message import FilePart
 from memolog.core.thread import Hints
 from memolog.errors import InputError
@@ -17,7 +18,7 @@ from memolog.observer.prompt import (
     reflector_prompt,
 )
 from memolog.observer.reply import failure, parse_batch, parse_reflection
-from memolog.text.redaction import Redactor, secret_patterns
+from memolog.text.redaction import redactor_for
 from memolog.text.tokens import HeuristicCounter, SplintrCounter
 from prompts.talk import START, TALK, message
 from prompts.test_snapshots import LOG
@@ -65,7 +66,7 @@ def test_what_is_escaped_already_is_not_escaped_again() -> None:
 
 def test_further_patterns_are_redacted_in_the_log_and_the_hints_too() -> None:
     """What an application calls a secret is one everywhere in the prompt."""
-    redactor = Redactor(extra=secret_patterns([("badge", r"B-\d{4}")]))
+    redactor = redactor_for(Config(redact_patterns=r"badge: B-\d{4}"))
     given = ObserveInput(
         messages=(message(1, "user", "badge B-1234"),), previous="B-1234 again", hints=Hints(current_task="find B-1234")
     )
@@ -81,17 +82,10 @@ def test_a_batch_needs_a_thread() -> None:
 
 
 def test_reflectors_see_short_ids() -> None:
-    """The ids of the store never reach a model; the prompt knows which is which."""
+    """The ids of the store never reach a model; the prompt knows which is which. What it shows is in the snapshots."""
     prompt = reflector_prompt(ReflectInput(observations=LOG, target_tokens=100))
     assert prompt.ids == {f"o{number + 1}": f"id-{number}" for number in range(6)}
     assert "id-" not in prompt.text
-    log = section(prompt.text, "log").split("\n")
-    assert log[0] == "Date: 2026-03-14"
-    assert log[1] == "o1 🔴 (08:15) User bakes in Ghent &lt;Belgium> &amp; sells bread"
-    assert log[3] == "  o3 🟡 (08:15) row 12: bread;19"
-    assert log[4:7] == ["o4 🟡 (08:15) Agreed opening of the letter", "  | Dear &lt;tax> office,", "  | please"]
-    assert log[8].endswith("next Friday (meaning 2026-03-20)")
-    assert log[9].count("2026-03-15") == 1
 
 
 def test_lost_names_are_bounded() -> None:
@@ -207,12 +201,6 @@ def read(reply: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     return {thread: [(draft.text, draft.cites) for draft in one.observations] for thread, one in parsed.items()}
 
 
-def test_numbers_run_on_in_a_batch() -> None:
-    """Each number names one message of one thread."""
-    assert [(shown.number, shown.thread, shown.seq) for shown in BATCH.shown] == [(1, "a", 1), (2, "a", 2), (3, "b", 1)]
-    assert '<thread id="t2">' in BATCH.text
-
-
 @pytest.mark.parametrize(
     "reply",
     [
@@ -254,18 +242,6 @@ def test_threads_say_nothing_each_by_itself() -> None:
     parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
     assert parsed["a"].nothing
     assert parsed["b"].hints.current_task == "cook"
-
-
-def test_the_last_words_ask_for_every_message_its_number_and_every_day() -> None:
-    """Where a small model heeds them: at the end of the prompt."""
-    ask = observer_prompt(ObserveInput(messages=TALK, previous="* line"), COUNTER).text.rpartition("\n\n")[2]
-    assert "one after the other, from [1] to [6]" in ask
-    assert "End every line with the number of its message in brackets, such as [1]." in ask
-    assert "Write a Date line for every day: 2026-03-14, 2026-03-15." in ask
-    assert ask.endswith("Answer no message. Repeat nothing that the log says already.")
-    later = observer_prompt(ObserveInput(messages=TALK[:1]), COUNTER, first=7).text.rpartition("\n\n")[2]
-    assert "There is one message, [7]" in later
-    assert "log-end" not in later
 
 
 def test_the_reflector_is_told_what_its_answer_lost() -> None:

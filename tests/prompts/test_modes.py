@@ -4,11 +4,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from kit.rows import row
 from memolog.core.settings import Mode
 from memolog.observer.drafts import Draft, Parsed
-from memolog.observer.prompt import Spoken, with_fields, with_findings
+from memolog.observer.prompt import with_fields, with_findings
 from memolog.observer.reply import parse_observations
-from memolog.observer.reply_lines import take_facts
 from prompts.corpus import BASE, SHOWN
 
 AT = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
@@ -54,8 +54,9 @@ def test_what_a_line_says_of_itself_stays() -> None:
 def test_sentences_that_no_line_holds_are_added() -> None:
     """Each cites its message; what a line says already is not said again, and a mode without a search adds nothing."""
     spoken = [
-        Spoken(number=2, at=AT, text="I ran it. It raised KeyError: 'vat' in rates. Shall I go on?", is_tool=False),
-        Spoken(number=3, at=AT, text="ok\n> ValueError: bad row 12\nbye", is_tool=True),
+        row(1, "user", "ValueError: is what I see"),
+        row(2, "assistant", "I ran it. It raised KeyError: 'vat' in rates. Shall I go on?"),
+        row(3, "tool", "ok\n> ValueError: bad row 12\nbye"),
     ]
     parsed = Parsed(observations=(line("Result: ValueError: bad row 12 was seen"),))
     added = with_findings(parsed, spoken, "bug_fixing").observations[1:]
@@ -68,7 +69,7 @@ def test_sentences_that_no_line_holds_are_added() -> None:
 def test_what_is_added_is_bounded() -> None:
     """A log full of errors does not become the log."""
     text = "\n".join(f"Error{n}Error: {'x' * 1_000}" for n in range(50))
-    spoken = [Spoken(number=n, at=AT, text=text.replace("Error: ", f"Error: {n} "), is_tool=True) for n in range(1, 40)]
+    spoken = [row(n, "tool", text.replace("Error: ", f"Error: {n} ")) for n in range(1, 40)]
     added = with_findings(Parsed(), spoken, "debugging").observations
     assert len(added) == 20
     assert max(len(one.text) for one in added) <= 320
@@ -93,8 +94,8 @@ def test_what_is_added_is_bounded() -> None:
 )  # fmt: skip
 def test_fields_in_braces(text: str, left: str, fields: dict[str, str]) -> None:
     """Known names have one spelling, unknown ones are free fields, code stays in the text, and only code sets what is ours."""
-    rest, facts = take_facts(text)
-    assert (rest, dict(facts.other)) == (left, fields)
+    (draft,) = parse_observations(f"* 🟡 {text} [3]", SHOWN, base=BASE, zone=UTC).observations
+    assert (draft.text, draft.metadata) == (left, fields)
 
 
 def test_fields_of_json_replies() -> None:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memolog.observer.drafts import Parsed
-from memolog.observer.faults import MOST_LINE
+from memolog.observer.drafts import MOST_LINE, Parsed
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
 from prompts.corpus import BASE, CASES, SHOWN
 

@@ -188,7 +188,7 @@ async def test_shared_logs_know_threads_by_their_alias(address: str, clock: Fake
 async def _alias(memory: Memory, thread: str) -> str:
     store = (await memory.open()).store
     log = (await store.logs.snapshot("alice", thread, "resource")).log
-    return f"t{await store.logs.alias('alice', log.pk, thread)}"
+    return f"t{(await store.logs.aliases('alice', log.pk, [thread]))[thread]}"
 
 
 # ---------------------------------------------------------------- what is refused

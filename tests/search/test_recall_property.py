@@ -72,7 +72,7 @@ def back(messages: list[Message], tokens: int) -> list[PageDraft]:
         draft = PageDraft(counter=COUNTER, tokens=tokens, detail="full", wanted=PartFilter())
         drafts.insert(0, draft)
         while at >= 0:
-            stopped = draft.add_before(messages[at], end)
+            stopped = draft.add(messages[at], end, back=True)
             if stopped is not None:
                 assert draft.items
                 end = stopped
@@ -112,7 +112,7 @@ def test_low_detail_is_bounded_too(messages: list[Message], tokens: int) -> None
     left = list(messages)
     while left:
         draft = PageDraft(counter=COUNTER, tokens=tokens, detail="low", wanted=PartFilter())
-        while left and draft.add(left[0], (0, 0)) is None:
+        while left and draft.add(left[0]) is None:
             left.pop(0)
         assert draft.items
         assert COUNTER.count(draft.text) <= tokens or len(draft.items) == 1

@@ -25,6 +25,7 @@ from memolog.search.query import parse
 from memolog.search.ranking import WEIGHTS, DocumentDetail, Ranked, Scored, best_of_threads, drafted, rank
 from memolog.search.snippets import Marker
 from memolog.text.words import places_of, words_of
+from search.test_snippets import any_text
 
 NOW = datetime(2026, 3, 14, tzinfo=UTC)
 
@@ -208,47 +209,6 @@ def test_the_snippet_is_where_the_rarest_words_stand_together() -> None:
     text = f"often often often rare{far} seldom{far} often, seldom and rare{far} rare"
     assert "«often», «seldom» and «rare»" in marker.snippet(text)
     assert marker.snippet(f"{'x' * 500}rare {far} rare").count("«rare»") == 1
-
-
-def any_text(chance: random.Random) -> str:
-    """Return operators, words and characters of any kind, thrown together."""
-    operators = (
-        '"',
-        "-",
-        "*",
-        "role:",
-        "thread:",
-        "task:",
-        'task:"',
-        "source:raw",
-        "after:",
-        "before:2024-02-30",
-        "^",
-        "=",
-        "'",
-    )
-    words = (
-        "whale",
-        "fooBar",
-        "src/a.ts",
-        "İstanbul",
-        "ǆ",
-        "北京",
-        "แมว",
-        "last week",
-        " ",
-        "\t",
-        "\x00",
-        "\ud800",
-        "\U0001f600",
-    )
-    pieces = [
-        chance.choice(operators),
-        chance.choice(words),
-        chr(chance.randrange(0x110000)),
-        chr(chance.randrange(0x250)),
-    ]
-    return "".join(chance.choice(pieces + list(operators) + list(words)) for _ in range(chance.randrange(24)))
 
 
 def test_what_reaches_the_engines_is_text_that_they_take() -> None:

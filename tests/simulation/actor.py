@@ -3,27 +3,29 @@
 Knows what must hold of every call: no error but the application's own comes out of it, and each context is right.
 """
 
+from __future__ import annotations
+
 import asyncio
-import random
-from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from memolog.core.message import NewMessage, Part, TextPart, ToolResultPart, parts_to_json
 from memolog.errors import StoreError
 from memolog.events import Degraded
 from memolog.turn import Turn
-from simulation.checker import Broken, Checker
-from simulation.expected import Expected
-from simulation.faults import Crash, Struck
+from simulation.checker import Broken
+from simulation.faults import Crash
 from simulation.model import MARKER, MARKERS
 from simulation.process import Process
-from simulation.seen import Request, Seen
+from simulation.seen import Request
 from simulation.turns import BodyError
 
-__all__ = ["Actor", "Conversation", "Stage", "Unseen"]
+if TYPE_CHECKING:
+    from simulation.world import World
+
+__all__ = ["Actor", "Conversation", "Unseen"]
 
 _FILLER = "the quick brown fox jumps over the lazy dog while nobody is looking "
 
@@ -41,7 +43,7 @@ class Conversation:
     """The markers of what each turn has handed in."""
     orphans: set[str] = field(default_factory=set[str])
     """The turns under which the thread was deleted: what they said is in two threads of one name."""
-    unseen: dict[str, "Unseen"] = field(default_factory=dict[str, "Unseen"])
+    unseen: dict[str, Unseen] = field(default_factory=dict)
     """What each running turn has handed in since its last reply."""
 
 
@@ -59,42 +61,11 @@ class Unseen:
         return [] if by_hand != self.by_hand or self.process.was_paused or not self.process.is_up else self.texts
 
 
-class Stage(Protocol):
-    """What an actor needs of the world."""
-
-    rng: random.Random
-    struck: Struck
-    expected: Expected
-    checker: Checker
-    seen: Seen
-    window: int
-    threads: list[Conversation]
-    shapes: Counter[str]
-    by_hand: Counter[str]
-    at_hand: Counter[str]
-
-    def note(self, text: str) -> None:
-        """Add a line to the trace."""
-        ...
-
-    def fail(self, text: str) -> None:
-        """Note that an invariant is broken."""
-        ...
-
-    def number(self) -> int:
-        """Return a number that was not given before."""
-        ...
-
-    async def wait_for_turn(self, actor: "Actor") -> None:
-        """Wait until the world lets an actor go on."""
-        ...
-
-
 class Actor:
     """Plays one shape of a turn."""
 
     def __init__(
-        self, stage: Stage, process: Process, thread: Conversation, shape: Callable[..., Awaitable[None]]
+        self, stage: World, process: Process, thread: Conversation, shape: Callable[..., Awaitable[None]]
     ) -> None:
         self._stage, self.process, self.thread, self._shape = stage, process, thread, shape
         self.rng, self.window = stage.rng, stage.window

@@ -1,7 +1,7 @@
 """The invariants, checked by reading the database alone.
 
-Knows the tables and what must hold between them at every moment. Knows nothing of the code that writes them: plain SQL, a
-connection of its own, one snapshot a check. What is beyond dispute once it held (immutable rows) is looked at once; a full
+Reads the tables with plain SQL, on a connection of its own, one snapshot a check, and compares them with what was offered and
+acknowledged (`Expected`). What is beyond dispute once it held (immutable rows) is looked at once; a full
 check looks at everything again.
 """
 
@@ -12,15 +12,73 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulation.expected import Expected
+from memolog.core.message import NewMessage, parts_to_json
+from memolog.messages.store import Saved
+from simulation.model import MARKER, MARKERS
 
-__all__ = ["Broken", "Checker", "Group", "Leaf"]
+__all__ = ["Broken", "Checker", "Expected", "Group", "Leaf"]
 
 Row = tuple[Any, ...]
 Leaf = tuple[int, int, int]
 """A thread, and the first and the last message of a span in it."""
 
 _LIVE_GROUPS = ("buffered", "active", "covered")
+
+
+RowKey = tuple[str, str, str, int]
+
+
+@dataclass(slots=True)
+class Offered:
+    """A message as it was handed in, with all the parts it has grown to."""
+
+    resource: str
+    thread: str
+    role: str
+    parts: list[Any]
+
+
+@dataclass(slots=True)
+class Expected:
+    """What was offered and what was acknowledged."""
+
+    offered: dict[str, Offered] = field(default_factory=dict[str, Offered])
+    acknowledged: set[RowKey] = field(default_factory=set[RowKey])
+    unseen: set[RowKey] = field(default_factory=set[RowKey])
+    """Acknowledged since the last check."""
+    of_marker: dict[str, str] = field(default_factory=dict[str, str])
+    """The message that each marker stands in."""
+
+    def offer(self, resource: str, thread: str, messages: Iterable[NewMessage]) -> None:
+        """Note what is handed in."""
+        for message in messages:
+            text = parts_to_json(message.parts)
+            parts = json.loads(text)
+            self.of_marker.update(dict.fromkeys(MARKER.findall(text), message.id or ""))
+            known = self.offered.get(message.id or "")
+            if known is None or len(known.parts) < len(parts):
+                self.offered[message.id or ""] = Offered(resource, thread, message.role, parts)
+
+    def acknowledge(self, saved: Saved) -> None:
+        """Note what was committed."""
+        rows = {(row.resource, row.thread, row.id, row.continuation) for row in saved.messages}
+        self.acknowledged |= rows
+        self.unseen |= rows
+
+    def is_known(self, resource: str, thread: str, message: str) -> bool:
+        """Return whether a message was acknowledged before."""
+        return any((resource, thread, message, n) in self.acknowledged for n in (0, 1))
+
+    def delete(self, resource: str, thread: str) -> None:
+        """Note that a thread is gone."""
+        gone = {row for row in self.acknowledged if row[:2] == (resource, thread)}
+        self.acknowledged -= gone
+        self.unseen -= gone
+
+    def leak(self, resource: str, text: str) -> str | None:
+        """Return the word of another resource in a text, if there is one."""
+        own = MARKERS[int(resource[1:])]
+        return next((word for word in MARKERS if word != own and word in text), None)
 
 
 class Broken(AssertionError):

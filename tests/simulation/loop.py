@@ -1,4 +1,4 @@
-"""An event loop whose time is virtual: waiting moves the clock instead of taking time.
+"""An event loop whose time is virtual: waiting moves the clock instead of taking time. Each process reads its own clock.
 
 Work for other threads is done in place, so that one seed gives one order of events. Whoever still wakes the loop from another
 thread is waited for, for a few real seconds; if nothing can happen any more, that is a deadlock and raises.
@@ -7,13 +7,15 @@ thread is waited for, for a few real seconds; if nothing can happen any more, th
 import asyncio
 import selectors
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
-__all__ = ["Deadlock", "VirtualLoop"]
+__all__ = ["Deadlock", "SkewedClock", "VirtualLoop"]
 
 T = TypeVar("T")
 
 _REAL_SECONDS = 3.0
+START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 
 
 class Deadlock(BaseException):
@@ -57,3 +59,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+class SkewedClock:
+    """Tells the virtual time, wrongly by `skew` seconds."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, skew: float = 0.0) -> None:
+        self._loop, self.skew = loop, skew
+
+    def now(self) -> datetime:
+        """Return what this process takes for the present."""
+        return START + timedelta(seconds=self._loop.time() + self.skew)

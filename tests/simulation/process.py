@@ -3,61 +3,36 @@
 Knows how faults of the database and of the process itself are brought about. What a process does is decided elsewhere.
 """
 
+from __future__ import annotations
+
 import asyncio
 import contextvars
-import random
-from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from memolog import Config
 from memolog.db.sqlite import SqliteEngine
 from memolog.errors import NotSaved, StoreBusy, StoreCorrupt, StoreUnavailable
 from memolog.events import Decided, Degraded, Event, RunFailed
 from memolog.log.runner import Runner
 from memolog.memory import Memory
 from memolog.messages.store import Saved
-from simulation.clock import SkewedClock
-from simulation.faults import Crash, Rates, Struck
+from simulation.faults import Crash
+from simulation.loop import SkewedClock
 from simulation.model import FaultyModel
 
-__all__ = ["PROCESS", "Host", "Process", "owned_tasks"]
+if TYPE_CHECKING:
+    from simulation.world import World
 
-PROCESS: contextvars.ContextVar["Process | None"] = contextvars.ContextVar("process", default=None)
+__all__ = ["PROCESS", "Process", "owned_tasks"]
+
+PROCESS: contextvars.ContextVar[Process | None] = contextvars.ContextVar("process", default=None)
 
 # A run makes a few hundred.
 _MOST_DECISIONS = 20_000
 _SAVES = {"messages.save", "store.save_and_snapshot"}
 
 
-class Host(Protocol):
-    """What a process needs of the world around it."""
-
-    rng: random.Random
-    rates: Rates
-    struck: Struck
-    decisions: Counter[str]
-    path: str
-    config: Config
-
-    def note(self, text: str) -> None:
-        """Add a line to the trace."""
-        ...
-
-    def fail(self, text: str) -> None:
-        """Note that an invariant is broken."""
-        ...
-
-    def saved(self, saved: Saved) -> None:
-        """Learn that rows were committed."""
-        ...
-
-    def asked(self, process: "Process", words: list[str]) -> None:
-        """Learn which messages a model is asked about."""
-        ...
-
-
-def owned_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> "asyncio.Task[Any]":
+def owned_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> asyncio.Task[Any]:
     """Make a task that belongs to the process whose code made it; the loop's task factory."""
     task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, **options)
     context: contextvars.Context | None = options.get("context")
@@ -71,7 +46,7 @@ def owned_tasks(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> "
 class Process:
     """One operating-system process, as far as a database can tell."""
 
-    def __init__(self, host: Host, name: str, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, host: World, name: str, loop: asyncio.AbstractEventLoop) -> None:
         self._host, self.name, self._loop = host, name, loop
         self.clock = SkewedClock(loop, host.rng.choice((0.0, 0.0, -2.0, 3.0)))
         self.model = FaultyModel(
@@ -118,13 +93,13 @@ class Process:
         """Tell whether nobody is at one of its runs: it failed, and the database was away when that was to be noted."""
         return any(self._runner.batch(run) is None for run in runs)
 
-    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> "asyncio.Task[Any]":
+    def spawn(self, coro: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Run something as code of this process."""
         context = contextvars.copy_context()
         context.run(PROCESS.set, self)
         return self._loop.create_task(coro, name=name, context=context)
 
-    def ended(self, task: "asyncio.Task[Any]") -> None:
+    def ended(self, task: asyncio.Task[Any]) -> None:
         """Forget a task; work in the background must never end in an error that nobody sees."""
         self.tasks.pop(task, None)
         error = None if task.cancelled() else task.exception()

@@ -3,14 +3,16 @@
 Knows what is owed once nothing fails any more: no run is left undone, little is left to observe, every thread can be used.
 """
 
+from __future__ import annotations
+
 import asyncio
 import json
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from simulation.actor import Actor, Conversation, Stage
-from simulation.faults import Rates
-from simulation.process import Process
 from simulation.turns import chat
+
+if TYPE_CHECKING:
+    from simulation.world import World
 
 __all__ = ["Rest"]
 
@@ -20,45 +22,10 @@ _NIGHT = 900.0
 _MOST_NIGHTS = 40
 
 
-class Tired(Stage, Protocol):
-    """The world, as far as its rest is concerned."""
-
-    rates: Rates
-    processes: list[Process]
-    sweeper: Process
-    config: Any
-    actors: list[Actor]
-    _waiting: dict[Actor, Any]
-
-    async def start(self, process: Process) -> None:
-        """Start a process again."""
-        ...
-
-    def let_go_on(self, actor: Actor) -> None:
-        """Let a waiting actor make its next call."""
-        ...
-
-    async def finish_chores(self) -> None:
-        """Wait until nothing is done by hand."""
-        ...
-
-    def chore(self, process: Process, what: str, thread: Conversation, after: float = 0.0) -> "asyncio.Task[Any]":
-        """Do something by hand."""
-        ...
-
-    def play(self, process: Process, thread: Conversation, shape: Any) -> Actor:
-        """Start a turn."""
-        ...
-
-    def check(self) -> None:
-        """Raise if anything is broken."""
-        ...
-
-
 class Rest:
     """Brings a world to rest."""
 
-    def __init__(self, world: Tired) -> None:
+    def __init__(self, world: World) -> None:
         self._world = world
         self._all = [*world.processes, world.sweeper]
 
@@ -93,7 +60,7 @@ class Rest:
         for _ in range(2_000):
             if not world.actors:
                 break
-            for actor in list(world._waiting):
+            for actor in list(world.waiting):
                 world.let_go_on(actor)
             await asyncio.sleep(1.0)
         if world.actors:

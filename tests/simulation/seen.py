@@ -13,8 +13,7 @@ from typing import Any
 from memolog import Config
 from memolog.context.context import Context, ContextMessage
 from memolog.core.message import ToolCallPart, ToolResultPart
-from simulation.checker import Broken, Checker
-from simulation.expected import Expected
+from simulation.checker import Broken, Checker, Expected
 from simulation.model import MARKER
 
 __all__ = ["Request", "Seen"]

@@ -3,94 +3,44 @@
 Every shape stops at `point` between two calls, where the world decides who goes on. Knows the public face only.
 """
 
-import random
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from memolog import AssistantMessage, ToolCallPart, ToolMessage, UserMessage
 from memolog.core.message import NewMessage, TextPart
-from memolog.turn import Turn
 
-__all__ = ["SHAPES", "BodyError", "Talk", "Thread"]
+if TYPE_CHECKING:
+    from simulation.actor import Actor
+
+__all__ = ["SHAPES", "BodyError"]
 
 
 class BodyError(Exception):
     """The application fails in the middle of a turn."""
 
 
-class Thread(Protocol):
-    """One conversation, as its turns know it."""
-
-    resource: str
-    name: str
-    open_calls: list[str]
-
-
-class Talk(Protocol):
-    """What a shape is given: a thread, words, and the calls that are checked."""
-
-    rng: random.Random
-    thread: Thread
-    window: int
-
-    def turn(self, thread: Thread | None = None) -> AbstractAsyncContextManager[Turn]:
-        """Begin a turn of this thread or of another."""
-        ...
-
-    def words(self, tokens: int) -> str:
-        """Return so many tokens of text, with a marker that no other text has."""
-        ...
-
-    def new_id(self) -> str:
-        """Return an id for a message or a call."""
-        ...
-
-    async def point(self) -> None:
-        """Wait until the world lets this turn go on."""
-        ...
-
-    async def prepare(self, turn: Turn, *messages: NewMessage, ephemeral: tuple[NewMessage, ...] = ()) -> None:
-        """Call `prepare`, and check the context."""
-        ...
-
-    async def record(self, turn: Turn, *messages: NewMessage) -> None:
-        """Call `record`."""
-        ...
-
-    async def discard(self, turn: Turn) -> None:
-        """Call `discard`."""
-        ...
-
-    def sibling(self) -> Thread:
-        """Return some thread of the same resource."""
-        ...
-
-    def struck(self, kind: str) -> None:
-        """Count a fault."""
-        ...
-
-
-def _user(talk: Talk, tokens: int | None = None) -> NewMessage:
+def _user(talk: Actor, tokens: int | None = None) -> NewMessage:
     return UserMessage(talk.words(tokens or talk.rng.randrange(5, 120)), id=talk.new_id())
 
 
-def _answer(talk: Talk, tokens: int | None = None) -> NewMessage:
+def _answer(talk: Actor, tokens: int | None = None) -> NewMessage:
     return AssistantMessage(talk.words(tokens or talk.rng.randrange(10, 200)), id=talk.new_id())
 
 
-def _calls(talk: Talk) -> tuple[NewMessage, list[str]]:
+def _calls(talk: Actor) -> tuple[NewMessage, list[str]]:
     names = [f"c{talk.new_id()}" for _ in range(talk.rng.choice((1, 1, 2, 3)))]
     parts = [ToolCallPart(id=name, name="look", arguments={"at": name}) for name in names]
     return AssistantMessage([TextPart(text=talk.words(10)), *parts], id=talk.new_id()), names
 
 
-def _result(talk: Talk, call: str) -> NewMessage:
+def _result(talk: Actor, call: str) -> NewMessage:
     size = talk.rng.choice((10, 40, 150, talk.window // 3))
     return ToolMessage(call, talk.words(size), name="look", id=talk.new_id())
 
 
-async def chat(talk: Talk) -> None:
+async def chat(talk: Actor) -> None:
     """Ask, be answered."""
     async with talk.turn() as turn:
         await talk.prepare(turn, _user(talk))
@@ -99,7 +49,7 @@ async def chat(talk: Talk) -> None:
         await talk.point()
 
 
-async def grow(talk: Talk) -> None:
+async def grow(talk: Actor) -> None:
     """Save an answer again, unchanged and then with further parts under the same id."""
     async with talk.turn() as turn:
         question = _user(talk)
@@ -114,7 +64,7 @@ async def grow(talk: Talk) -> None:
         await talk.point()
 
 
-async def tools(talk: Talk) -> None:
+async def tools(talk: Actor) -> None:
     """Go through some rounds of tool calls, several at a time, answered together or one by one."""
     rng = talk.rng
     async with talk.turn() as turn:
@@ -139,7 +89,7 @@ async def tools(talk: Talk) -> None:
         await talk.record(turn, _answer(talk))
 
 
-async def unanswered(talk: Talk) -> None:
+async def unanswered(talk: Actor) -> None:
     """Leave calls without results; some come later."""
     async with talk.turn() as turn:
         await talk.prepare(turn, _user(talk))
@@ -153,7 +103,7 @@ async def unanswered(talk: Talk) -> None:
         await talk.point()
 
 
-async def late(talk: Talk) -> None:
+async def late(talk: Actor) -> None:
     """Hand in a result that an earlier turn did not wait for, with or without a question before it."""
     waiting = talk.thread.open_calls
     async with talk.turn() as turn:
@@ -167,7 +117,7 @@ async def late(talk: Talk) -> None:
         await talk.point()
 
 
-async def nested(talk: Talk) -> None:
+async def nested(talk: Actor) -> None:
     """Hold a turn inside a turn, of this thread or of another."""
     async with talk.turn() as outer:
         await talk.prepare(outer, _user(talk))
@@ -185,7 +135,7 @@ async def nested(talk: Talk) -> None:
         await talk.record(outer, _answer(talk))
 
 
-async def huge(talk: Talk) -> None:
+async def huge(talk: Actor) -> None:
     """Say more at once than the window holds."""
     async with talk.turn() as turn:
         await talk.prepare(turn, _user(talk, talk.window * talk.rng.choice((1, 2, 4))))
@@ -193,7 +143,7 @@ async def huge(talk: Talk) -> None:
         await talk.record(turn, _answer(talk))
 
 
-async def ephemeral(talk: Talk) -> None:
+async def ephemeral(talk: Actor) -> None:
     """Show the model something that is not kept."""
     async with talk.turn() as turn:
         passing = (UserMessage("this is for you only", id="passing"),)
@@ -202,7 +152,7 @@ async def ephemeral(talk: Talk) -> None:
         await talk.record(turn, _answer(talk))
 
 
-async def discarded(talk: Talk) -> None:
+async def discarded(talk: Actor) -> None:
     """Take everything back."""
     async with talk.turn() as turn:
         await talk.prepare(turn, _user(talk))
@@ -217,7 +167,7 @@ async def discarded(talk: Talk) -> None:
         await talk.discard(turn)
 
 
-async def raising(talk: Talk) -> None:
+async def raising(talk: Actor) -> None:
     """Fail in the middle."""
     async with talk.turn() as turn:
         await talk.prepare(turn, _user(talk))
@@ -227,7 +177,7 @@ async def raising(talk: Talk) -> None:
         raise BodyError
 
 
-Shape: TypeAlias = Callable[[Talk], Awaitable[None]]
+Shape: TypeAlias = "Callable[[Actor], Awaitable[None]]"
 SHAPES: Final[tuple[tuple[Shape, float], ...]] = (
     (chat, 8),
     (tools, 5),

@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from memolog import Config, ObservationConfig, ReflectionConfig
-from memolog.components import open_store
+from memolog.connection import open_store
 from memolog.core.settings import KeepRecent
 from memolog.db import sqlite
 from memolog.errors import MemologError
 from memolog.messages.store import Saved
 from simulation.actor import Actor, Conversation
-from simulation.checker import Broken, Checker
-from simulation.expected import Expected
+from simulation.checker import Broken, Checker, Expected
 from simulation.faults import CRASH_POINTS, Crash, Rates, Struck
 from simulation.loop import VirtualLoop
 from simulation.process import Process, owned_tasks
@@ -116,7 +115,7 @@ class World:
         self.step = 0
         self.failures: list[str] = []
         self.actors: list[Actor] = []
-        self._waiting: dict[Actor, asyncio.Future[None]] = {}
+        self.waiting: dict[Actor, asyncio.Future[None]] = {}
         self._chores: set[asyncio.Task[Any]] = set()
         self._numbers = 0
         # In some worlds turns rarely overlap: there contexts extend each other.
@@ -172,11 +171,11 @@ class World:
     async def wait_for_turn(self, actor: Actor) -> None:
         """Wait until the world lets an actor go on."""
         future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting[actor] = future
+        self.waiting[actor] = future
         try:
             await future
         finally:
-            self._waiting.pop(actor, None)
+            self.waiting.pop(actor, None)
 
     # ------------------------------------------------------------ steps
 
@@ -239,10 +238,10 @@ class World:
                 await self.start(process)
         if rng.random() < 0.06:
             self._start_chore()
-        if len(self.actors) < self._most_actors and (not self._waiting or rng.random() < 0.3):
+        if len(self.actors) < self._most_actors and (not self.waiting or rng.random() < 0.3):
             self._start_turn()
-        elif self._waiting:
-            self.let_go_on(rng.choice(list(self._waiting)))
+        elif self.waiting:
+            self.let_go_on(rng.choice(list(self.waiting)))
 
     async def start(self, process: Process) -> None:
         """Start a process again."""
@@ -251,7 +250,7 @@ class World:
 
     def let_go_on(self, actor: Actor) -> None:
         """Let a waiting actor make its next call."""
-        future = self._waiting.pop(actor)
+        future = self.waiting.pop(actor)
         if not future.done():
             future.set_result(None)
 

@@ -9,11 +9,11 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, get_args
 from zoneinfo import ZoneInfo
 
 from pydantic import TypeAdapter
@@ -33,26 +33,10 @@ from memolog import (
 from memolog.core.observation import TRACES
 from memolog.testing import FakeClock
 
-__all__ = [
-    "KINDS",
-    "MUST",
-    "Conversation",
-    "Fact",
-    "Log",
-    "Question",
-    "Said",
-    "Sitting",
-    "conversations",
-    "sit",
-    "stands",
-]
-
 Kind: TypeAlias = Literal[
     "allergy", "prohibition", "correction", "preference", "decision", "appointment", "personal", "number", "outcome"
 ]
-KINDS: Final = frozenset(
-    {"allergy", "prohibition", "correction", "preference", "decision", "appointment", "personal", "number", "outcome"}
-)
+KINDS: Final = frozenset(get_args(Kind))
 MUST: Final = frozenset({"allergy", "prohibition", "correction"})
 """The kinds of which none may be missing."""
 
@@ -263,23 +247,23 @@ def _cited(line: Observation) -> list[int]:
     return [number for source in line.sources for number in range(source.span.first, source.span.last + 1)]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Sitting:
     """What a conversation left in the log, before and after two reflections."""
 
     conversation: Conversation
     log: Log
     reflected: Log
-    missing: tuple[Fact, ...] = field(init=False)
-    missing_reflected: tuple[Fact, ...] = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "missing", tuple(f for f in self.asked if not self.log.holds(f, self.conversation)))
-        object.__setattr__(
-            self,
-            "missing_reflected",
-            tuple(f for f in self.asked_reflected if not self.reflected.holds(f, self.conversation)),
-        )
+    @cached_property
+    def missing(self) -> tuple[Fact, ...]:
+        """Return the facts that the log should hold and does not."""
+        return tuple(fact for fact in self.asked if not self.log.holds(fact, self.conversation))
+
+    @cached_property
+    def missing_reflected(self) -> tuple[Fact, ...]:
+        """Return the same of the condensed log."""
+        return tuple(fact for fact in self.asked_reflected if not self.reflected.holds(fact, self.conversation))
 
     @property
     def asked(self) -> tuple[Fact, ...]:

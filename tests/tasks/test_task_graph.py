@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from contract.raw_sql import run_sql
 from kit.effort import LONG, counts
+from memolog.db.queries import named_rows
 from memolog.errors import TaskBlocked, TaskCycle, TaskHeld, TaskMoveRefused
 from memolog.store import Store
-from memolog.tasks.rules import ORDERING, CycleSearch, like_pairs
+from memolog.tasks.dependencies import finding_path
+from memolog.tasks.rules import ORDERING, like_pairs
 from memolog.tasks.task import LINK_KINDS, LinkKind, NewTask
 
 Edge = tuple[int, int]
@@ -66,22 +68,22 @@ def blocked_of(is_closed: Mapping[int, bool], links: Iterable[tuple[int, int, st
 @given(edges, st.integers(0, 11), st.integers(0, 11))
 def test_a_circle_is_found_exactly_where_there_is_one(graph: list[Edge], source: int, target: int) -> None:
     """The search from both ends agrees with reachability, and the way it shows is a way."""
-    search = CycleSearch(source, target)
-    while not search.is_over:
-        direction, ends = search.next()
-        assert ends
-        if direction == "forward":
-            found = [edge for edge in graph if edge[0] in ends]
-        else:
-            found = [edge for edge in graph if edge[1] in ends]
-        search.feed(direction, found)
+    script = finding_path(target, source)
+    path: list[int] = []
+    try:
+        step = next(script)
+        while True:
+            pks, is_forward = step.values["pks"], step.statement.name == "after_these"
+            assert pks
+            found = [edge for edge in graph if edge[0 if is_forward else 1] in pks]  # pyright: ignore[reportOperatorIssue]
+            step = script.send(named_rows(("source_pk", "target_pk"), found))
+    except StopIteration as end:
+        path = end.value
     if source in reachable(graph, target):
-        path = search.path
-        assert path is not None
         assert (path[0], path[-1]) == (target, source)
         assert all(step in graph for step in itertools.pairwise(path))
     else:
-        assert search.path is None
+        assert path == []
 
 
 @given(edges, st.sets(st.integers(0, 11)), st.randoms(use_true_random=False))

@@ -8,7 +8,7 @@ import pytest
 
 from kit.engines import a_memory
 from kit.talk import hold
-from memolog import AssistantMessage, Config, ObservationConfig, SyncMemory, UserMessage
+from memolog import AssistantMessage, Config, ObservationConfig, UserMessage
 from memolog.core.observation import Span
 from memolog.core.run import Usage
 from memolog.errors import InputError, NotFound, StoreReadOnly, TaskBlocked
@@ -237,19 +237,3 @@ async def test_errors_of_the_face(memory: Memory, tmp_path: Path) -> None:
         assert (await reader.resource("alice").tasks().get("T-1")).title == "Kept"
         with pytest.raises(StoreReadOnly):
             await reader.resource("alice").tasks().create("Not kept")
-
-
-def test_without_await(tmp_path: Path) -> None:
-    """The synchronous face does the same."""
-    with SyncMemory(str(tmp_path / "m.db")) as memory:
-        tasks = memory.resource("alice").tasks(thread="t1")
-        tasks.create("One")
-        tasks.create("Two", blocked_by=["T-1"])
-        tasks.claim("T-1")
-        with memory.thread("t1", resource="alice").turn() as turn:
-            assert "active T-1" in turn.prepare(UserMessage("hello")).edge_text
-        assert tasks.about("T-1").total_messages == 1
-        closed = tasks.close("T-1", summary="done", claim_next=True)
-        assert closed.next is not None
-        assert closed.next.task.handle == "T-2"
-        assert tasks.counts() == TaskCounts(in_progress=1)

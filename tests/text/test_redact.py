@@ -9,12 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memolog.core.config import Config
 from memolog.core.exact_json import JsonValue
 from memolog.errors import ConfigError
-from memolog.text.redaction import NO_REDACTION, REDACTION, Redactor, secret_patterns
+from memolog.text.redaction import NO_REDACTION, REDACTION, redactor_for
 from secret_corpus import CHANNELS, FORMATS, PHRASES, Planted, keys, layers_of, passwords
 
 _DICE = random.Random(7)
+# Of keys whose format does not name one issuer.
+GENERAL_KINDS = {"API key", "token", "password hash", "Bitbucket token", "webhook"}
 
 
 def some(length: int, letters: str = string.ascii_letters + string.digits) -> str:
@@ -22,56 +25,19 @@ def some(length: int, letters: str = string.ascii_letters + string.digits) -> st
     return "".join(_DICE.choice(letters) for _ in range(length - 2)) + "a1"
 
 
-HEX = "0123456789abcdef"
-UPPER = string.ascii_uppercase + string.digits
-KEYS: tuple[tuple[str, str], ...] = (
-    ("Anthropic key", f"sk-ant-api03-{some(40)}"),
-    ("OpenRouter key", f"sk-or-v1-{some(40, HEX)}"),
-    ("OpenAI key", f"sk-{some(48)}"),
-    ("OpenAI key", f"sk-proj-{some(40)}_{some(20)}-{some(10)}"),
-    ("Stripe key", f"sk_live_{some(24)}"),
-    ("Stripe key", f"rk_test_{some(24)}"),
-    ("Stripe key", f"whsec_{some(32)}"),
-    ("AWS key", f"AKIA{some(16, UPPER).upper()}"),
-    ("AWS key", f"ASIA{some(16, UPPER).upper()}"),
-    ("GitHub token", f"ghp_{some(36)}"),
-    ("GitHub token", f"github_pat_{some(22)}_{some(59)}"),
-    ("GitLab token", f"glpat-{some(20)}"),
-    ("Slack token", f"xoxb-{some(12, string.digits)}-{some(24)}"),
-    ("Google key", f"AIza{some(35)}"),
-    ("Google key", f"ya29.{some(60)}"),
-    ("Google key", f"GOCSPX-{some(28)}"),
-    ("Hugging Face token", f"hf_{some(34)}"),
-    ("Groq key", f"gsk_{some(52)}"),
-    ("xAI key", f"xai-{some(80)}"),
-    ("Perplexity key", f"pplx-{some(48)}"),
-    ("Replicate token", f"r8_{some(37)}"),
-    ("npm token", f"npm_{some(36)}"),
-    ("PyPI token", f"pypi-{some(150)}"),
-    ("SendGrid key", f"SG.{some(22)}.{some(43)}"),
-    ("DigitalOcean token", f"dop_v1_{some(64, HEX)}"),
-    ("Databricks token", f"dapi{some(32, HEX)}"),
-    ("Shopify token", f"shpat_{some(32, HEX)}"),
-    ("Vault token", f"hvs.{some(40)}"),
-    ("Supabase token", f"sbp_{some(40, HEX)}"),
-    ("Linear key", f"lin_api_{some(40)}"),
-    ("Notion token", f"ntn_{some(46)}"),
-    ("Telegram token", f"123456789:AA{some(33)}"),
-    ("Twilio key", f"SK{some(32, HEX)}"),
-    ("age key", f"AGE-SECRET-KEY-1{some(58, UPPER).upper()}"),
-    ("JWT", f"eyJ{some(20)}.eyJ{some(40)}.{some(43)}"),
-)
-
-
-@pytest.mark.parametrize(("kind", "key"), KEYS, ids=[f"{number} {kind}" for number, (kind, _) in enumerate(KEYS)])
 @pytest.mark.parametrize(
     "frame", ["{}", "export X={}", '{{"key": "{}"}}', "see {}, please", "({})", "\n{}\n", "值{}值"]
 )
-def test_keys_are_found_by_their_shape(kind: str, key: str, frame: str) -> None:
-    """Wherever a key of a common provider stands, nothing of it is left, and its kind is named."""
-    text, found = REDACTION.report(frame.format(key))
-    assert text == frame.format(f"[redacted: {kind}]")
-    assert found == {kind: 1}
+def test_keys_are_found_by_their_shape(frame: str) -> None:
+    """Wherever a key stands, nothing of it is left, nothing else is replaced, and its kind names its issuer."""
+    for one in keys():
+        # Of a webhook only the end of its address is secret.
+        if "webhook" not in one.name:
+            text, found = REDACTION.report(frame.format(one.secret))
+            ((kind, count),) = found.items()
+            assert text == frame.format(f"[redacted: {kind}]"), one.name
+            assert count == 1
+            assert kind.split()[0] in one.name or kind in GENERAL_KINDS, one.name
 
 
 PEM = "-----BEGIN {0}PRIVATE KEY-----\nMIIEvQIBADANBgkq+/x\nhkiG9w0BAQEFAASC==\n-----END {0}PRIVATE KEY-----"
@@ -295,7 +261,7 @@ def test_what_is_no_secret_stays(text: str) -> None:
 
 def test_patterns_may_be_added() -> None:
     """An application's own shapes come first; a group named `secret` limits what is replaced."""
-    redactor = Redactor(extra=secret_patterns([("badge", r"B-\d{4}"), ("pin", r"PIN (?P<secret>\d{4})")]))
+    redactor = redactor_for(Config(redact_patterns="badge: B-\\d{4}\npin: PIN (?P<secret>\\d{4})"))
     assert redactor.redact("B-1234, PIN 9876") == "[redacted: badge], PIN [redacted: pin]"
     assert REDACTION.redact("B-1234, PIN 9876") == "B-1234, PIN 9876"
 
@@ -304,7 +270,7 @@ def test_patterns_may_be_added() -> None:
 def test_useless_patterns_are_refused(kind: str, pattern: str) -> None:
     """A pattern that is none, matches everywhere or has no name is an error with advice."""
     with pytest.raises(ConfigError):
-        secret_patterns([(kind, pattern)])
+        Config(redact_patterns=f"{kind}: {pattern}")
 
 
 def test_it_can_be_switched_off() -> None:

@@ -1,13 +1,11 @@
 """Counting texts, messages, files and images; learning from what providers report."""
 
 import base64
-import itertools
 import math
 import struct
 import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
@@ -150,41 +148,19 @@ def test_unreadable_sizes_are_unknown(data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "height", "openai", "anthropic", "gemini"),
-    [
-        (200, 200, 255, 54, 258),
-        (384, 384, 255, 197, 258),
-        (385, 10, 255, 6, 258),
-        (512, 512, 255, 350, 258),
-        (1000, 1000, 765, 1334, 1032),
-        (1024, 1024, 765, 1399, 1032),
-        (1092, 1092, 765, 1590, 1032),
-        (2048, 4096, 1105, 1640, 4128),
-        (4000, 3000, 765, 2459, 4128),
-        (1, 1, 255, 1, 258),
-    ],
+    ("width", "height", "tokens"),
+    [(1, 1, 255), (385, 10, 255), (512, 512, 255), (1024, 1024, 765), (2048, 4096, 1105), (4000, 3000, 765)],
 )
-def test_images_cost_what_the_rules_say(width: int, height: int, openai: int, anthropic: int, gemini: int) -> None:
-    """The examples of the providers' pages, and more; an unknown provider takes the dearest."""
-    assert image_tokens(width, height, provider="openai") == openai
-    assert image_tokens(width, height, provider="anthropic") == anthropic
-    assert image_tokens(width, height, provider="gemini") == gemini
-    assert image_tokens(width, height, provider="another") == max(openai, anthropic, gemini)
-
-
-def test_low_detail_is_cheap_at_openai_only() -> None:
-    """Low detail has one price, whatever the size."""
-    assert image_tokens(4000, 3000, provider="openai", detail="low") == 85
-    assert image_tokens(None, None, provider="openai", detail="low") == 85
-    assert image_tokens(1000, 1000, provider="anthropic", detail="low") == 1334
+def test_images_cost_what_the_rules_say(width: int, height: int, tokens: int) -> None:
+    """The examples of the provider's page, and more; low detail has one price, whatever the size."""
+    assert image_tokens(width, height) == tokens
+    assert image_tokens(width, height, is_low=True) == 85
 
 
 @pytest.mark.parametrize("sides", [(None, None), (0, 5), (-3, 4), (math.nan, 1), (True, True), ("9", 9)])
 def test_an_unknown_size_costs_the_most(sides: tuple[object, object]) -> None:
-    """Each rule has a practical maximum."""
-    assert image_tokens(*sides, provider="openai") == 85 + 8 * 170
-    assert image_tokens(*sides, provider="anthropic") == 3279
-    assert image_tokens(*sides, provider="gemini") == 16 * 258
+    """The rule has a practical maximum."""
+    assert image_tokens(*sides) == 85 + 8 * 170
 
 
 # ---------------------------------------------------------------- files
@@ -200,39 +176,36 @@ def url(media_type: str, data: bytes) -> str:
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
-FILES: list[tuple[FilePart, str, int]] = [
-    (FilePart(media_type="image/png", data=png(1000, 1000)), "anthropic", 1334),
-    (FilePart(media_type="image/png", url=url("image/png", png(1000, 1000))), "anthropic", 1334),
-    (FilePart(media_type="IMAGE/PNG; q=1", data=png(9, 9), width=1024, height=1024), "openai", 765),
-    (FilePart(media_type="image/png", url="https://example.com/a.png"), "openai", 1445),
-    (FilePart(media_type="image/png", url="data:image/png;base64,%%%"), "gemini", 4128),
-    (FilePart(media_type="application/pdf", pages=3), "gemini", 3 * 258),
-    (FilePart(media_type="application/pdf", pages=3), "anthropic", 3 * 3_100),
-    (FilePart(media_type="application/pdf", pages=3), "openai", 3 * 1_765),
-    (FilePart(media_type="application/pdf", pages=3), "another", 3 * 3_100),
-    (FilePart(media_type="application/pdf", data=pdf(4)), "gemini", 4 * 258),
-    (FilePart(media_type="application/pdf", data=b"x" * 90_001), "gemini", 4 * 258),
-    (FilePart(media_type="application/pdf", pages=10**30), "gemini", 1000 * 258),
-    (FilePart(media_type="application/pdf", url="https://example.com"), "gemini", 25 * 258),
-    (FilePart(media_type="audio/mpeg", seconds=10.5), "gemini", 336),
-    (FilePart(media_type="audio/mpeg", seconds=10.5), "openai", 105),
-    (FilePart(media_type="audio/mpeg", data=b"x" * 40_000), "openai", 100),
-    (FilePart(media_type="audio/mpeg", seconds=math.nan), "openai", 3_000),
-    (FilePart(media_type="video/mp4", seconds=2), "gemini", 590),
-    (FilePart(media_type="video/mp4", seconds=-2), "gemini", 300 * 295),
-    (FilePart(media_type="text/markdown", data=b"four" * 25), "openai", 25),
-    (FilePart(media_type="application/json", data=b'{"a":"\xff"}'), "openai", 3),
-    (FilePart(media_type="application/vnd.api+json", url="data:,%7B%7D%7B%7D"), "openai", 1),
-    (FilePart(media_type="text/plain", url="https://example.com/a.txt"), "openai", 20_000),
-    (FilePart(media_type="application/zip", data=b"x" * 300), "openai", 100),
-    (FilePart(media_type="application/zip", data=b"x" * 10**6), "openai", 20_000),
+FILES: list[tuple[FilePart, int]] = [
+    (FilePart(media_type="image/png", data=png(1000, 1000)), 765),
+    (FilePart(media_type="image/png", url=url("image/png", png(1000, 1000))), 765),
+    (FilePart(media_type="IMAGE/PNG; q=1", data=png(9, 9), width=1024, height=1024), 765),
+    (FilePart(media_type="image/png", data=png(1000, 1000), detail="low"), 85),
+    (FilePart(media_type="image/png", url="https://example.com/a.png"), 1445),
+    (FilePart(media_type="image/png", url="data:image/png;base64,%%%"), 1445),
+    (FilePart(media_type="application/pdf", pages=3), 3 * 1_765),
+    (FilePart(media_type="application/pdf", data=pdf(4)), 4 * 1_765),
+    (FilePart(media_type="application/pdf", data=b"x" * 90_001), 4 * 1_765),
+    (FilePart(media_type="application/pdf", pages=10**30), 1000 * 1_765),
+    (FilePart(media_type="application/pdf", url="https://example.com"), 25 * 1_765),
+    (FilePart(media_type="audio/mpeg", seconds=10.5), 105),
+    (FilePart(media_type="audio/mpeg", data=b"x" * 40_000), 100),
+    (FilePart(media_type="audio/mpeg", seconds=math.nan), 3_000),
+    (FilePart(media_type="video/mp4", seconds=2), 590),
+    (FilePart(media_type="video/mp4", seconds=-2), 300 * 295),
+    (FilePart(media_type="text/markdown", data=b"four" * 25), 25),
+    (FilePart(media_type="application/json", data=b'{"a":"\xff"}'), 3),
+    (FilePart(media_type="application/vnd.api+json", url="data:,%7B%7D%7B%7D"), 1),
+    (FilePart(media_type="text/plain", url="https://example.com/a.txt"), 20_000),
+    (FilePart(media_type="application/zip", data=b"x" * 300), 100),
+    (FilePart(media_type="application/zip", data=b"x" * 10**6), 20_000),
 ]
 
 
-@pytest.mark.parametrize(("part", "provider", "tokens"), FILES)
-def test_files_cost_what_the_rules_say(part: FilePart, provider: str, tokens: int) -> None:
+@pytest.mark.parametrize(("part", "tokens"), FILES)
+def test_files_cost_what_the_rules_say(part: FilePart, tokens: int) -> None:
     """By size, pages, seconds or text, plus four for the wrapping."""
-    assert count_file(part, HEURISTIC, provider) == tokens + 4
+    assert count_file(part, HEURISTIC) == tokens + 4
 
 
 def test_a_files_name_counts() -> None:
@@ -276,7 +249,7 @@ def test_calls_and_results_count_in_full() -> None:
     assert count_message(ToolMessage("c", {"a": [1, 2]}, name="read"), HEURISTIC) == 4 + 8 + 1 + 3
     image = FilePart(media_type="image/png", width=1000, height=1000)
     result = ToolResultPart(call_id="c", content=None, files=(image, image))
-    assert count_parts("tool", [result], HEURISTIC, "anthropic") == 4 + 8 + 2 * (1334 + 4)
+    assert count_parts("tool", [result], HEURISTIC) == 4 + 8 + 2 * (765 + 4)
 
 
 def test_arguments_count_alike_as_text_and_as_object() -> None:
@@ -295,13 +268,6 @@ def test_opaque_reasoning_counts_by_its_length() -> None:
     assert count_parts("assistant", [part], SplintrCounter()) <= tokens
 
 
-def test_provider_names_are_taken_as_they_are_written() -> None:
-    """Case and the usual other names lead to the same rule."""
-    part = FilePart(media_type="image/png", width=1000, height=1000)
-    counts = {count_parts("user", [part], HEURISTIC, name) for name in ("gemini", "Google", "GEMINI")}
-    assert counts == {4 + 4 + 1032}
-
-
 def test_schemas_count_as_json() -> None:
     """Each description in full with its wrapping; no tools cost nothing."""
     schema = {"name": "read", "parameters": {"type": "object"}}
@@ -310,22 +276,7 @@ def test_schemas_count_as_json() -> None:
     assert count_tool_schemas([schema] * 3, HEURISTIC) == 12 + 3 * 20
 
 
-# ---------------------------------------------------------------- what must not raise
-
-
-class Hostile:
-    """Raises whenever it is looked at."""
-
-    def __repr__(self) -> str:
-        raise RuntimeError
-
-    def __eq__(self, other: object) -> bool:
-        raise RuntimeError
-
-    __hash__ = None  # pyright: ignore[reportAssignmentType]
-
-    def __str__(self) -> str:
-        raise RuntimeError
+# ---------------------------------------------------------------- what is not understood
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -341,81 +292,6 @@ class Broken:
 
     def count(self, text: str) -> int:
         raise OSError
-
-
-def cyclic() -> list[object]:
-    """Return a list that holds itself."""
-    value: list[object] = []
-    value.append(value)
-    return value
-
-
-def deep() -> object:
-    """Return a value nested beyond the recursion limit."""
-    value: object = "end"
-    for _ in range(5_000):
-        value = [value]
-    return value
-
-
-VALUES: list[Any] = [
-    *(None, True, -1, 0, 10**5000, -0.0, math.nan, math.inf, 1j, ...),
-    *("", "text", "\ud800", "\0", b"", b"\xff", bytearray(b"x"), memoryview(b"x"), range(3)),
-    *([], {}, (), {1: 2}, {"a": {1, 2}}, cyclic(), deep(), [Hostile()]),
-    *(object(), Hostile(), Hostile, NewPart(text="x"), MOMENT, len),
-]
-MEDIA: list[Any] = [
-    "image/png",
-    "application/pdf",
-    "audio/x",
-    "video/x",
-    "text/plain",
-    "",
-    "\ud800/;;",
-    None,
-]
-ODD: list[Any] = [
-    *VALUES,
-    *(TextPart(text=value) for value in VALUES),
-    *(UnknownPart(data=value) for value in VALUES),
-    *(ToolCallPart(id="c", name="f", arguments=value) for value in VALUES),
-    *(ToolResultPart(call_id="c", content=value, files=value) for value in VALUES),
-    *(ReasoningPart(text="x", signature=value) for value in VALUES),
-    *(
-        FilePart(
-            media_type=media,
-            data=value,
-            url=value,
-            width=value,
-            height=value,
-            pages=value,
-            seconds=value,
-        )
-        for media, value in itertools.product(MEDIA, VALUES)
-    ),
-]
-
-
-@pytest.mark.parametrize("provider", ["openai", "anthropic", "gemini", Hostile()])
-def test_no_odd_part_stops_the_count(provider: Any) -> None:
-    """Several hundred odd parts, one by one: each costs something, none raises."""
-    assert len(ODD) >= 200
-    for part in ODD:
-        tokens = count_parts("user", [part], HEURISTIC, provider)
-        assert type(tokens) is int
-        assert tokens >= 4
-
-
-@pytest.mark.parametrize("odd", VALUES, ids=lambda value: type(value).__name__)
-def test_no_odd_argument_stops_the_count(odd: Any) -> None:
-    """Not even messages, roles, lists of parts, schemas or counters of a wrong kind raise."""
-    part = TextPart(text="a text")
-    assert count_message(odd, HEURISTIC) > 0
-    assert count_parts(odd, [part], HEURISTIC) > 4
-    assert count_parts("user", odd, HEURISTIC) >= 4
-    assert count_parts("user", [part], odd) >= 4
-    assert count_tool_schemas(odd, HEURISTIC) >= 0
-    assert count_tool_schemas([odd], HEURISTIC) >= 12
 
 
 def test_what_is_not_understood_is_over_estimated() -> None:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from mcp import Client
 
+from gateway.test_memory import echo
+from gateway.world import APIS, opened
 from memolog import Config, Memory, errors
 from memolog.apps.mcp import Served, build_server
 from memolog.errors import ConfigError, MemologError, ModelFailed, StoreError, StoreUnavailable
 from memolog.tools.actions import ACTIONS
-from proxy.test_memory import echo
-from proxy.world import APIS, opened
 from tools.world import world
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -140,4 +140,5 @@ async def test_the_gateway_tells_nothing_of_the_database(
         with caplog.at_level(logging.WARNING), pytest.raises(Exception) as raised:
             await here.talk(api).say("Hello.")
         check(str(raised.value), caplog)
+        assert raised.value.status_code == 503  # pyright: ignore[reportAttributeAccessIssue]
         await here.memory.aclose()

@@ -17,51 +17,38 @@ from memolog.tools.names import MOST_CHARACTERS
 from tools.world import CODE, world
 
 
-async def through(tools: Tools, name: str, call: dict[str, Any], key: str) -> list[Any]:
-    """Follow the cursor of a call to its end; return all that it listed."""
-    found: list[Any] = []
-    cursor: str | None = None
-    for _ in range(200):
-        answer = await tools.call(name, call if cursor is None else {**call, "cursor": cursor})
-        assert answer["success"], answer
-        assert len(json.dumps(answer, ensure_ascii=False)) <= MOST_CHARACTERS + 1_000
-        found += answer[key]
-        cursor = answer.get("cursor")
-        if cursor is None:
-            return found
-    raise AssertionError("the cursor never ends")
+async def through(tools: Tools, name: str, call: dict[str, Any]) -> list[dict[str, Any]]:
+    """Follow the cursor of a call to its end; return all answers, each of which has its size."""
+    found: list[dict[str, Any]] = []
+    while not found or "cursor" in found[-1]:
+        cursor = {"cursor": found[-1]["cursor"]} if found else {}
+        found.append(await tools.call(name, call | cursor))
+        assert found[-1]["success"], found[-1]
+        assert len(json.dumps(found[-1], ensure_ascii=False)) <= MOST_CHARACTERS + 1_000
+        assert len(found) <= 200, "the cursor never ends"
+    return found
 
 
 @pytest.mark.parametrize(
-    ("call", "prefix"),
+    "call",
     [
-        ({"action": "ready", "limit": 50}, "T-"),
-        ({"action": "list", "limit": 50}, "T-"),
-        ({"action": "list", "limit": 7}, "T-"),
+        {"action": "ready", "limit": 50},
+        {"action": "list", "limit": 50},
+        {"action": "list", "limit": 7},
+        {"action": "search", "query": "wall", "limit": 9},
     ],
+    ids=str,
 )
-async def test_long_lists_continue(call: dict[str, Any], prefix: str) -> None:
-    """Each answer has its size, and following the cursor shows every task once."""
+async def test_long_lists_continue(call: dict[str, Any]) -> None:
+    """Following the cursor shows every task once."""
     async with Memory(":memory:", clock=FakeClock()) as memory:
         tasks = memory.resource("alice").tasks(session="s")
         for number in range(60):
-            await tasks.create(
-                f"Task {number} " + "with a long title " * 20, labels=[f"label-{number}-{n}" for n in range(5)]
-            )
-        found = await through(memory.resource("alice").tools(), "task-query", call, "tasks")
-        assert sorted(task["handle"] for task in found) == sorted(f"{prefix}{number}" for number in range(1, 61))
-
-
-async def test_a_search_of_tasks_continues() -> None:
-    """Searching too is bounded, and goes on where it stopped."""
-    async with Memory(":memory:", clock=FakeClock()) as memory:
-        tasks = memory.resource("alice").tasks(session="s")
-        for number in range(30):
-            await tasks.create(f"Paint wall {number} " + "with much care " * 20)
-        found = await through(
-            memory.resource("alice").tools(), "task-query", {"action": "search", "query": "wall", "limit": 9}, "tasks"
-        )
-        assert len({task["handle"] for task in found}) == len(found) == 30
+            labels = [f"label-{number}-{n}" for n in range(5)]
+            await tasks.create(f"Paint wall {number} " + "with much care " * 20, labels=labels)
+        answers = await through(memory.resource("alice").tools(), "task-query", call)
+        found = [task["handle"] for answer in answers for task in answer["tasks"]]
+        assert sorted(found) == sorted(f"T-{number}" for number in range(1, 61))
 
 
 async def test_a_long_description_continues() -> None:
@@ -69,33 +56,18 @@ async def test_a_long_description_continues() -> None:
     text = "".join(f"line {number}: something to remember\n" for number in range(600))
     async with Memory(":memory:", clock=FakeClock()) as memory:
         await memory.resource("alice").tasks(session="s").create("Long", description=text)
-        tools, pieces, cursor = memory.resource("alice").tools(), list[str](), None
-        for _ in range(20):
-            call = {"action": "show", "task": "Long"} | ({"cursor": cursor} if cursor else {})
-            answer = await tools.call("task-query", call)
-            assert len(json.dumps(answer)) <= MOST_CHARACTERS + 1_000
-            pieces.append(answer["task"]["description"])
-            cursor = answer.get("cursor")
-            if cursor is None:
-                break
-        assert "".join(pieces) == text
+        answers = await through(memory.resource("alice").tools(), "task-query", {"action": "show", "task": "Long"})
+        assert "".join(answer["task"]["description"] for answer in answers) == text
 
 
 async def test_a_long_message_is_recalled_in_pages() -> None:
-    """Recall is bounded too; the pages hold every line."""
+    """The pages hold every line."""
     lines = [f"const value{number} = compute({number}) // line" for number in range(800)]
     async with Memory(":memory:", model=ScriptedModel(), clock=FakeClock()) as memory:
         await hold(memory, UserMessage("\n".join(lines), id="big"))
-        tools, seen, cursor = memory.resource("alice").tools(thread="t1"), "", None
-        for _ in range(100):
-            call = {"action": "recall", "target": "1-1"} | ({"cursor": cursor} if cursor else {})
-            answer = await tools.call("memory-search", call)
-            assert answer["success"], answer
-            assert len(json.dumps(answer)) <= MOST_CHARACTERS + 1_000
-            seen += answer["text"]
-            cursor = answer.get("cursor")
-            if cursor is None:
-                break
+        tools = memory.resource("alice").tools(thread="t1")
+        answers = await through(tools, "memory-search", {"action": "recall", "target": "1-1"})
+        seen = "".join(answer["text"] for answer in answers)
         assert all(f"value{number} = compute({number})" in seen for number in range(0, 800, 50))
 
 
@@ -114,7 +86,7 @@ async def test_code_can_be_copied_from_a_hit() -> None:
         assert code in hit["exact"]
         assert not [hit for hit in found["results"] if "«" in hit.get("exact", "")]
         call = {"action": "search", "query": "compute_login", "limit": 50, "sources": ["raw"]}
-        seen = {hit["id"] for hit in await through(tools, "memory-search", call, "results")}
+        seen = {hit["id"] for answer in await through(tools, "memory-search", call) for hit in answer["results"]}
         assert seen >= {f"n{number}" for number in range(30)}
 
 

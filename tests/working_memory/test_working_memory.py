@@ -10,7 +10,6 @@ from memolog import AssistantMessage, Config, ObservationConfig, ReflectionConfi
 from memolog.errors import DocumentConflict, DocumentInvalid, DocumentTooLarge, StoreReadOnly
 from memolog.events import Activated, GenerationMade, WorkingMemoryChanged
 from memolog.memory import Memory
-from memolog.sync import SyncMemory
 from memolog.testing import FakeClock, ScriptedModel
 
 SMALL = Config(
@@ -178,20 +177,3 @@ async def test_a_read_only_memory_reads(tmp_path: Path, clock: FakeClock) -> Non
         assert "Prefers tea" in block(context.blocks)
         with pytest.raises(StoreReadOnly):
             await memory.resource("alice").working_memory().replace("x", who="test")
-
-
-def test_without_await(tmp_path: Path, clock: FakeClock) -> None:
-    """The synchronous face does the same."""
-    with SyncMemory(str(tmp_path / "memolog.db"), clock=clock) as memory:
-        facts = memory.resource("alice").working_memory()
-        assert facts.read() is None
-        facts.start("personal", who="test")
-        document = facts.edit_section("Likes and dislikes", "- tea", who="test")
-        assert "- tea" in document.current.text
-        assert [one.number for one in facts.versions()] == [2, 1]
-        assert "+- tea" in facts.diff(1)
-        assert facts.restore(1, who="test").current.number == 3
-        assert facts.replace("x", who="test", version=3).current.text == "x"
-        other = memory.resource("bob").working_memory()
-        other.merge({"a": 1}, who="test")
-        assert other.value() == {"a": 1}

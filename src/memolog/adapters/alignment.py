@@ -17,13 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from hashlib import sha256
 from typing import Generic, TypeAlias, TypeVar
 
-from memolog.adapters.roundtrip import Said, json_text
-from memolog.core.message import FilePart, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+from memolog.context.context import ContextMessage
+from memolog.core.message import Message, NewMessage, ToolResultPart
+from memolog.transfer.conversation import marks_of
 
-Mark: TypeAlias = tuple[str, ...]
+Said: TypeAlias = NewMessage | Message | ContextMessage
 S = TypeVar("S", bound=Said)
 
 
@@ -108,12 +108,12 @@ def _unanswered(stored: Sequence[Said]) -> int:
 
 
 def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool) -> Aligned:
-    marks = [marks_of(said) for said in given]
+    asked = [marks(said) for said in given]
     since = stored[len(stored) - _unanswered(stored) :]
     for count in range(min(len(given), len(since)), 0, -1):
-        if marks[:count] == [marks_of(row) for row in since[-count:]]:
+        if asked[:count] == [marks(row) for row in since[-count:]]:
             return Aligned(new=tuple(given[count:]), repeated=count)
-    is_first = is_whole and stored and not since and marks == [marks_of(row) for row in stored[: len(given)]]
+    is_first = is_whole and stored and not since and asked == [marks(row) for row in stored[: len(given)]]
     if is_first and all(row.role != "user" for row in stored[len(given) :]):
         # The first question again, and only its answer is stored.
         return Aligned(new=(), kept=len(given))
@@ -155,11 +155,11 @@ def _agreement(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[
     return None
 
 
-_Key: TypeAlias = tuple[tuple[Mark, ...], str | None] | None
+_Key: TypeAlias = tuple[list[str], str | None] | None
 
 
 def _key(one: _Exchange[S]) -> _Key:
-    return None if one.question is None else (marks_of(one.question), getattr(one.question, "id", None))
+    return None if one.question is None else (marks(one.question), getattr(one.question, "id", None))
 
 
 def _is_same(one: _Key, other: _Key) -> bool:
@@ -170,7 +170,7 @@ def _is_same(one: _Key, other: _Key) -> bool:
 
 
 def _has_same_answer(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:
-    return bool(here.rest and there.rest) and marks_of(here.rest[-1]) == marks_of(there.rest[-1])
+    return bool(here.rest and there.rest) and marks(here.rest[-1]) == marks(there.rest[-1])
 
 
 def _follows(asked: Sequence[_Key], known: Sequence[_Key], i: int, j: int, *, is_whole: bool) -> bool:
@@ -209,33 +209,16 @@ def _continued(here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: boo
 
 def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
     """Compare by the last answer that is stored, if no question of the list is. Of equal answers the latest counts."""
-    places = {
-        marks[-1]: place for place, row in enumerate(stored) if row.role == "assistant" and (marks := marks_of(row))
-    }
+    places = {found[-1]: place for place, row in enumerate(stored) if row.role == "assistant" and (found := marks(row))}
     start = 0
     for place in range(len(given) - 1, -1, -1):
-        marks = marks_of(given[place]) if given[place].role == "assistant" else ()
-        if marks and marks[-1] in places:
-            start, stored = place + 1, stored[places[marks[-1]] + 1 :]
+        found = marks(given[place]) if given[place].role == "assistant" else []
+        if found and found[-1] in places:
+            start, stored = place + 1, stored[places[found[-1]] + 1 :]
             break
     return _without_history(given[start:], stored, is_whole=False)
 
 
-def marks_of(said: Said) -> tuple[Mark, ...]:
-    """Return the marks by which messages are compared, one for each part. Reasoning and surrounding space are ignored."""
-    marks: list[Mark] = []
-    for part in said.parts:
-        match part:
-            case TextPart():
-                marks.append((said.role, "text", part.text.strip()))
-            case ToolCallPart():
-                marks.append(("call", part.id, part.name))
-            case ToolResultPart():
-                marks.append(("result", part.call_id))
-            case FilePart():
-                marks.append((said.role, "file", part.media_type, part.url or sha256(part.data or b"").hexdigest()))
-            case ReasoningPart():
-                pass
-            case _:
-                marks.append((said.role, "unknown", json_text(part.data)))
-    return tuple(mark for mark in marks if mark[-1] or mark[0] in {"call", "result"})
+def marks(said: Said) -> list[str]:
+    """Return the marks by which messages are compared, one for each part."""
+    return marks_of(said.role, said.parts)

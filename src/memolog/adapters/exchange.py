@@ -14,15 +14,17 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from memolog import Context
-from memolog.adapters.alignment import has_answer
+from memolog.adapters.alignment import S, has_answer
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
 from memolog.adapters.new_messages import find_new
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
-from memolog.adapters.roundtrip import Answer, Json
-from memolog.core.message import NewMessage, TextPart
+from memolog.core.message import NewMessage, ReasoningPart, TextPart
+from memolog.core.run import Usage
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory, SyncTurn
+from memolog.text.lookalikes import quoted_label
+from memolog.transfer.exact import Json, note
 from memolog.turn import Turn
 
 _DONE: Final = "[DONE]"
@@ -42,16 +44,12 @@ class Events:
         self._rest = lines.pop()
         found: list[dict[str, Any]] = []
         for line in lines:
-            if line:
-                self._line(line.decode("utf-8", "replace"))
-            else:
+            field, _, value = line.decode("utf-8", "replace").partition(":")
+            if field == "data":
+                self._data.append(value.removeprefix(" "))
+            elif not line:
                 found += self._event()
         return found
-
-    def _line(self, line: str) -> None:
-        field, _, value = line.partition(":")
-        if field == "data":
-            self._data.append(value.removeprefix(" "))
 
     def _event(self) -> list[dict[str, Any]]:
         text, self._data = "\n".join(self._data), []
@@ -69,6 +67,14 @@ _log = logging.getLogger("memolog")
 
 _THREAD: Final = "x-memolog-thread"
 _RESOURCE: Final = "x-memolog-resource"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer of a model: the message to record, if there is one, and its usage, if it was reported."""
+
+    message: NewMessage | None
+    usage: Usage | None = None
 
 
 class Stream(Protocol):
@@ -222,9 +228,9 @@ class Exchange:
                 self._bound.memory, self._resource, self._thread, given, is_whole=self._bound.sends_all
             )
             self.repeated = tuple(row.seq for row in again)
-            # An assistant message at the end is the beginning of the answer, and is saved with it.
-            count = len(new) - (_is_begun(new) if self._api.goes_on else 0)
-            new, self._begun = new[:count], new[count:]
+            if self._api.goes_on and has_answer(new[-1:]) and not has_answer(new[:-1]):
+                # The only assistant message, at the end, is the beginning of the answer, and is saved with it.
+                new, self._begun = new[:-1], new[-1:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
             # Stored unchanged; only the request is made encodable.
             return encodable(self._api.request(self._body, context))
@@ -295,11 +301,6 @@ class Exchange:
             if self._own is not None:
                 await self._own.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
 
-    def _beside(self) -> int | None:
-        """Return the number of tokens of a request outside its context."""
-        own = self._api.own(self._body)
-        return None if own is None else weight(own, self._body.get("tools"), self._bound.memory.counter)
-
     async def _record(self) -> None:
         data: object = self._stream.response() if self._is_streamed else None
         if not self._is_streamed:
@@ -311,18 +312,15 @@ class Exchange:
         messages = () if answer.message is None else (_with_beginning(self._begun, answer.message),)
         if not messages and answer.usage is None:
             return
+        own = self._api.own(self._body)
+        beside = None if own is None else weight(own, self._body.get("tools"), self._bound.memory.counter)
         try:
-            await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=self._beside())
+            await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=beside)
         except InputError:
             # The caller cannot change what a model answers, so an answer that cannot be stored is still returned.
             if self._own is None or self._bound.memory.config.strict:
                 raise
             _log.exception("an answer cannot be stored")
-
-
-def _is_begun(messages: Sequence[NewMessage]) -> bool:
-    """Tell whether a list ends with the beginning of an answer: its last message is the only one of the assistant."""
-    return has_answer(messages[-1:]) and not has_answer(messages[:-1])
 
 
 def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessage:
@@ -334,6 +332,31 @@ def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessa
     if isinstance(first, TextPart) and isinstance(last, TextPart):
         return replace(answer, parts=(*early, replace(first, text=last.text + first.text), *rest))
     return replace(answer, parts=(*early, last, first, *rest))
+
+
+def with_speaker(said: S) -> S:
+    """Return a user's message that begins with the name of its speaker, for an API that has no field for it."""
+    place = next((n for n, part in enumerate(said.parts) if isinstance(part, TextPart)), None)
+    if not said.speaker or said.role != "user" or place is None:
+        return said
+    part = cast("TextPart", said.parts[place])
+    # In quotation marks, so that a user called "System" is not taken for the system.
+    named = replace(part, text=f"{quoted_label(said.speaker)}: {part.text}")
+    return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
+
+
+def edge_of(context: Context, key: str) -> str:
+    """Return the edge; empty between two calls of a reasoning model, because a user's text there would end its reasoning."""
+    if not context.messages or context.messages[-1].role != "tool":
+        return context.edge_text
+    for said in reversed(context.messages):
+        if said.role == "assistant" and any(
+            isinstance(part, ReasoningPart) and note(part, key) is not None for part in said.parts
+        ):
+            return ""
+        if said.role not in {"assistant", "tool"}:
+            break
+    return context.edge_text
 
 
 C = TypeVar("C")
@@ -376,8 +399,7 @@ def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Cal
         turn = turn.inner
     # The copy of the class: a client that is wrapped already is bound again, not wrapped twice.
     made = cast("Any", type(client)).copy(client)
-    kind = _AsyncRemembering if is_async else _Remembering
-    kind(made, bound(memory=inner, turn=cast("OpenTurn | None", turn)), drive)
+    _Remembered(made, bound(memory=inner, turn=cast("OpenTurn | None", turn)), drive)
     return cast("C", made)
 
 
@@ -385,90 +407,62 @@ class _Remembered:
     """Replaces the methods of a client, and those of its copies."""
 
     def __init__(self, client: Any, bound: Bound, drive: Drive | None) -> None:
-        self._bound, self._given_drive = bound, drive
+        self._bound, self._drive = bound, drive
         self._prepare = getattr(client, "_copy_and_prepare", None)
         self._copy, self._request, self._process = client.copy, client.request, client._process_response  # noqa: SLF001
         client.copy = client.with_options = self.copy
+        client.request = self.request if drive is None else self.request_now
+        client._process_response = self.process  # noqa: SLF001
 
     def copy(self, **options: Any) -> Any:
         """Return a copy of the client with some options changed."""
         made = self._copy(**options)
-        type(self)(made, self._bound, self._given_drive)
+        type(self)(made, self._bound, self._drive)
         return made
 
-    def _exchange(self, options: Any) -> Exchange | None:
-        return self._bound.exchange(options.method, options.url, options.json_data, _headers(options))
-
-
-class _Remembering(_Remembered):
-    """Replaces the methods of a synchronous client."""
-
-    def __init__(self, client: Any, bound: Bound, drive: Drive | None) -> None:
-        super().__init__(client, bound, drive)
-        self._drive = cast("Drive", drive)
-        client.request, client._process_response = self.request, self.process  # noqa: SLF001
-
-    def request(self, cast_to: Any, options: Any, **how: Any) -> Any:
-        """Send a request with memory and record its answer."""
+    async def request(self, cast_to: Any, options: Any, **how: Any) -> Any:
+        """Send a request with memory and record its answer. Nothing is awaited for a synchronous client."""
         if self._prepare is not None:
-            options = self._prepare(options)
-        exchange = self._exchange(options)
+            options = await _value(self._prepare(options))
+        exchange = self._bound.exchange(options.method, options.url, options.json_data, _headers(options))
         if exchange is None:
-            return self._request(cast_to, options, **how)
-        asked = _asking(options, self._drive(exchange.begin()))
+            return await _value(self._request(cast_to, options, **how))
+        asked = _asking(options, await self._remember(exchange.begin()))
         token = _current.set(exchange)
         try:
-            result = self._request(cast_to, asked, **how)
+            result = await _value(self._request(cast_to, asked, **how))
         except BaseException as error:
-            self._drive(exchange.fail(error))
+            await self._remember(exchange.fail(error))
             raise
         finally:
             _current.reset(token)
         if exchange.has_come:
-            self._drive(exchange.end())
+            await self._remember(exchange.end())
         return result
+
+    def request_now(self, *args: Any, **how: Any) -> Any:
+        """Do the same for a synchronous client: the coroutine never waits, so its first step is its last."""
+        try:
+            self.request(*args, **how).send(None)
+        except StopIteration as done:
+            return done.value
+        raise AssertionError
+
+    async def _remember(self, work: Coroutine[Any, Any, T]) -> T:
+        return await work if self._drive is None else self._drive(work)
 
     def process(self, *, response: Any, **rest: Any) -> Any:
         """Read an answer, or observe the stream that it is."""
         exchange = _current.get()
         if exchange is not None and not _has_come(exchange, response):
-            response.stream = _Tee(response.stream, exchange, self._drive)
+            tee = _AsyncTee(response.stream, exchange) if self._drive is None else None
+            response.stream = tee or _Tee(response.stream, exchange, cast("Drive", self._drive))
         return self._process(response=response, **rest)
 
 
-class _AsyncRemembering(_Remembered):
-    """Replaces the methods of an asynchronous client."""
-
-    def __init__(self, client: Any, bound: Bound, drive: Drive | None) -> None:
-        super().__init__(client, bound, drive)
-        client.request, client._process_response = self.request, self.process  # noqa: SLF001
-
-    async def request(self, cast_to: Any, options: Any, **how: Any) -> Any:
-        """Send a request with memory and record its answer."""
-        if self._prepare is not None:
-            options = await self._prepare(options)
-        exchange = self._exchange(options)
-        if exchange is None:
-            return await self._request(cast_to, options, **how)
-        asked = _asking(options, await exchange.begin())
-        token = _current.set(exchange)
-        try:
-            result = await self._request(cast_to, asked, **how)
-        except BaseException as error:
-            await exchange.fail(error)
-            raise
-        finally:
-            _current.reset(token)
-        if exchange.has_come:
-            await exchange.end()
-        return result
-
-    async def process(self, *, response: Any, **rest: Any) -> Any:
-        """Read an answer, or observe the stream that it is."""
-        exchange = _current.get()
-        if exchange is not None and not _has_come(exchange, response):
-            response.stream = _AsyncTee(response.stream, exchange)
-        return await self._process(response=response, **rest)
+async def _value(given: Any) -> Any:
+    """Return what a method of a synchronous or an asynchronous client returns."""
+    return await given if inspect.isawaitable(given) else given
 
 
 def _headers(options: Any) -> Mapping[str, object]:

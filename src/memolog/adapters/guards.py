@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Literal, Self, TypeAlias, TypeGuard, cast
+from typing import Any, Literal, Self, TypeAlias, cast
 
 from memolog import Context
 from memolog.core.message import NewMessage, TextPart
@@ -35,26 +35,16 @@ def check_memory(memory: object, *, sync_too: bool = False) -> None:
     raise _no_memory(memory, "Memory or a SyncMemory" if sync_too else "Memory")
 
 
-def check_sync_memory(memory: object) -> None:
-    """Raise InputError unless this is a SyncMemory."""
-    if not isinstance(memory, SyncMemory):
-        raise _no_memory(memory, "SyncMemory")
-
-
 def check_errors(name: str, given: object) -> None:
     """Raise InputError unless this is an exception class or a tuple of them."""
     classes: tuple[object, ...] = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
     for one in classes:
-        if not _is_error(one):
+        if not (isinstance(one, type) and issubclass(one, BaseException)):
             raise InputError(
                 f"`{name}` must hold exception classes, got {one!r}.",
                 why="Errors are compared with these classes.",
                 then=f"Pass a class or a tuple of classes: {name}=(Blocked,).",
             )
-
-
-def _is_error(one: object) -> TypeGuard[type[BaseException]]:
-    return isinstance(one, type) and issubclass(one, BaseException)
 
 
 def _no_memory(given: object, wanted: str) -> InputError:
@@ -108,7 +98,7 @@ class Guards:
     def __post_init__(self) -> None:
         """Reject guards that cannot be called."""
         for side, guards in (("input", self.input), ("output", self.output)):
-            if not _are_guards(guards):
+            if not isinstance(guards, Sequence) or not all(map(callable, guards)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InputError(
                     f"`{side}` must be a list of functions, got {guards!r}.",
                     why="Each guard is called with a Checked.",
@@ -122,7 +112,8 @@ class Guards:
 
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
         """Begin a turn without `await`: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
-        check_sync_memory(memory)
+        if not isinstance(memory, SyncMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _no_memory(memory, "SyncMemory")
         return SyncGuardedTurn(memory, memory.thread(thread, resource=resource).turn(**options), self)
 
     async def run(
@@ -229,10 +220,6 @@ class SyncGuardedTurn:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._call(self.inner.__aexit__(kind, error, trace))
-
-
-def _are_guards(given: object) -> bool:
-    return isinstance(given, Sequence) and all(map(callable, cast("Sequence[object]", given)))
 
 
 def _stopped(guard: Guard, side: Side, reason: object) -> MemologError:

@@ -1,15 +1,16 @@
-"""Find the new messages in the list of a client, and rewind the thread if the client went back."""
+"""Find the new messages in the list of a client, rewind the thread if the client went back, and save each message once."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from memolog.adapters.alignment import align, has_answer, marks_of
-from memolog.adapters.roundtrip import Said
+from memolog.adapters.alignment import Said, align, has_answer, marks
+from memolog.adapters.provider_limits import take_back
 from memolog.core.message import Message, NewMessage, Part, ToolCallPart, ToolResultPart
-from memolog.errors import InputError, MemologError, ThreadNotFound
+from memolog.errors import InputError, MemologError, NotFound, ThreadNotFound
 from memolog.memory import Memory
+from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
 
@@ -67,7 +68,7 @@ async def _stored(
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST
-    asked = next((marks_of(said) for said in given if said.role == "user"), ())
+    asked = next((marks(said) for said in given if said.role == "user"), [])
     for _ in range(_PAGES):
         try:
             page = await handle.messages(before=before, limit=_PAGE if has_answer(given) else _END)
@@ -75,7 +76,7 @@ async def _stored(
             return [], True
         rows = [*(row for row in page.items if row.state == "live"), *rows]
         before = int(page.next) if page.next else None
-        if before is None or not has_answer(given) or any(marks_of(row) == asked for row in page.items):
+        if before is None or not has_answer(given) or any(marks(row) == asked for row in page.items):
             break
     return rows, before is None
 
@@ -100,3 +101,67 @@ def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
     """Return the messages after the last one of the assistant."""
     places = [place for place, said in enumerate(given) if said.role == "assistant"]
     return tuple(given[places[-1] + 1 :]) if places else tuple(given)
+
+
+class AgentTurn:
+    """The turn of a run, and what the store has of its thread."""
+
+    def __init__(self, memory: Memory, resource: str, thread: str, *, zone: str | None = None) -> None:
+        self.memory, self.resource, self.thread, self.zone = memory, resource, thread, zone
+        self.id = ""
+        """The id of the turn; empty before the first step."""
+        self._turn: Turn | None = None
+        # Sequence numbers of unanswered messages of an earlier run that this run repeats.
+        self._repeated: tuple[int, ...] = ()
+
+    async def open(self, id_: str = "") -> Turn:
+        """Return the turn; after `leave` the same turn is opened again. `id_` continues a turn of an earlier run."""
+        if self._turn is None:
+            turn = self.memory.thread(self.thread, resource=self.resource).turn(zone=self.zone)
+            turn.id = self.id or id_
+            self._turn = await turn.__aenter__()
+            self.id = turn.id
+        return self._turn
+
+    async def leave(self) -> None:
+        """End the turn and keep what is saved."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            await turn.__aexit__(None, None, None)
+
+    async def discard(self) -> None:
+        """Withdraw everything that this run saved."""
+        if self.id:
+            turn = await self.open()
+            self._turn, self.id = None, ""
+            await turn.discard()
+
+    async def take_back(self) -> None:
+        """Withdraw what the provider rejected: the unanswered messages of this run and those that it repeats."""
+        turn = await self.open()
+        self._turn = None
+        await take_back(turn, self._repeated, strict=self.memory.config.strict)
+
+    async def new(self, said: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
+        """Return the messages that are not stored yet, and remember which of the others wait for an answer."""
+        if not said or self.memory.config.read_only:
+            return tuple(said)
+        fresh, repeated = await find_new(self.memory, self.resource, self.thread, said)
+        self._repeated += tuple(row.seq for row in repeated)
+        return fresh
+
+    async def rows(self, id_: str) -> tuple[Message, ...]:
+        """Return the stored rows of a message; empty if there are none or the database cannot be read."""
+        try:
+            return await self.memory.resource(self.resource).message(id_, thread=self.thread)
+        except MemologError:
+            return ()
+
+    async def is_new_thread(self) -> bool:
+        """Tell whether nothing was ever saved in the thread; False if the database cannot be read."""
+        try:
+            return (await self.memory.thread(self.thread, resource=self.resource).info()).last_seq == 0
+        except NotFound:
+            return True
+        except MemologError:
+            return False

@@ -5,11 +5,12 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
-from memolog.adapters.roundtrip import Json
+from memolog.core.run import Usage
 from memolog.errors import MemologError
 from memolog.text.message_tokens import count_tool_schemas
 from memolog.text.tokens import TokenCounter
 from memolog.transfer.conversation import as_data, as_list
+from memolog.transfer.exact import Json
 from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
@@ -84,6 +85,21 @@ def tells_refusal(event: Mapping[str, Any]) -> bool:
     if not error and event.get("type") == "error":
         error = {"code": event.get("code")}
     return any(str(error.get(name)).startswith(_REFUSALS) for name in ("type", "code"))
+
+
+def usage_of_total(
+    model: object, total: int | None, output: int | None, read: int | None, written: int | None, cost: float = 0.0
+) -> Usage:
+    """Return the usage of a request whose provider counts cached tokens as input too; Memolog counts them apart."""
+    read, written = read or 0, written or 0
+    return Usage(
+        model=str(model or "unknown"),
+        input_tokens=max((total or 0) - read - written, 0),
+        output_tokens=output or 0,
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cost=cost,
+    )
 
 
 def weight(instructions: Sequence[Any], tools: object, counter: TokenCounter) -> int:

@@ -29,16 +29,6 @@ async def backup(connection: "Connection", target: "str | os.PathLike[str]", *, 
     return await asyncio.to_thread(copy_file, engine.path, Path(target), overwrite=overwrite)
 
 
-def restore_backup(
-    backup: "str | os.PathLike[str]", target: "str | os.PathLike[str]", *, overwrite: bool = False
-) -> Path | None:
-    """Restore a backup to a database file; an existing file is refused or, with `overwrite`, kept under another name.
-
-    Return the path of the kept file, None if there was none.
-    """
-    return copy_back(Path(backup), Path(target), overwrite=overwrite)
-
-
 def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
     """Copy a database into a new file while other processes write to it; return the size of the copy in bytes.
 
@@ -69,11 +59,14 @@ def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
     return target.stat().st_size
 
 
-def copy_back(backup: Path, target: Path, *, overwrite: bool = False) -> Path | None:
-    """Restore a backup to a database file. Raise InputError if the file exists; with `overwrite`, keep a copy of it first.
+def restore_backup(
+    backup: "str | os.PathLike[str]", target: "str | os.PathLike[str]", *, overwrite: bool = False
+) -> Path | None:
+    """Restore a backup to a database file; an existing file is refused or, with `overwrite`, kept under another name.
 
-    Return the path of that copy, None if there was no file.
+    Return the path of the kept file, None if there was none.
     """
+    backup, target = Path(backup), Path(target)
     _check(backup)
     if not os.path.lexists(target):
         copy_file(str(backup), target)

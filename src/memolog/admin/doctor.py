@@ -18,7 +18,7 @@ from memolog.core.config import Config
 from memolog.core.exact_json import loads, pack
 from memolog.core.reports import Finding, FindingKind, Report
 from memolog.db.engine import Engine
-from memolog.db.queries import Row, Script, Step, load_queries
+from memolog.db.queries import Row, Script, Statement, Step, load_queries
 from memolog.db.scope import check_optional_ids
 from memolog.db.sqlite_files import copy_before_repair, damage_in, rebuild_indexes
 from memolog.log.withdrawals import Render, rendering
@@ -29,11 +29,10 @@ from memolog.text.redaction import for_the_index
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
-    from memolog.components import Components
+    from memolog.connection import Components
 
 q = load_queries("admin/doctor")
 _YEAR_MICROS: Final = 365 * 24 * 3600 * 1_000_000
-_Query = Callable[..., Step]
 log_queries = load_queries("log/logs")
 # These depend on the log and on the group before, not on the lines: whether threads share the log, and the time since then.
 _BEFORE: Final = re.compile(
@@ -50,7 +49,9 @@ class Diagnosis:
     """A finding and its repair."""
 
     finding: Finding
-    repair: Callable[[], Script[None]] | None = None
+    repair: tuple[Step, ...] = ()
+    task: int | None = None
+    """The task whose blocked state must be computed again."""
     reindex: str | None = None
     """The resource whose index must be rebuilt."""
 
@@ -112,9 +113,9 @@ class Doctor:
         """Repair what is safe, in one transaction: all of it, or nothing."""
 
         def script() -> Script[None]:
-            for one in found:
-                if one.repair is not None:
-                    yield from one.repair()
+            for step in [step for one in found for step in one.repair]:  # noqa: UP028 - a list cannot be sent rows
+                yield step
+            yield from settling(one.task for one in found if one.task is not None)
             for resource in sorted({one.reindex for one in found if one.reindex is not None}):
                 yield from resetting_index(resource)
 
@@ -123,9 +124,9 @@ class Doctor:
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
         """Return a report of the findings; those that a second examination no longer finds count as repaired."""
         rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
-        still = {_identity(one.finding) for one in left}
+        still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
-            replace(one.finding, repaired=one.finding.is_safe and _identity(one.finding) not in still) for one in found
+            replace(one.finding, repaired=one.finding.is_safe and one.finding not in still) for one in found
         )
         return Report(findings=findings, examined=tuple(zip(_EXAMINED, rows, strict=True)))
 
@@ -138,39 +139,25 @@ class Doctor:
 class Check:
     """One invariant: the query for the rows that violate it, an explanation, and the statement that repairs a row.
 
-    A row has a key and a place; the explanation names its other columns.
+    A row has a key and a place; the explanation and the parameters of the repair name its other columns.
     """
 
     kind: FindingKind
-    look: _Query
+    look: Statement
     explain: str
-    repair: _Query | None = None
-    needs: tuple[str, ...] = ()
-    """The columns that the repair takes besides the key."""
+    repair: Statement | None = None
     is_safe: Callable[[Row], bool] = bool
-    of_resource: bool = True
-    """Whether the query can be limited to a resource."""
     reindexes: bool = False
     """Whether rebuilding the index of the resource repairs it."""
-    has_end: bool = False
-    """Whether the query looks for what ends after `latest`, a year from now."""
 
 
 def found_at(
-    kind: FindingKind,
-    where: str,
-    explanation: str,
-    repair: Callable[[], Script[None]] | None = None,
-    reindex: str | None = None,
+    kind: FindingKind, where: str, explanation: str, *repair: Step, task: int | None = None, reindex: str | None = None
 ) -> Diagnosis:
     """Return a finding; it is safe to repair if there is a repair."""
-    is_safe = repair is not None or reindex is not None
+    is_safe = bool(repair) or task is not None or reindex is not None
     finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=is_safe)
-    return Diagnosis(finding=finding, repair=repair, reindex=reindex)
-
-
-def _identity(finding: Finding) -> tuple[str, str, str]:
-    return finding.kind, finding.where, finding.explanation
+    return Diagnosis(finding=finding, repair=repair, task=task, reindex=reindex)
 
 
 async def _file_findings(components: Components, config: Config) -> Sequence[Diagnosis]:
@@ -192,31 +179,16 @@ def _file_finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bo
 
 def checking(check: Check, resource: str | None, now: int) -> Script[list[Diagnosis]]:
     """Return what one check finds."""
-    values = ({"resource": resource} if check.of_resource else {}) | (
-        {"latest": now + _YEAR_MICROS} if check.has_end else {}
-    )
-    rows = yield check.look(**values)
-    return [
-        found_at(
-            check.kind,
-            row.place,
-            check.explain.format(**row._asdict()),
-            _repair_of(check, row),
-            row.resource if check.reindexes else None,
-        )
-        for row in rows
-    ]
-
-
-def _repair_of(check: Check, row: Row) -> Callable[[], Script[None]] | None:
-    repair = check.repair
-    if repair is None or not check.is_safe(row):
-        return None
-
-    def script() -> Script[None]:
-        yield repair(key=row.key, **{name: getattr(row, name) for name in check.needs})
-
-    return script
+    given = {"resource": resource, "latest": now + _YEAR_MICROS}
+    found: list[Diagnosis] = []
+    for row in (yield check.look(**{name: given[name] for name in check.look.parameters})):
+        steps: list[Step] = []
+        if check.repair is not None and check.is_safe(row):
+            steps.append(check.repair(**{name: getattr(row, name) for name in check.repair.parameters}))
+        explanation = check.explain.format(**row._asdict())
+        reindex = row.resource if check.reindexes else None
+        found.append(found_at(check.kind, row.place, explanation, *steps, reindex=reindex))
+    return found
 
 
 CHECKS: Final = (
@@ -256,24 +228,21 @@ CHECKS: Final = (
         q.endless_runs,
         "Its lease ends in more than a year: if its owner is gone, it is not taken over.",
         q.fix_endless_run,
-        has_end=True,
     ),
     Check(
         "lease",
         q.endless_leases,
         "It ends in more than a year: if its owner is gone, it stays blocked.",
         q.fix_lease,
-        ("resource",),
-        has_end=True,
     ),
-    Check("lease", q.idle_leases, "It claims a task that is closed or missing.", q.fix_lease, ("resource",)),
+    Check("lease", q.idle_leases, "It claims a task that is closed or missing.", q.fix_lease),
     Check(
         "hints",
         q.hints,
         "Its hints are from message {hinted_seq}, but its last message is {last_seq}: newer hints would be refused.",
         q.fix_hints,
     ),
-    Check("alias", q.aliases, "Its alias t{alias} is not valid.", q.fix_alias, ("log_pk",)),
+    Check("alias", q.aliases, "Its alias t{alias} is not valid.", q.fix_alias),
     Check(
         "alias", q.foreign_cursors, "The thread belongs to {resource} or has its own log; this log must not cover it."
     ),
@@ -289,11 +258,11 @@ CHECKS: Final = (
         q.fix_document,
         is_safe=lambda row: row.versions == row.newest > 0,
     ),
-    Check("orphan", q.lost_lines, "Its group does not exist.", of_resource=False),
-    Check("orphan", q.lost_messages, "Its thread does not exist.", of_resource=False),
-    Check("orphan", q.lost_entries, "It lists a group that does not exist.", q.fix_lost_entry, of_resource=False),
-    Check("orphan", q.lost_links, "Its task or its message does not exist.", q.fix_lost_link, of_resource=False),
-    Check("orphan", q.lost_prompts, "Its run does not exist.", q.fix_lost_prompt, of_resource=False),
+    Check("orphan", q.lost_lines, "Its group does not exist."),
+    Check("orphan", q.lost_messages, "Its thread does not exist."),
+    Check("orphan", q.lost_entries, "It lists a group that does not exist.", q.fix_lost_entry),
+    Check("orphan", q.lost_links, "Its task or its message does not exist.", q.fix_lost_link),
+    Check("orphan", q.lost_prompts, "Its run does not exist.", q.fix_lost_prompt),
     Check(
         "index-extra", q.stale_docs, "The index finds something that is deleted, withdrawn or internal.", reindexes=True
     ),
@@ -316,7 +285,8 @@ def checking_renderings(resource: str | None, render: Render) -> Script[list[Dia
         group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
         if not matches_rendering(group.text, rendered):
             text = "Its text, which models are shown, is not what its lines say."
-            found.append(found_at("rendering", row.place, text, _text_repair(group.pk, rendered, tokens)))
+            set_text = log_queries.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
+            found.append(found_at("rendering", row.place, text, set_text, q.touch_log_of(key=group.pk)))
     return found
 
 
@@ -327,14 +297,6 @@ def matches_rendering(text: str, rendered: str) -> bool:
 
 def _without_context(text: str) -> str:
     return _BEFORE.sub(r"\1>\n", text)
-
-
-def _text_repair(pk: int, text: str, tokens: int) -> Callable[[], Script[None]]:
-    def script() -> Script[None]:
-        yield log_queries.set_group_text(group_pk=pk, text=pack(text), tokens=tokens)
-        yield q.touch_log_of(key=pk)
-
-    return script
 
 
 def checking_spans(resource: str | None) -> Script[list[Diagnosis]]:
@@ -367,28 +329,18 @@ def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
     if end != cursor.seq and is_whole:
         text = f"The groups cover messages up to {end}, but the cursor is at {cursor.seq}."
         place = {"log_pk": cursor.log_pk, "thread_pk": cursor.thread_pk}
-        repair = _steps_repair(q.drop_cursor(**place), q.put_cursor(**place, seq=end, alias=cursor.alias))
-        yield found_at("cursor", where, text, repair)
+        put = q.put_cursor(**place, seq=end, alias=cursor.alias)
+        yield found_at("cursor", where, text, q.drop_cursor(**place), put)
     for row in ahead:
         if row.first_seq <= end:
-            repair = _steps_repair(q.void_group(key=row.pk)) if row.state == "buffered" else None
+            repair = [q.void_group(key=row.pk)] if row.state == "buffered" else []
             text = (
                 f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}; {end} is covered already."
             )
-            yield found_at("overlap", where, text, repair)
+            yield found_at("overlap", where, text, *repair)
         end = max(end, row.last_seq)
     if end > cursor.last_seq:
         yield found_at("coverage", where, f"Spans reach message {end}, but the last one is {cursor.last_seq}.")
-
-
-def _steps_repair(*steps: Step) -> Callable[[], Script[None]]:
-    """Return a script of these steps."""
-
-    def script() -> Script[None]:
-        for step in steps:  # noqa: UP028 - a tuple cannot be sent rows
-            yield step
-
-    return script
 
 
 def checking_entries(resource: str | None) -> Script[list[Diagnosis]]:
@@ -461,7 +413,7 @@ def checking_tasks(resource: str | None) -> Script[list[Diagnosis]]:
     found: list[Diagnosis] = []
     for row in (yield q.blocked(resource=resource)):
         text = "It is marked as blocked, but nothing blocks it." if row.blocked else "It is blocked, but not marked so."
-        found.append(found_at("blocked", row.place, text, _blocked_repair(row.key)))
+        found.append(found_at("blocked", row.place, text, task=row.key))
     after: dict[int, set[int]] = {}
     names: dict[int, str] = {}
     for row in (yield q.ordering_links(resource=resource)):
@@ -474,13 +426,6 @@ def checking_tasks(resource: str | None) -> Script[list[Diagnosis]]:
     in_cycle = _tasks_in_cycles(after)
     found += [found_at("task-link", names[pk], "It waits for itself: its links form a cycle.") for pk in in_cycle]
     return found
-
-
-def _blocked_repair(task_pk: int) -> Callable[[], Script[None]]:
-    def script() -> Script[None]:
-        yield from settling([task_pk])
-
-    return script
 
 
 def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
@@ -501,8 +446,7 @@ def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script
     for row in (yield q.group_tokens(resource=resource)):
         real = count(row.text) if row.text else 0
         text = f"It counts as {row.tokens:,} tokens, but its text has {real:,}."
-        repair = _steps_repair(q.fix_group_tokens(key=row.key, tokens=real))
-        found.append(found_at("tokens", row.place, text, repair))
+        found.append(found_at("tokens", row.place, text, q.fix_group_tokens(key=row.key, tokens=real)))
     return found
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memolog.admin.forget_store import result_of, rolled_back_if
+from memolog.admin.forget_store import write_or_try
 from memolog.core.clock import Clock, to_micros
 from memolog.core.exact_json import loads, object_text, pack
 from memolog.core.observation import Observation, Priority
@@ -17,9 +17,8 @@ from memolog.db.engine import Engine
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError, NotFound
-from memolog.log.rederive import Loss, copying_line, reading_groups, rederiving, rewriting
 from memolog.log.rows import reading_observations
-from memolog.log.withdrawals import Render
+from memolog.log.withdrawals import Loss, Render, copying_line, reading_groups, rederiving, rewriting
 from memolog.search.index import resetting_index, taking_index
 
 q = load_queries("log/lines")
@@ -150,7 +149,7 @@ class LineEdits:
                 resource=resource, observations=made.lines, reflections=made.reflections, prompts=len(prompts)
             )
 
-        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="line_edits.delete"))
+        return await write_or_try(self._engine, script, name="line_edits.delete", dry_run=dry_run)
 
 
 def _refuse(line: Row, states: set[str]) -> None:

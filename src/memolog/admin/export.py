@@ -36,19 +36,9 @@ _LITERAL: Final = {"<": "&lt;", "&": "&amp;"}
 Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
 
 
-async def export(connection: "Connection", target: Target, resource: str | None, *, overwrite: bool) -> ExportReport:
-    """Write everything, or all of one resource, as JSON lines to a path or an open text file."""
-    components = await connection.open()
-    if isinstance(components.store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
-        refuse_own(components.store.engine.path, Path(target))
-    return await export_to(components.store, target, resource, connection.clock.now(), overwrite=overwrite)
-
-
 async def write_text(connection: "Connection", target: "str | os.PathLike[str]", text: str, *, overwrite: bool) -> None:
     """Write a text to a new file that only its owner can read; refuses the database itself."""
-    engine = (await connection.open()).store.engine
-    if isinstance(engine, SqliteEngine):
-        refuse_own(engine.path, Path(target))
+    await _open(connection, target)
 
     def write() -> None:
         with new_file(Path(target), overwrite=overwrite) as partial:
@@ -57,13 +47,19 @@ async def write_text(connection: "Connection", target: "str | os.PathLike[str]",
     await asyncio.to_thread(write)
 
 
-async def export_to(
-    store: "Store", target: Target, resource: str | None, now: datetime, *, overwrite: bool = False
-) -> ExportReport:
-    """Write all of one resource, or of everyone, to a path or to an open text file.
+async def _open(connection: "Connection", target: Target) -> "Store":
+    store = (await connection.open()).store
+    if isinstance(store.engine, SqliteEngine) and isinstance(target, str | os.PathLike):
+        refuse_own(store.engine.path, Path(target))
+    return store
+
+
+async def export(connection: "Connection", target: Target, resource: str | None, *, overwrite: bool) -> ExportReport:
+    """Write all of one resource, or of everyone, as JSON lines to a path or to an open text file.
 
     A file is readable by its owner only, and appears under its name when it is complete.
     """
+    store, now = await _open(connection, target), connection.clock.now()
     if not isinstance(target, str | os.PathLike) and not hasattr(target, "write"):
         raise InputError(
             f"`target` must be a path or an open text file, got {type(target).__name__}.", then='Pass "memory.jsonl".'
@@ -99,24 +95,6 @@ async def export_to(
     return report
 
 
-class _Section:
-    """Writes the lines of one resource; `start` discards what was written since the last start."""
-
-    def __init__(self, file: IO[bytes], resource: str) -> None:
-        self._file, self._resource = file, resource
-        self._begin = file.tell()
-
-    def start(self) -> None:
-        """Begin, or begin again."""
-        self._file.seek(self._begin)
-        self._file.truncate()
-        self.take(dumps({"kind": "resource", "resource": self._resource}))
-
-    def take(self, line: str) -> None:
-        """Write one line."""
-        self._file.write(line.encode() + b"\n")
-
-
 async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], now: datetime) -> ExportReport:
     header = {
         "kind": "header",
@@ -129,9 +107,9 @@ async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], no
     file.write(dumps(header).encode() + b"\n")
     lines: Counter[str] = Counter()
     for resource in resources:
-        lines.update(await store.transfers.export(resource, _Section(file, resource)))
-    total = sum(lines.values()) + len(resources)
-    file.write(dumps({"kind": "end", "lines": total}).encode() + b"\n")
+        lines.update(await store.transfers.export(resource, file))
+    file.write(dumps({"kind": "end", "lines": sum(lines.values())}).encode() + b"\n")
+    del lines["resource"]
     return ExportReport(resources=resources, lines=dict(lines))
 
 

@@ -14,8 +14,7 @@ from memolog.db.sqlite_files import clean_file, copies_of
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
-    from memolog.components import Components
-    from memolog.connection import Connection
+    from memolog.connection import Components, Connection
 
 
 async def forget(

@@ -7,7 +7,8 @@ is the same transaction, rolled back. `db.sqlite_files` removes the bytes that d
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import partial
 
@@ -19,9 +20,8 @@ from memolog.db.queries import Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
 from memolog.errors import NotFound
-from memolog.log.extracts import deleting_extracts
-from memolog.log.rederive import Loss, rederiving
-from memolog.log.withdrawals import Render, ranges, taking_logs
+from memolog.log.runs import deleting_extracts
+from memolog.log.withdrawals import Loss, Render, ranges, rederiving, taking_logs
 from memolog.messages.tombstones import burying_messages, burying_resource, burying_thread
 from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
 
@@ -30,6 +30,10 @@ log_queries = load_queries("log/logs")
 message_queries = load_queries("messages/messages")
 thread_queries = load_queries("messages/threads")
 
+_DELETES = (
+    *(q.delete_tasks, q.delete_task_book, q.delete_threads, q.delete_logs, q.delete_documents),
+    *(q.delete_events, q.delete_leases, q.delete_calibrations, q.delete_settings),
+)
 _LEASE_CHARACTERS = 400
 _PAGE = 400
 _SKEW = 300_000_000
@@ -60,7 +64,7 @@ class Forgetting:
             places = [(row.thread, row.seq) for row in rows]
             return (yield from self._forgetting_messages(resource, places, render, at))
 
-        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="forgetting.message"))
+        return await write_or_try(self._engine, script, name="forgetting.message", dry_run=dry_run)
 
     async def older(
         self,
@@ -90,7 +94,7 @@ class Forgetting:
                 gone += Forgotten(resource=resource, events=len(told_of), contexts=len(seen))
             return gone
 
-        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="forgetting.older"))
+        return await write_or_try(self._engine, script, name="forgetting.older", dry_run=dry_run)
 
     async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
         """Forget a thread with all that belongs to it, in a shared log too; raises ThreadNotFound."""
@@ -104,13 +108,13 @@ class Forgetting:
             yield from resetting_index(resource)
             return gone
 
-        return await result_of(self._engine.write(rolled_back_if(script, dry_run=dry_run), name="forgetting.thread"))
+        return await write_or_try(self._engine, script, name="forgetting.thread", dry_run=dry_run)
 
     async def resource(self, resource: str, *, dry_run: bool = False) -> Forgotten:
         """Forget a resource; only its costs stay. Raises NotFound if there is nothing of it."""
         check_ids(resource=resource)
         work = partial(self._forgetting_resource, resource, self._now())
-        return await result_of(self._engine.write(rolled_back_if(work, dry_run=dry_run), name="forgetting.resource"))
+        return await write_or_try(self._engine, work, name="forgetting.resource", dry_run=dry_run)
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -197,31 +201,15 @@ class Forgetting:
         lines: list[str] = []
         for log in (yield q.logs_of_resource(resource=resource)):
             lines += [line.id for line in (yield q.lines_of_log(log_pk=log.pk))]
-        counts = (yield q.counts_of_resource(resource=resource))[0]
-        has_rows = counts.tasks or counts.events or counts.working_memory or counts.others
+        counts = (yield q.counts_of_resource(resource=resource))[0]._asdict()
+        has_rows = counts.pop("others") or counts["tasks"] or counts["events"] or counts["working_memory"]
         if not (names or lines or has_rows or is_indexed):
             raise NotFound(f"Nothing is stored for resource {resource}.", then="Check its id.")
         yield from burying_resource(resource, self._new_id, at)
         index = (yield from clearing_index(resource)).index - gone.index
-        yield q.delete_tasks(resource=resource)
-        yield q.delete_task_book(resource=resource)
-        yield q.delete_threads(resource=resource)
-        yield q.delete_logs(resource=resource)
-        yield q.delete_documents(resource=resource)
-        yield q.delete_events(resource=resource)
-        yield q.delete_leases(resource=resource)
-        yield q.delete_calibrations(resource=resource)
-        yield q.delete_settings(resource=resource)
-        return gone + Forgotten(
-            resource=resource,
-            observations=tuple(lines),
-            tasks=counts.tasks,
-            events=counts.events,
-            usage=counts.usage,
-            working_memory=counts.working_memory,
-            prompts=counts.prompts,
-            index=index,
-        )
+        for delete in _DELETES:
+            yield delete(resource=resource)
+        return gone + Forgotten(resource=resource, observations=tuple(lines), index=index, **counts)
 
     def _burying(self, resource: str, thread: str, first: int, last: int, at: int) -> Script[int]:
         """Store hashes of the messages of a range; returns the moment up to which their thread would be forgotten.
@@ -279,23 +267,8 @@ def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[F
 
 
 def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgotten]:
-    row = (yield q.counts_of_thread(thread_pk=thread_pk))[0]
-    return Forgotten(
-        resource=resource,
-        threads=(thread,),
-        messages=row.messages,
-        groups=row.groups,
-        runs=row.runs,
-        hints=row.hints,
-        working_memory=row.working_memory,
-        task_links=row.task_links,
-        extracts=row.extracts,
-        compactions=row.compactions,
-        contexts=row.contexts,
-        events=row.events,
-        usage=row.usage,
-        index=row.index_docs,
-    )
+    counts = (yield q.counts_of_thread(thread_pk=thread_pk))[0]._asdict()
+    return Forgotten(resource=resource, threads=(thread,), index=counts.pop("index_docs"), **counts)
 
 
 class _Undone(Exception):
@@ -306,19 +279,13 @@ class _Undone(Exception):
         self.gone = gone
 
 
-def rolled_back_if(script: Work[Forgotten], *, dry_run: bool) -> Work[Forgotten]:
-    """Return the script or, for a dry run, one that does the same and rolls it back."""
+async def write_or_try(engine: Engine, script: Work[Forgotten], *, name: str, dry_run: bool) -> Forgotten:
+    """Run a script and return what it did; a dry run does the same and rolls it back."""
 
     def undone() -> Script[Forgotten]:
-        gone = yield from script()
-        raise _Undone(gone)
+        raise _Undone((yield from script()))
 
-    return undone if dry_run else script
-
-
-async def result_of(write: Awaitable[Forgotten]) -> Forgotten:
-    """Return what a write did, or would have done."""
     try:
-        return await write
-    except _Undone as undone:
-        return Forgotten(resource=undone.gone.resource, dry_run=True) + undone.gone
+        return await engine.write(undone if dry_run else script, name=name)
+    except _Undone as end:
+        return replace(end.gone, dry_run=True)

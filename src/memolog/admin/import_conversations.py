@@ -12,7 +12,7 @@ from memolog.core.clock import to_micros
 from memolog.core.message import NewMessage
 from memolog.core.reports import ImportReport, Skipped
 from memolog.errors import InputError, MessageConflict, ThreadExists, ThreadNotFound
-from memolog.transfer.conversation import Conversation
+from memolog.transfer.conversation import Conversation, marks_of
 from memolog.working_memory.document import replaced
 
 if TYPE_CHECKING:
@@ -146,7 +146,10 @@ async def _save(store: "Store", resource: str, thread: str, messages: tuple[NewM
         saved = await store.messages.save(resource, thread, messages, is_told_again=not tally.revive)
     except InputError as error:
         if len(messages) == 1:
-            tally.skip(f"{thread}, message {messages[0].id}", _why(error))
+            if isinstance(error, MessageConflict) and await _has_same_words(store, resource, thread, messages[0]):
+                tally.same["message"] += 1
+            else:
+                tally.skip(f"{thread}, message {messages[0].id}", _why(error))
             return
         # One refused message fails the batch: save them one by one.
         for one in messages:
@@ -155,6 +158,13 @@ async def _save(store: "Store", resource: str, thread: str, messages: tuple[NewM
     tally.added["message"] += saved.added
     tally.left["message"] += saved.left
     tally.same["message"] += len(messages) - saved.added - saved.left
+
+
+async def _has_same_words(store: "Store", resource: str, thread: str, one: NewMessage) -> bool:
+    """Tell whether a message is stored with the same content: an older release may have read it into other parts."""
+    rows = [row for row in await store.messages.get(resource, one.id or "", thread=thread) if row.state == "live"]
+    stored = [mark for row in rows for mark in marks_of(one.role, row.parts)]
+    return stored == marks_of(one.role, one.parts)
 
 
 def _why(error: InputError) -> str:

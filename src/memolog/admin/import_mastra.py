@@ -43,7 +43,7 @@ from memolog.transfer.mastra import (
 )
 
 if TYPE_CHECKING:
-    from memolog.components import Components
+    from memolog.connection import Components
     from memolog.store import Store
 
 q = load_queries("admin/mastra")
@@ -58,7 +58,7 @@ async def import_mastra(components: Components, address: str, resource: str | No
     tables = await open_mastra(address)
     try:
         thread_hints = await _threads(components.store, tables, resource, tally)
-        for row in await tables.resources():
+        for row in await tables.rows("mastra_resources", q.resources()):
             if row["working_memory"] and resource in {None, row["id"]}:
                 tally.resources[row["id"]] = None
                 await save_document(components.store, row["id"], None, row["working_memory"], _SOURCE, tally)
@@ -74,28 +74,12 @@ class MastraTables:
     def __init__(self, engine: Engine, tables: frozenset[str]) -> None:
         self._engine, self._tables = engine, tables
 
-    async def threads(self) -> Rows:
-        """Return every thread."""
-        return await self._rows("mastra_threads", q.threads())
-
-    async def messages(self, thread: str) -> Rows:
-        """Return the messages of a thread, oldest first."""
-        return await self._rows("mastra_messages", q.messages(thread=thread))
-
-    async def resources(self) -> Rows:
-        """Return the resources that have a row of their own."""
-        return await self._rows("mastra_resources", q.resources())
-
-    async def records(self) -> Rows:
-        """Return the records of observational memory, every generation, oldest first."""
-        return await self._rows("mastra_observational_memory", q.records())
-
     async def close(self) -> None:
         """Close the database."""
         await self._engine.close()
 
-    async def _rows(self, table: str, step: Step) -> Rows:
-        # Older versions of Mastra have fewer tables.
+    async def rows(self, table: str, step: Step) -> Rows:
+        """Return the rows of a table; none if this version of Mastra does not have it."""
         if table not in self._tables:
             return ()
         return await self._engine.fetch(step, lambda row: row._asdict(), brief=False)
@@ -138,12 +122,12 @@ async def _threads(
 ) -> dict[tuple[str, str], ObserverHints]:
     """Import the conversations; return the hints of each by resource and thread."""
     thread_hints: dict[tuple[str, str], ObserverHints] = {}
-    for row in await tables.threads():
+    for row in await tables.rows("mastra_threads", q.threads()):
         if resource not in {None, row["resource"]}:
             continue
         metadata = dict(metadata_of(row["metadata"]))
         document = metadata.pop("workingMemory", None)
-        read = [(one, read_messages(one)) for one in await tables.messages(row["id"])]
+        read = [(one, read_messages(one)) for one in await tables.rows("mastra_messages", q.messages(thread=row["id"]))]
         conversation = Conversation(
             thread=row["id"],
             title=row["title"] or None,
@@ -180,7 +164,7 @@ async def _records(
     thread_hints: Mapping[tuple[str, str], ObserverHints],
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
-    for record in await tables.records():
+    for record in await tables.rows("mastra_observational_memory", q.records()):
         if resource in {None, record["resource"]} and not _has_forgotten(record, tally):
             chains[record["resource"], record["thread"]].append(record)
     hinted = dict(thread_hints)

@@ -8,7 +8,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,8 +27,7 @@ from memolog.errors import InputError, NotFound, StoreCorrupt
 from memolog.transfer.detect import detect, read_source
 
 if TYPE_CHECKING:
-    from memolog.components import Components
-    from memolog.connection import Connection
+    from memolog.connection import Components, Connection
     from memolog.store import Store
 
 _ROWS = 400
@@ -55,12 +54,10 @@ async def import_from(
         raise InputError(f"{safe_url(address)} does not exist.", then="Check its name.")
     is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
     found = format_ or ("mastra" if is_server else detect(Path(address)) if is_file else None)
+    tally = Tally(format=found or "", dry_run=dry_run, progress=progress, revive=revive)
     if found == "mastra":
-        tally = Tally(format=found, dry_run=dry_run, progress=progress, revive=revive)
         return await import_mastra(components, address, resource, tally)
-    report = await _import_files(
-        components, Path(address), resource=resource, format_=found, dry_run=dry_run, progress=progress, revive=revive
-    )
+    report = await _import_files(components, Path(address), resource, found, tally)
     if not dry_run and report.left and components.store.engine.file is not None:
         # Rows that were imported and then forgotten again have left bytes in the file.
         await asyncio.to_thread(clean_file, components.store.engine.file, timeout=connection.config.busy_timeout)
@@ -68,14 +65,7 @@ async def import_from(
 
 
 async def _import_files(
-    components: "Components",
-    source: Path,
-    *,
-    resource: str | None,
-    format_: str | None,
-    dry_run: bool,
-    progress: Progress | None,
-    revive: bool = False,
+    components: "Components", source: Path, resource: str | None, format_: str | None, tally: Tally
 ) -> ImportReport:
     """Import the conversations of a file, or of every JSON file in a folder."""
     kinds, unknown = await asyncio.to_thread(lambda: _kinds(_files(source), format_))
@@ -84,7 +74,7 @@ async def _import_files(
             "`resource` is missing, and the source does not name one.",
             then='Pass resource="alice", or --resource alice.',
         )
-    tally = Tally(format=next(iter(kinds.values())), dry_run=dry_run, progress=progress, skipped=unknown, revive=revive)
+    tally = replace(tally, format=next(iter(kinds.values())), skipped=unknown)
     for file, kind in kinds.items():
         if kind == FORMAT:
             await _import_memolog(components, file, resource, tally)

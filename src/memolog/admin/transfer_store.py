@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
-from typing import Any, Final, Protocol
+from typing import IO, Any, Final
 
 from memolog.admin.doctor import matches_rendering
-from memolog.admin.export_tables import BY_KIND, TABLES, Query, Table, Values, line_of, values_of
+from memolog.admin.export_tables import BY_KIND, TABLES, Table, Values, line_of, values_of
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
 from memolog.core.thread import Hints
 from memolog.db.engine import Engine
-from memolog.db.queries import Row, Script, load_queries
+from memolog.db.queries import Row, Script, Statement, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
 from memolog.errors import ImportConflict
 from memolog.log.store import hint_values
@@ -32,21 +32,8 @@ _GROUPS = 50
 _TRUSTS: Final = ("tool", "assistant", "user")
 _ALL = 1_000_000
 _SHOWN = 60
-_KEY_NAMES = ("a", "b", "c", "d")
 # A row that is missing here was removed on purpose if its thread or log has changed since. Messages are never removed.
 _NEVER_REMOVED = frozenset({"message"})
-
-
-class Lines(Protocol):
-    """Takes the lines of an export. After a lost connection the export begins again: `start` drops the unfinished lines."""
-
-    def start(self) -> None:
-        """Begin a resource, or begin it again."""
-        ...
-
-    def take(self, line: str) -> None:
-        """Take one line without its line break."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +46,8 @@ class Arrived:
     """Stored already and changed since: the stored row stays."""
     left: Counter[str] = field(default_factory=Counter[str])
     """Removed here since: the row is not imported."""
+    moved: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
+    """Rows that were changed or removed here, by which their children refer to them."""
 
     def count(self, other: Arrived) -> None:
         """Add other counts."""
@@ -84,10 +73,11 @@ class Transfers:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def export(self, resource: str, lines: Lines) -> Counter[str]:
-        """Write all rows of a resource, as of one moment; returns the number of lines by kind."""
+    async def export(self, resource: str, file: IO[bytes]) -> Counter[str]:
+        """Write all rows of a resource as JSON lines, as of one moment; returns the number of lines by kind."""
         check_ids(resource=resource)
-        return await self._engine.read(lambda: _exporting(resource, lines), brief=False)
+        start = file.tell()
+        return await self._engine.read(lambda: _exporting(resource, file, start), brief=False)
 
     async def begin(self, resource: str) -> Arrival:
         """Begin or continue an import into a resource."""
@@ -106,12 +96,12 @@ class Transfers:
         check_ids(resource=resource)
         chosen, same = await self._without_repetitions(arrival, rows)
         if dry_run:
-            outcome = await self._engine.read(lambda: _putting(arrival, chosen, dry_run=True), brief=False)
+            arrived = await self._engine.read(lambda: _putting(arrival, chosen, dry_run=True), brief=False)
         else:
-            outcome = await self._engine.write(lambda: _putting(arrival, chosen, dry_run=False), name="transfers.put")
-        arrival.moved |= outcome.moved
-        outcome.arrived.same.update(same)
-        return outcome.arrived
+            arrived = await self._engine.write(lambda: _putting(arrival, chosen, dry_run=False), name="transfers.put")
+        arrival.moved |= arrived.moved
+        arrived.same.update(same)
+        return arrived
 
     async def render(
         self, resource: str, texts: Mapping[str, str], *, render: Render, count: Callable[[str], int]
@@ -171,73 +161,68 @@ class Transfers:
     async def _known(self, resource: str, table: Table) -> Counter[int]:
         def script() -> Script[Counter[int]]:
             found: Counter[int] = Counter()
-            pages = _Pages(table, resource)
-            while rows := (yield from pages.next()):
-                found.update(hash(line_of(table, values)) for values in rows)
+            yield from _reading(table, resource, lambda line: found.update([hash(line)]))
             return found
 
         return await self._engine.read(script, brief=False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    arrived: Arrived
-    moved: set[tuple[str, Any]]
-    dry_run: bool
+def _reading(table: Table, resource: str, take: Callable[[str], None]) -> Script[None]:
+    """Pass all rows of a kind to `take` as lines. They are read in pages, so that an export needs memory for one page only."""
+    after = dict.fromkeys(table.keys, -1)
+    while True:
+        rows: list[Row] = list((yield table.page(resource=resource, limit=_PAGE if after else _ALL, **after)))
+        if table.is_sorted_here:
+            rows.sort(key=lambda row: (*row[: len(after)], *(cell or "" for cell in row[len(after) :][:2])))
+        page = [values_of(table, row) for row in rows]
+        if table.kind == "generation":
+            yield from _naming_threads(resource, page)
+        for values in page:
+            # A task without labels is a row too.
+            if table.kind != "task-label" or values["label"] is not None:
+                take(line_of(table, values))
+        if not rows or not after:
+            return
+        after = dict(zip(after, rows[-1], strict=False))
 
 
-class _Pages:
-    """Reads the rows of one kind in pages."""
-
-    def __init__(self, table: Table, resource: str) -> None:
-        self._table, self._resource = table, resource
-        self._after: dict[str, int] = dict.fromkeys(_KEY_NAMES[: table.keys], -1)
-        self._is_over = False
-
-    def next(self) -> Script[list[Values]]:
-        """Return the next rows; none at the end."""
-        table = self._table
-        while not self._is_over:
-            limit = _PAGE if table.keys else _ALL
-            rows: list[Row] = list((yield table.page(resource=self._resource, limit=limit, **self._after)))
-            if not rows:
-                break
-            if table.is_sorted_here:
-                rows.sort(key=lambda row: (*row[: table.keys], *(cell or "" for cell in row[table.keys :][:2])))
-            self._after = dict(zip(_KEY_NAMES, rows[-1][: table.keys], strict=False))
-            self._is_over = not table.keys
-            values = [values_of(table, row) for row in rows]
-            if table.kind == "task-label":
-                values = [row for row in values if row["label"] is not None]
-            if values:
-                return values
-        return []
-
-
-def _exporting(resource: str, lines: Lines) -> Script[Counter[str]]:
-    # Lines are written while rows are read, so an export needs memory for one page only.
-    lines.start()
+def _exporting(resource: str, file: IO[bytes], start: int) -> Script[Counter[str]]:
     written: Counter[str] = Counter()
+
+    def take(line: str) -> None:
+        file.write(line.encode() + b"\n")
+        written[kind] += 1
+
+    # After a lost connection the script runs again: drop the unfinished lines.
+    file.seek(start)
+    file.truncate()
+    kind = "resource"
+    take(dumps({"kind": kind, "resource": resource}))
     for table in TABLES:
-        pages = _Pages(table, resource)
-        while rows := (yield from pages.next()):
-            if table.kind == "generation":
-                yield from _naming_threads(resource, rows)
-            for values in rows:
-                lines.take(line_of(table, values))
-            written[table.kind] += len(rows)
+        kind = table.kind
+        yield from _reading(table, resource, take)
     return written
 
 
 def _naming_threads(resource: str, rows: Sequence[Values]) -> Script[None]:
     """Replace internal keys in the working memory of generations by thread names ("" is the resource)."""
-    kept = [_versions(row) for row in rows]
-    keys = sorted({int(key) for versions in kept for key in versions} - {0})
-    names = {"0": ""}
-    if keys:
-        names |= {str(row.pk): row.id for row in (yield q.thread_names(resource=resource, keys=keys))}
-    for row, versions in zip(rows, kept, strict=True):
-        named = {names[key]: version for key, version in versions.items() if key in names}
+    keys = sorted({int(key) for row in rows for key in _versions(row)} - {0})
+    found = (yield q.thread_names(resource=resource, keys=keys)) if keys else ()
+    _rename_versions(rows, {"0": "", **{str(row.pk): row.id for row in found}})
+
+
+def _keying_threads(resource: str, rows: Sequence[Values]) -> Script[list[Values]]:
+    """Replace thread names by the keys of this database."""
+    names = sorted({name for row in rows for name in _versions(row)} - {""})
+    found = (yield q.thread_keys(resource=resource, threads=names)) if names else ()
+    made = [dict(row) for row in rows]
+    _rename_versions(made, {"": "0", **{row.id: str(row.pk) for row in found}})
+    return made
+
+
+def _rename_versions(rows: Sequence[Values], names: Mapping[str, str]) -> None:
+    for row in rows:
+        named = {names[key]: version for key, version in _versions(row).items() if key in names}
         row["working_memory"] = dumps(named) if named else None
 
 
@@ -245,31 +230,20 @@ def _versions(row: Values) -> dict[str, int]:
     return loads(row["working_memory"]) if row["working_memory"] else {}
 
 
-def _keying_threads(resource: str, rows: Sequence[Values]) -> Script[list[Values]]:
-    """Replace thread names by the keys of this database."""
-    kept = [_versions(row) for row in rows]
-    names = sorted({name for versions in kept for name in versions} - {""})
-    keys = {"": 0}
-    if names:
-        keys |= {row.id: row.pk for row in (yield q.thread_keys(resource=resource, threads=names))}
-    made: list[Values] = []
-    for row, versions in zip(rows, kept, strict=True):
-        found = {str(keys[name]): version for name, version in versions.items() if name in keys}
-        made.append({**row, "working_memory": dumps(found) if found else None})
-    return made
-
-
-def _putting(arrival: Arrival, rows: Sequence[tuple[Table, Values]], *, dry_run: bool) -> Script[_Outcome]:
-    outcome = _Outcome(arrived=Arrived(), moved=set(), dry_run=dry_run)
+def _putting(arrival: Arrival, rows: Sequence[tuple[Table, Values]], *, dry_run: bool) -> Script[Arrived]:
+    arrived = Arrived()
     for kind, some in groupby(rows, key=lambda row: row[0].kind):
         table, values = BY_KIND[kind], [row for _, row in some]
         new = values
         if not arrival.is_fresh and table.one is not None:
-            new = yield from _selecting_new(arrival, table, table.one, values, outcome)
-        outcome.arrived.added[kind] += len(new)
+            new = yield from _selecting_new(arrival, table, table.one, values, arrived)
+        arrived.added[kind] += len(new)
         if new and not dry_run:
             yield from _adding(arrival.resource, table, new)
-    return outcome
+        if kind == "task-book" and not dry_run:
+            for row in values:
+                yield q.raise_handle(resource=arrival.resource, last_handle=row["last_handle"])
+    return arrived
 
 
 def _adding(resource: str, table: Table, rows: Sequence[Values]) -> Script[None]:
@@ -283,7 +257,7 @@ def _adding(resource: str, table: Table, rows: Sequence[Values]) -> Script[None]
 
 
 def _selecting_new(
-    arrival: Arrival, table: Table, find: Query, rows: Sequence[Values], outcome: _Outcome
+    arrival: Arrival, table: Table, find: Statement, rows: Sequence[Values], arrived: Arrived
 ) -> Script[list[Values]]:
     """Return the rows that are not stored yet; the others are counted or refused."""
     new: list[Values] = []
@@ -291,14 +265,14 @@ def _selecting_new(
     for row in rows:
         key = tuple(row[name] for name in table.natural)
         found = yield find(resource=arrival.resource, **{name: row[name] for name in table.natural})
-        is_moved = table.parent is not None and (table.parent[0], row[table.parent[1]]) in arrival.moved | outcome.moved
+        is_moved = table.parent is not None and (table.parent[0], row[table.parent[1]]) in arrival.moved | arrived.moved
         if is_moved:
-            outcome.moved.add(table.key(row))
+            arrived.moved.add(table.key(row))
         if found:
             here = values_of(table, found[0])
             if table.kind == "generation":
                 yield from _naming_threads(arrival.resource, [here])
-            yield from _comparing(arrival, table, row, here, outcome)
+            _compare(table, row, here, arrived)
         elif not is_moved and key not in seen:
             new.append(row)
             seen.add(key)
@@ -307,17 +281,17 @@ def _selecting_new(
                 _described(table, row), "it is not here, and its thread has been used since it was imported in part"
             )
         else:
-            outcome.arrived.left[table.kind] += 1
+            arrived.left[table.kind] += 1
     return new
 
 
-def _comparing(arrival: Arrival, table: Table, row: Values, here: Values, outcome: _Outcome) -> Script[None]:
+def _compare(table: Table, row: Values, here: Values, arrived: Arrived) -> None:
     """Compare a row with the stored one."""
     if table.kind == "group" and not row["text"]:
         # Its text is rendered from its lines: see `render`.
         row = {**row, "text": here["text"], "tokens": here["tokens"]}
     if row == here:
-        outcome.arrived.same[table.kind] += 1
+        arrived.same[table.kind] += 1
         return
     for name in _differing(table, row, here):
         raise ImportConflict(
@@ -328,10 +302,8 @@ def _comparing(arrival: Arrival, table: Table, row: Values, here: Values, outcom
             _described(table, row),
             f"the export is newer: {table.newer} is {here[table.newer]} here, not {row[table.newer]}",
         )
-    outcome.moved.add(table.key(row))
-    outcome.arrived.kept[table.kind] += 1
-    if table.kind == "task-book" and not outcome.dry_run:
-        yield q.raise_handle(resource=arrival.resource, last_handle=row["last_handle"])
+    arrived.moved.add(table.key(row))
+    arrived.kept[table.kind] += 1
 
 
 def _differing(table: Table, row: Values, here: Values) -> Iterator[str]:

@@ -1,9 +1,15 @@
-"""What the MCP server and the gateway share: checks of tokens and loopback addresses, and the socket to listen on."""
+"""What the MCP server and the gateway share: checks of tokens and loopback addresses, a server on a socket, signals."""
 
+import asyncio
 import errno
+import signal
 import socket
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_address
 from typing import Final
+
+import uvicorn
 
 from memolog.errors import MemologError, StoreUnavailable
 
@@ -42,3 +48,51 @@ def open_socket(host: str, port: int) -> socket.socket:
             f"The server cannot listen on {host}:{port}: {why}.",
             then=f"Choose another {'--port' if is_taken else '--host or --port'}; 0 is any free port.",
         ) from error
+
+
+def url_of(host: str, port: int) -> str:
+    """Return the URL of a server."""
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+class _Server(uvicorn.Server):
+    """A server that signals when it listens, and handles no signals."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and set `is_ready`."""
+        await super().startup(sockets)
+        self.is_ready.set()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Do not handle signals."""
+        yield
+
+
+@asynccontextmanager
+async def serving(config: uvicorn.Config, listener: socket.socket) -> AsyncGenerator[None]:
+    """Run an application as a server of this event loop while the block runs, and close the socket at its end."""
+    server = _Server(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    ready = asyncio.create_task(server.is_ready.wait())
+    try:
+        await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
+        yield
+    finally:
+        ready.cancel()
+        server.should_exit = True
+        await task
+        listener.close()
+
+
+def caught(*signals: signal.Signals) -> "asyncio.Queue[signal.Signals]":
+    """Return a queue that these signals are put into; without support for handlers, they end the program as usual."""
+    queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
+    with suppress(NotImplementedError, RuntimeError, ValueError):
+        for one in signals:
+            asyncio.get_running_loop().add_signal_handler(one, queue.put_nowait, one)
+    return queue

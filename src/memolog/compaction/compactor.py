@@ -11,9 +11,9 @@ from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from memolog.compaction.extractive import CompactTexts, SummaryLine, compact_texts
-from memolog.compaction.store import CompactionCandidate, Noted, RowTexts
-from memolog.context.pairs import closed_cuts
+from memolog.compaction.extractive import CompactTexts, compact_texts
+from memolog.compaction.store import CompactionCandidate, SummaryLine
+from memolog.context.tail import closed_cuts
 from memolog.core.clock import Clock
 from memolog.core.config import Config
 from memolog.core.deadline import offload
@@ -24,10 +24,10 @@ from memolog.errors import Conflict, LeaseLost
 from memolog.events import CompactionMade
 from memolog.log.executor import Core
 from memolog.log.runner import RunFault
-from memolog.observer.budget import ModelCalls
 from memolog.observer.llm import EmbeddedObserver, Observed, Observer
 from memolog.observer.model import BudgetSpent
 from memolog.observer.prompt import ObserveInput
+from memolog.observer.run import ModelCalls
 from memolog.text.redaction import cleaned, messages_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
 
@@ -127,7 +127,7 @@ class Compacting:
         last = (await self._store.threads.get(resource, thread)).last_seq - keep
         end = last if up_to is None else min(last, up_to)
         made: list[Compaction] = []
-        noted: dict[str, Noted] = {}
+        noted: dict[str, SummaryLine] = {}
         tries = 0
         while tries < _MOST_TRIES:
             batch = await self._next(resource, thread, config, after=after, end=end, partly=partly, again=again)
@@ -170,22 +170,19 @@ class Compacting:
 
     async def _one(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, is_covered: bool
-    ) -> tuple[Compaction, tuple[Noted, ...]]:
+    ) -> tuple[Compaction, tuple[SummaryLine, ...]]:
         """Compact one batch; returns it with the lines of the log about it."""
         span = Span(first=live[0].seq, last=live[-1].seq)
         shared = config.scope == "resource"
-        noted: tuple[Noted, ...] = ()
+        noted: tuple[SummaryLine, ...] = ()
         if is_covered:
             noted = await self._store.compactions.noted(resource, thread, span, shared=shared)
-        lines = [SummaryLine(text=line.text, seqs=line.seqs, priority=line.priority) for line in noted]
-        if not lines:
-            # A model was asked already about messages that the log covers.
-            lines = await self._lines(resource, thread, live, config, may_ask=not is_covered)
+        # A model was asked already about messages that the log covers.
+        lines = noted or await self._lines(resource, thread, live, config, may_ask=not is_covered)
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS
         texts = await offload(self._texts, live, lines, config, when=is_long)
         now = self._clock.now()
-        rows = [RowTexts(seq=row.seq, search=row.search, brief=row.brief) for row in texts.rows]
-        made = await self._store.compactions.compact(resource, thread, rows, summary=texts.summary, now=now)
+        made = await self._store.compactions.compact(resource, thread, texts.rows, summary=texts.summary, now=now)
         await self._core.tell(
             CompactionMade(
                 at=now,

@@ -5,13 +5,14 @@ Identifiers and lines of code stay searchable. The lines may come from a model o
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from memolog.core.exact_json import dumps
+from memolog.compaction.store import RowTexts, SummaryLine
+from memolog.core.exact_json import content_text
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
-from memolog.observer.extractive.words import STOP, identifiers_of, is_name
+from memolog.observer.extractive.sentences import STOP, identifiers_of, is_name
 from memolog.text.cutting import cut, cut_tokens
 from memolog.text.escape import short_line
 from memolog.text.redaction import Redactor
@@ -45,29 +46,11 @@ _WHO: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SummaryLine:
-    """A line about some messages."""
-
-    text: str
-    seqs: tuple[int, ...]
-    priority: Priority = "medium"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompactRow:
-    """The search text and the brief of one message."""
-
-    seq: int
-    search: str | None
-    brief: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CompactTexts:
     """The summary of a batch, and the texts of its messages."""
 
     summary: str
-    rows: tuple[CompactRow, ...]
+    rows: tuple[RowTexts, ...]
 
 
 def compact_texts(
@@ -94,8 +77,7 @@ def words_left(text: str) -> str:
 
 
 def _clean(line: SummaryLine, redactor: Redactor) -> SummaryLine:
-    text = redactor.redact(short_line(line.text, _LINE))
-    return SummaryLine(text=text, seqs=line.seqs, priority=line.priority)
+    return replace(line, text=redactor.redact(short_line(line.text, _LINE)))
 
 
 def _own_words(said: Iterable[Message]) -> Iterator[SummaryLine]:
@@ -135,15 +117,15 @@ def _about(seq: int, lines: Sequence[SummaryLine], inside: set[int]) -> list[str
     return found
 
 
-def _row(message: Message, about: Sequence[str], redactor: Redactor) -> CompactRow:
+def _row(message: Message, about: Sequence[str], redactor: Redactor) -> RowTexts:
     if message.own:
         # Answers of the memory's own tools are not indexed.
-        return CompactRow(seq=message.seq, search=message.search, brief=message.search)
+        return RowTexts(seq=message.seq, search=message.search, brief=message.search)
     text = redactor.redact("\n".join(_texts(message)))
     own = short_line(text, _SHORT)
     brief = cut(own if len(text) <= _SHORT else "\n".join(about) or own, _BRIEF)
     search = "\n".join(dict.fromkeys([brief, *_code_lines(text), " ".join(_names(text))]))
-    return CompactRow(seq=message.seq, search=search.strip(), brief=brief)
+    return RowTexts(seq=message.seq, search=search.strip(), brief=brief)
 
 
 def _code_lines(text: str) -> Iterator[str]:
@@ -178,12 +160,9 @@ def _text(part: Part) -> str:
         case TextPart():
             return part.text
         case ToolCallPart():
-            arguments = part.arguments
-            given = arguments if isinstance(arguments, str) else "" if arguments is None else dumps(arguments)
-            return f"{part.name} {given}"
+            return f"{part.name} {content_text(part.arguments)}"
         case ToolResultPart():
-            content = part.content
-            return content if isinstance(content, str) else "" if content is None else dumps(content)
+            return content_text(part.content)
         case FilePart():
             return " ".join(filter(None, (part.name, part.media_type)))
         case _:

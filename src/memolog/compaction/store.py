@@ -16,7 +16,7 @@ from memolog.core.exact_json import dumps, loads, pack, unpack
 from memolog.core.message import Message
 from memolog.core.observation import Priority, Span
 from memolog.core.reports import Compaction, Pruned
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row, moment
 from memolog.db.scope import check_ids, check_limit, chunks, clamp, reading_thread, taking_thread
@@ -47,90 +47,79 @@ class RowTexts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Noted:
-    """A line of the log about messages of a span, with the handle of its group."""
+class SummaryLine:
+    """A line about some messages; one of the log has an id, and the handle of its group."""
 
-    id: str
     text: str
-    priority: Priority
     seqs: tuple[int, ...]
-    handle: str
+    priority: Priority = "medium"
+    id: str = ""
+    handle: str = ""
 
 
-class Compactions:
+class Compactions(Calls):
     """The compactions of every resource, one resource at a time."""
 
     def __init__(self, engine: Engine, new_id: Callable[[], str]) -> None:
-        self._engine, self._new_id = engine, new_id
+        super().__init__(engine)
+        self._new_id = new_id
 
     # ------------------------------------------------------------ reading
 
-    async def candidates(
+    @reads
+    def candidates(
         self, resource: str, thread: str, *, after: int = 0, again: bool = False, limit: int = 100
-    ) -> tuple[CompactionCandidate, ...]:
+    ) -> Script[tuple[CompactionCandidate, ...]]:
         """Return the rows from the first that may be compacted, including tombstones.
 
         Messages that were restored by hand are not free, unless `again` is set.
         """
         check_ids(resource=resource, thread=thread)
         values = {"after": clamp(after), "again": int(again), "limit": check_limit(limit)}
-
-        def script() -> Script[tuple[CompactionCandidate, ...]]:
-            rows = yield q.candidates(resource=resource, thread=thread, **values)
-            if not rows:
-                yield from reading_thread(resource, thread)
-            return tuple(
-                CompactionCandidate(
-                    message=message_from_row(row),
-                    is_free=row.state != "live"
-                    or (row.level == 0 and not row.pruned and (again or row.compaction_pk is None)),
-                )
-                for row in rows
+        rows = yield q.candidates(resource=resource, thread=thread, **values)
+        if not rows:
+            yield from reading_thread(resource, thread)
+        return tuple(
+            CompactionCandidate(
+                message=message_from_row(row),
+                is_free=row.state != "live"
+                or (row.level == 0 and not row.pruned and (again or row.compaction_pk is None)),
             )
+            for row in rows
+        )
 
-        return await self._engine.read(script)
-
-    async def due(self, resource: str, thread: str, *, keep: int) -> tuple[int, int]:
+    @reads
+    def due(self, resource: str, thread: str, *, keep: int) -> Script[tuple[int, int]]:
         """Return the end of the last batch, and how many messages follow it, not counting the newest `keep`."""
         check_ids(resource=resource, thread=thread)
+        rows = yield q.due(resource=resource, thread=thread, keep=keep)
+        return (rows[0].last_seq, rows[0].messages) if rows else (0, 0)
 
-        def script() -> Script[tuple[int, int]]:
-            rows = yield q.due(resource=resource, thread=thread, keep=keep)
-            return (rows[0].last_seq, rows[0].messages) if rows else (0, 0)
-
-        return await self._engine.read(script)
-
-    async def list(self, resource: str, thread: str) -> tuple[Compaction, ...]:
+    @reads
+    def list(self, resource: str, thread: str) -> Script[tuple[Compaction, ...]]:
         """Return the compactions of a thread in the order of its messages, including restored ones."""
         check_ids(resource=resource, thread=thread)
+        rows = yield q.compactions_of(resource=resource, thread=thread)
+        if not rows:
+            yield from reading_thread(resource, thread)
+        return tuple(map(_compaction, rows))
 
-        def script() -> Script[tuple[Compaction, ...]]:
-            rows = yield q.compactions_of(resource=resource, thread=thread)
-            if not rows:
-                yield from reading_thread(resource, thread)
-            return tuple(map(_compaction, rows))
-
-        return await self._engine.read(script)
-
-    async def noted(self, resource: str, thread: str, span: Span, *, shared: bool = False) -> tuple[Noted, ...]:
+    @reads
+    def noted(self, resource: str, thread: str, span: Span, *, shared: bool = False) -> Script[tuple[SummaryLine, ...]]:
         """Return the lines of the thread's log, or of the shared one, about a span."""
         check_ids(resource=resource, thread=thread)
-
-        def script() -> Script[tuple[Noted, ...]]:
-            rows = yield q.lines_over(
-                resource=resource, thread=thread, first_seq=span.first, last_seq=span.last, shared=int(shared)
+        rows = yield q.lines_over(
+            resource=resource, thread=thread, first_seq=span.first, last_seq=span.last, shared=int(shared)
+        )
+        found: dict[int, SummaryLine] = {}
+        for row in rows:
+            seqs = tuple(range(max(row.first_seq, span.first), min(row.last_seq, span.last) + 1))
+            text = unpack(row.text) or ""
+            noted = found.get(row.pk) or SummaryLine(
+                id=row.id, text=text, priority=row.priority, seqs=(), handle=row.handle
             )
-            found: dict[int, Noted] = {}
-            for row in rows:
-                seqs = tuple(range(max(row.first_seq, span.first), min(row.last_seq, span.last) + 1))
-                text = unpack(row.text) or ""
-                noted = found.get(row.pk) or Noted(
-                    id=row.id, text=text, priority=row.priority, seqs=(), handle=row.handle
-                )
-                found[row.pk] = replace(noted, seqs=(*noted.seqs, *seqs))
-            return tuple(found.values())
-
-        return await self._engine.read(script)
+            found[row.pk] = replace(noted, seqs=(*noted.seqs, *seqs))
+        return tuple(found.values())
 
     # ------------------------------------------------------------ compacting
 
@@ -174,88 +163,79 @@ class Compactions:
 
         # Every row gets the summary.
         is_brief = len(rows) * (len(summary) + _ROW_CHARACTERS) <= _FEW_CHARACTERS
-        return await self._engine.write(script, name="compactions.compact", brief=is_brief)
+        return await self.engine.write(script, name="compactions.compact", brief=is_brief)
 
-    async def deepen(self, resource: str, thread: str, *, keep: int) -> int:
+    @writes("compactions.deepen")
+    def deepen(self, resource: str, thread: str, *, keep: int) -> Script[int]:
         """Move batches with at least `keep` newer messages to the second level; returns how many messages these were."""
         check_ids(resource=resource, thread=thread)
+        thread_pk = (yield from taking_thread(resource, thread)).pk
+        deepened = 0
+        for row in (yield q.due_for_depth(resource=resource, thread=thread, keep=keep)):
+            texts = [
+                {"thread_pk": thread_pk, "seq": old["seq"], "search": old["brief"], "compaction_pk": row.pk}
+                for old in loads(row.before)
+            ]
+            yield q.deepen_message.many(texts)
+            yield q.set_level(compaction_pk=row.pk, level=2)
+            deepened += len(texts)
+        return deepened
 
-        def script() -> Script[int]:
-            thread_pk = (yield from taking_thread(resource, thread)).pk
-            deepened = 0
-            for row in (yield q.due_for_depth(resource=resource, thread=thread, keep=keep)):
-                texts = [
-                    {"thread_pk": thread_pk, "seq": old["seq"], "search": old["brief"], "compaction_pk": row.pk}
-                    for old in loads(row.before)
-                ]
-                yield q.deepen_message.many(texts)
-                yield q.set_level(compaction_pk=row.pk, level=2)
-                deepened += len(texts)
-            return deepened
-
-        return await self._engine.write(script, name="compactions.deepen")
-
-    async def restore(self, resource: str, thread: str, compaction: str, *, now: datetime) -> Compaction:
+    @writes("compactions.restore")
+    def restore(self, resource: str, thread: str, compaction: str, *, now: datetime) -> Script[Compaction]:
         """Restore the messages of a batch byte for byte. Restoring twice is harmless."""
         check_ids(resource=resource, thread=thread)
         check_ids(compaction=compaction)
         at = to_micros(now)
-
-        def script() -> Script[Compaction]:
-            thread_pk = (yield from taking_thread(resource, thread)).pk
-            rows = yield q.compaction_by_id(resource=resource, thread=thread, id=compaction)
-            if not rows:
-                raise NotFound(
-                    f"There is no compaction {compaction} in thread {thread}.", then="See compactions() for their ids."
-                )
-            found = _compaction(rows[0])
-            if found.restored_at is not None:
-                return found
-            pruned = (yield q.pruned_in(thread_pk=thread_pk, compaction_pk=rows[0].pk))[0].messages
-            if pruned:
-                raise InputError(
-                    f"Compaction {compaction} cannot be restored.",
-                    why=f"The raw text of {pruned} of its messages was pruned.",
-                    then="Its summary and the log are what is left of them.",
-                )
-            yield from _restoring(rows[0])
-            yield q.mark_restored(compaction_pk=rows[0].pk, now=at)
-            return replace(found, restored_at=now)
-
-        return await self._engine.write(script, name="compactions.restore")
+        thread_pk = (yield from taking_thread(resource, thread)).pk
+        rows = yield q.compaction_by_id(resource=resource, thread=thread, id=compaction)
+        if not rows:
+            raise NotFound(
+                f"There is no compaction {compaction} in thread {thread}.", then="See compactions() for their ids."
+            )
+        found = _compaction(rows[0])
+        if found.restored_at is not None:
+            return found
+        pruned = (yield q.pruned_in(thread_pk=thread_pk, compaction_pk=rows[0].pk))[0].messages
+        if pruned:
+            raise InputError(
+                f"Compaction {compaction} cannot be restored.",
+                why=f"The raw text of {pruned} of its messages was pruned.",
+                then="Its summary and the log are what is left of them.",
+            )
+        yield from _restoring(rows[0])
+        yield q.mark_restored(compaction_pk=rows[0].pk, now=at)
+        return replace(found, restored_at=now)
 
     # ------------------------------------------------------------ pruning
 
-    async def prune(
+    @writes("compactions.prune")
+    def prune(
         self, resource: str, thread: str, *, days: int, now: datetime, left: Callable[[str], str]
-    ) -> Pruned:
+    ) -> Script[Pruned]:
         """Remove the raw text of compacted messages that are old, observed and linked to no open task.
 
         The search text of a short message is its raw text: `left` returns what remains of it.
         """
         check_ids(resource=resource, thread=thread)
         youngest = to_micros(now - timedelta(days=days))
-
-        def script() -> Script[Pruned]:
-            thread_pk = (yield from taking_thread(resource, thread)).pk
-            kept = {"young": 0, "not_observed": 0, "open_task": 0, "not_compacted": 0}
-            chosen: list[int] = []
-            for row in (yield q.prunable(thread_pk=thread_pk)):
-                reasons = {
-                    "young": row.created_at > youngest,
-                    "not_observed": not row.is_observed,
-                    "open_task": bool(row.is_open),
-                    "not_compacted": row.level == 0,
-                }
-                reason = next((name for name, speaks_against in reasons.items() if speaks_against), None)
-                if reason is None:
-                    chosen.append(row.seq)
-                else:
-                    kept[reason] += 1
-            yield from _pruning(thread_pk, chosen, left)
-            return Pruned(messages=len(chosen), is_clean=False, **kept)
-
-        return await self._engine.write(script, name="compactions.prune")
+        thread_pk = (yield from taking_thread(resource, thread)).pk
+        kept = {"young": 0, "not_observed": 0, "open_task": 0, "not_compacted": 0}
+        chosen: list[int] = []
+        for row in (yield q.prunable(thread_pk=thread_pk)):
+            reasons = {
+                "young": row.created_at > youngest,
+                "not_observed": not row.is_observed,
+                "open_task": bool(row.is_open),
+                "not_compacted": row.level == 0,
+            }
+            reason = next((name for name, speaks_against in reasons.items() if speaks_against), None)
+            if reason is None:
+                chosen.append(row.seq)
+            else:
+                kept[reason] += 1
+        yield from _pruning(thread_pk, chosen, left)
+        return Pruned(messages=len(chosen), is_clean=False, **kept)
 
 
 # ---------------------------------------------------------------- pieces of scripts

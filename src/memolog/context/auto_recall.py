@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from memolog.context.pairs import is_compacted
+from memolog.context.tail import is_compacted
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import FilePart, Message, ReasoningPart, ToolCallPart, ToolResultPart

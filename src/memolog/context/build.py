@@ -1,47 +1,87 @@
-"""Build a context from a view: prefix, note, tail and edge, cut to a limit if there is one. The same view gives the same bytes.
+"""Build the context of a request from a snapshot, and build it again from its record.
 
-The prefix and the note depend on the log alone, the tail on the messages, and only the edge on the present.
+Prefix and note depend on the log alone, the tail on the messages, and only the edge on the present; the same view gives the same
+bytes. A record holds numbers and ids, no copies of messages.
 """
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import logging
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING
 
-from memolog.context.context import Block, Context, ContextMessage, Counts, GroupView, View
-from memolog.context.edge import OTHERS, edge_blocks
-from memolog.context.pairs import closed_cuts, is_compacted, mark_between, mend
+from memolog.context.auto_recall import Passage, passage_texts, read_passages
+from memolog.context.context import Block, Context, ContextMessage, Counts
+from memolog.context.edge import OTHERS, PASSED_DAYS, edge_blocks
+from memolog.context.tail import LEAST_SHOWN, ShownTail, TailCutter, closed_cuts, is_compacted, shortened, show
 from memolog.context.wording import (
     CONTINUATION,
     CONTINUATION_ALIAS,
-    CUT,
-    CUT_FILE,
-    LEFT_OUT,
     PASSED_ALONG,
     USAGE,
     USAGE_DONE,
     USAGE_RESOURCE,
+    working_memory_text,
 )
-from memolog.core.cache import grown
-from memolog.core.exact_json import content_text
-from memolog.core.message import (
-    FilePart,
-    Message,
-    NewMessage,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    UnknownPart,
-)
+from memolog.core.config import Config
+from memolog.core.deadline import offload
+from memolog.core.exact_json import JsonObject
+from memolog.core.message import Message, NewMessage, has_many_parts
+from memolog.core.observation import Observation, Span
 from memolog.core.pairs import is_question
-from memolog.text.cutting import cut_end, cut_tokens
-from memolog.text.escape import element, escape, fold, one_line
-from memolog.text.lookalikes import label
-from memolog.text.message_tokens import count_message, count_parts, count_text
+from memolog.core.thread import Hints
+from memolog.errors import NotFound
+from memolog.log.rows import ThreadHead
+from memolog.log.snapshot import OtherLimits, OtherTail, OtherTails, Snapshot, goes_on
+from memolog.log.state import others_for
+from memolog.messages.idempotency import additions, grown_by_id
+from memolog.tasks.rules import edge_lines
+from memolog.text.dates import local, shifted
+from memolog.text.escape import element, escape
+from memolog.text.message_tokens import count_message, count_text
 from memolog.text.tokens import TokenCounter, share
+from memolog.working_memory.store import Facts
+
+if TYPE_CHECKING:
+    from memolog.store import Store
+
+_log = logging.getLogger("memolog")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """Everything that a context is built from: a snapshot, and what one request adds."""
+
+    snapshot: Snapshot
+    now: datetime
+    counter: TokenCounter
+    config: Config = field(default_factory=Config)
+    instructions: str | None = None
+    """The instructions of the application; they come first, unchanged."""
+    zone: str | None = None
+    """The time zone of the user: an IANA name or an offset such as "+02:00"; UTC if it is unknown."""
+    ephemeral: tuple[NewMessage, ...] = ()
+    """Messages for this request only, neither stored nor observed."""
+    passed: tuple[int, int] = (0, 0)
+    """The number and tokens of ephemeral messages of a recorded request, which are not stored."""
+    repeated_tokens: int | None = None
+    """The most tokens of each repeated message; None: as configured."""
+    task_lines: tuple[str, ...] = ()
+    plans: tuple[Observation, ...] = ()
+    """Plans of the last days without a known result."""
+    passages: tuple[Passage, ...] = ()
+    """Earlier messages that a search found for the newest one."""
+    recalled: tuple[str, ...] = ()
+    """These as texts."""
+    limit: int | None = None
+    """The most tokens of the whole; the tail and the other threads are shortened."""
+    unseen_from: int | None = None
+    """The first message that no model has seen: a limit may cut it and later ones, but never leaves them out."""
+
+    @property
+    def most_repeated(self) -> int:
+        """Return the most tokens of each repeated message."""
+        return self.config.repeated_tokens if self.repeated_tokens is None else self.repeated_tokens
 
 
 def bare(
@@ -53,213 +93,10 @@ def bare(
     return Context(blocks=blocks, tail=shown, ephemeral=tuple(map(ContextMessage.of, ephemeral)))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ShownTail:
-    """The shown messages, their tokens, the rows they come from, and how many rows were left out."""
-
-    messages: tuple[ContextMessage, ...]
-    tokens: int
-    rows: tuple[Message, ...] = ()
-    trimmed: int = 0
-
-
-def show(
-    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, before: datetime | None = None
-) -> ShownTail:
-    """Return the whole tail, preceded by the repeated messages.
-
-    `before` is the time of the message before the tail; a time mark opens the tail if more than an hour has passed since.
-    """
-    present = {message.seq for message in tail}
-    # Repeated messages are shown unchanged, even if they are compacted.
-    again = [
-        replace(message, level=0, injection=None) if is_compacted(message) else message
-        for message in repeated
-        if message.seq not in present
-    ]
-    rows = [*again, *tail]
-    messages = mend(rows)
-    first = next((row for row in rows if row.state == "live"), None)
-    if before is not None and first is not None and not again and (mark := mark_between(before, first)):
-        messages = (mark, *messages)
-    return ShownTail(messages=messages, tokens=_weight(rows, messages, counter), rows=tuple(rows))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TailCutter:
-    """Leaves out rows of a tail until it fits; messages that no model has seen stay."""
-
-    repeated: Sequence[Message]
-    tail: Sequence[Message]
-    counter: TokenCounter
-    before: datetime | None = None
-    unseen_from: int | None = None
-
-    def without_older(self, room: int) -> ShownTail:
-        """Return the tail without the oldest exchanges, as few as necessary."""
-        start = _last_question(self.tail)
-        most = min(_last_exchange(self.tail) if start is None else start, _place_of(self.tail, self.unseen_from))
-        return self._first_fitting(room, [cut for cut in closed_cuts(self.tail) if cut <= most])
-
-    def without_steps(self, room: int) -> ShownTail:
-        """Return the last question and the newest exchanges after it, as many as fit, at least the last.
-
-        A turn of many steps may not fit as a whole, and the provider would refuse it.
-        """
-        start = _last_question(self.tail)
-        most = min(_last_exchange(self.tail), _place_of(self.tail, self.unseen_from))
-        least = min(start or 0, most)
-        closed = closed_cuts(self.tail)
-        # If the question is between a call and its result, the nearest cut is before the call.
-        cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
-        return self._first_fitting(room, cuts)
-
-    def _first_fitting(self, room: int, cuts: Sequence[int]) -> ShownTail:
-        """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
-        # The rest has fewer tokens from cut to cut.
-        first = bisect_left(cuts, True, key=lambda cut: self._from(cut).tokens <= room)
-        return self._from(cuts[min(first, len(cuts) - 1)])
-
-    def _from(self, cut: int) -> ShownTail:
-        tail, start = self.tail, _last_question(self.tail)
-        asked = tail[start].id if start is not None and start < cut else None
-        kept = [message for message in tail[:cut] if message.id == asked]
-        dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
-        rows = [*kept, *tail[cut:]]
-        earlier = (m.created_at for m in reversed(dropped) if rows and m.seq < rows[0].seq)
-        shown = show(self.repeated, rows, self.counter, next(earlier, self.before))
-        if not dropped:
-            return shown
-        note = ContextMessage.note(LEFT_OUT)
-        tokens = shown.tokens + count_parts(note.role, note.parts, self.counter)
-        return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
-
-
-def _place_of(tail: Sequence[Message], seq: int | None) -> int:
-    """Return the position of the first message with at least this number; the end of the tail if there is none."""
-    return len(tail) if seq is None else bisect_left(tail, seq, key=lambda message: message.seq)
-
-
-def _last_question(tail: Sequence[Message]) -> int | None:
-    """Return the position of the last user message; of its first row, if it has several."""
-    places = [index for index, message in enumerate(tail) if is_question(message)]
-    if not places:
-        return None
-    return next(index for index in places if tail[index].id == tail[places[-1]].id)
-
-
-def _last_exchange(tail: Sequence[Message]) -> int:
-    """Return the last cut that is followed by a live message."""
-    live = [index for index, message in enumerate(tail) if message.state == "live"]
-    return max((cut for cut in closed_cuts(tail) if live and cut <= live[-1]), default=0)
-
-
-def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter: TokenCounter) -> int:
-    """Return the tokens of the rows, as counted when they were saved, and of the notes.
-
-    A row that is shown only as notes counts as these; a row that is shown in both ways counts twice, to be safe.
-    """
-    notes = [message for message in messages if message.synthetic]
-    noted = {message.seq for message in notes}
-    if noted:
-        noted -= {message.seq for message in messages if not message.synthetic}
-    stored = sum(
-        row.tokens
-        for row in rows
-        if row.state == "live" and row.seq not in noted and not (row.level and is_compacted(row))
-    )
-    return stored + sum(count_parts(message.role, message.parts, counter) for message in notes)
-
-
-LEAST_SHOWN: Final = 64
-"""Messages of up to this many tokens are not cut: little more than the mark would be left."""
-_NAME: Final = 80
-
-
-def shortened(message: Message, most: int, counter: TokenCounter) -> Message:
-    """Return the message cut to at most `most` tokens, marks included; short messages stay unchanged."""
-    most = max(most, LEAST_SHOWN)
-    if message.tokens <= most or message.state != "live" or is_compacted(message):
-        return message
-    # Counting takes time; the count of a single part is that of the message.
-    sizes = [message.tokens] if len(message.parts) == 1 else [_size(message, part, counter) for part in message.parts]
-    around = count_message(replace(message, parts=()), counter)
-    cap = share(sizes, most - around)
-    parts = tuple(
-        one
-        for part, size in zip(message.parts, sizes, strict=True)
-        for one in ((part,) if size <= cap else _smaller(part, size, cap, message, counter))
-    )
-    if not parts:
-        parts = (TextPart(text=_mark(0, message.id)),)
-    short = replace(message, parts=parts)
-    return replace(short, tokens=count_message(short, counter))
-
-
-def _size(message: Message, part: Part, counter: TokenCounter) -> int:
-    return count_parts(message.role, (part,), counter) - count_parts(message.role, (), counter)
-
-
-def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenCounter) -> tuple[Part, ...]:
-    """Return a part cut, or unchanged if the mark would make it longer."""
-    short = tuple(_cut(part, most, message.id, counter))
-    return short if sum(_size(message, one, counter) for one in short) < size else (part,)
-
-
-def _mark(count: int, message: str) -> str:
-    return CUT.format(count=f"{count:,}", id=fold(message))
-
-
-def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator[Part]:
-    """Yield a part that is too large, cut. `extra` may hold a copy of it, so it is removed too."""
-    match part:
-        case TextPart():
-            yield TextPart(text=_cut_middle(part.text, most, message, counter))
-        case ToolResultPart():
-            around = count_parts("tool", (replace(part, content=None, files=()),), counter)
-            files = tuple(file for file in part.files if count_parts("tool", (file,), counter) <= most // 4)
-            room = most - around - sum(count_parts("tool", (file,), counter) for file in files)
-            gone = "".join(f"\n{_file(file, message)}" for file in part.files if file not in files)
-            text = _cut_middle(content_text(part.content), room - count_text(gone, counter), message, counter) + gone
-            yield replace(part, content=text, files=files, extra=None)
-        case ToolCallPart():
-            # Providers accept only an object.
-            around = count_parts("assistant", (replace(part, arguments={"left_out": ""}),), counter)
-            text = _cut_middle(content_text(part.arguments), most - around, message, counter)
-            yield replace(part, arguments={"left_out": text}, extra=None)
-        case FilePart():
-            yield TextPart(text=_file(part, message))
-        case ReasoningPart():
-            # Cut reasoning would not match its signature.
-            return
-        case UnknownPart():
-            yield TextPart(text=_mark(len(content_text(part.data)), message))
-
-
-def _file(part: FilePart, message: str) -> str:
-    kind = " ".join(filter(None, (label(part.name or "", _NAME), label(part.media_type, _NAME))))
-    return CUT_FILE.format(kind=kind, id=fold(message))
-
-
-def _cut_middle(text: str, most: int, message: str, counter: TokenCounter) -> str:
-    """Return the two ends of a text with a mark between them, within `most` tokens; only the mark if no more fits."""
-    if len(text) <= 4 * max(most, 0) and count_text(text, counter) <= most:
-        return text
-    room = most - count_text(_mark(len(text), message), counter) - 2
-    if room <= 0:
-        return _mark(len(text), message)
-    head = cut_tokens(text, (room + 1) // 2, counter)
-    size = min(len(head), len(text) - len(head))
-    while size and count_text(cut_end(text, size), counter) > room // 2:
-        size = size * 9 // 10
-    tail = cut_end(text, size) if size else ""
-    return f"{head}\n{_mark(len(text) - len(head) - len(tail), message)}\n{tail}"
-
-
 def build(view: View) -> Context:
     """Return the context of a request: prefix, note, tail, ephemeral messages and edge."""
     prefix, note = tuple(_prefix(view)), _note(view)
-    passed = view.passed_tokens + sum(count_message(message, view.counter) for message in view.ephemeral)
+    passed = view.passed[1] + sum(count_message(message, view.counter) for message in view.ephemeral)
     opening, fixed = note.tokens if note else 0, _sum(prefix)
     tail, edge = _fitted(view, fixed + opening + passed)
     return Context(
@@ -278,35 +115,26 @@ def _prefix(view: View) -> Iterable[Block]:
     """Yield the blocks of the prefix. Groups come last, so that an activation only extends the text."""
     if view.instructions and view.instructions.strip():
         yield _stable(view, "instructions", view.instructions)
-    groups = _blocks(view.groups)
-    kept = view.working_memory or ""
+    snapshot = view.snapshot
+    groups = [
+        Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
+        for group in snapshot.groups
+        if group.text
+    ]
+    kept = working_memory_text(snapshot.facts.before) or ""
     if groups or kept.strip():
-        usage = USAGE_DONE if view.assume_done else USAGE
-        yield _stable(view, "usage", f"{usage}\n{USAGE_RESOURCE}" if view.scope == "resource" else usage)
+        usage = USAGE_DONE if view.config.assume_done else USAGE
+        yield _stable(view, "usage", f"{usage}\n{USAGE_RESOURCE}" if snapshot.scope == "resource" else usage)
     if kept.strip():
         yield _stable(view, "working-memory", element("working-memory", escape(kept)))
     yield from groups
 
 
-def _add_blocks(blocks: tuple[Block, ...], groups: Sequence[GroupView]) -> tuple[Block, ...]:
-    more = (
-        Block(name=f"group {group.handle}", text=group.text, tokens=group.tokens, stable=True)
-        for group in groups
-        if group.text
-    )
-    return (*blocks, *more)
-
-
-# An activation only appends to a log, so only new groups are converted.
-_blocks = grown((), _add_blocks)
-
-
 def _note(view: View) -> Block | None:
-    if view.cursor <= 0:
+    snapshot = view.snapshot
+    if snapshot.cursor <= 0:
         return None
-    own = (
-        f"\n{CONTINUATION_ALIAS.format(alias=one_line(view.alias))}" if view.alias and view.scope == "resource" else ""
-    )
+    own = f"\n{CONTINUATION_ALIAS.format(alias=f't{snapshot.alias}')}" if snapshot.scope == "resource" else ""
     return _stable(view, "continuation", CONTINUATION + own)
 
 
@@ -316,23 +144,24 @@ def _stable(view: View, name: str, text: str) -> Block:
 
 def _ephemeral_note(view: View) -> Iterable[ContextMessage]:
     """Yield a note in place of ephemeral messages that are not stored."""
-    if view.passed:
-        yield ContextMessage.note(PASSED_ALONG.format(count=view.passed))
+    if count := view.passed[0]:
+        yield ContextMessage.note(PASSED_ALONG.format(count=count))
 
 
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
     """Return tail and edge within the limit, as far as possible."""
-    edge = edge_blocks(view, others_tokens=view.others_tokens)
-    tail = show(*_sized(view, None), view.counter, view.before)
+    edge = edge_blocks(view, others_tokens=view.config.other_tokens)
+    tail = show(*_sized(view, None), view.counter, view.snapshot.covered_at)
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
         return tail, edge
     if view.recalled:
         # Recalled messages are removed first.
         return _fitted(replace(view, recalled=()), fixed)
-    if view.repeated and any(map(is_question, view.tail)):
+    snapshot = view.snapshot
+    if snapshot.repeated and any(map(is_question, snapshot.tail)):
         # Then repeated messages, if a newer user message follows.
-        tail, edge = _fitted(replace(view, repeated=()), fixed)
-        return replace(tail, trimmed=tail.trimmed + len(view.repeated)), edge
+        tail, edge = _fitted(replace(view, snapshot=replace(snapshot, repeated=())), fixed)
+        return replace(tail, trimmed=tail.trimmed + len(snapshot.repeated)), edge
     room = view.limit - fixed
     most: int | None = None
     while True:
@@ -348,7 +177,7 @@ def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
     The sizes depend only on the limit, so that a message is cut in the same way in the next context.
     """
     shown = {row.seq for row in tail.rows}
-    sizes = [message.tokens for message in (*view.repeated, *view.tail) if message.seq in shown]
+    sizes = [message.tokens for message in (*view.snapshot.repeated, *view.snapshot.tail) if message.seq in shown]
     even = max(share(sizes, room), LEAST_SHOWN)
     size = (view.limit or 0) // 2 if most is None else most * 3 // 4
     while size > even:
@@ -360,7 +189,11 @@ def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) 
     """Return tail and edge without what can be left out, with no message longer than `most`."""
     repeated, rows = _sized(view, most)
     cutter = TailCutter(
-        repeated=repeated, tail=rows, counter=view.counter, before=view.before, unseen_from=view.unseen_from
+        repeated=repeated,
+        tail=rows,
+        counter=view.counter,
+        before=view.snapshot.covered_at,
+        unseen_from=view.unseen_from,
     )
     tail = cutter.without_older(room - _sum(edge))
     if tail.tokens + _sum(edge) > room:
@@ -377,29 +210,332 @@ def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Mes
 
     The cut depends only on the message and the limit, so that each context still extends the last one.
     """
-    limit, counter = view.limit, view.counter
-    repeated = view.repeated
-    if view.repeated_tokens is not None or most is not None:
-        least = min(size for size in (view.repeated_tokens, most) if size is not None)
-        # Repeated messages are shown unchanged, even if they are compacted.
-        plain = (replace(m, level=0, injection=None) if is_compacted(m) else m for m in repeated)
-        # A message that needs no change stays the same object, so that cached results are found.
-        repeated = tuple(shortened(message, least, counter) for message in plain)
+    limit, counter, tail = view.limit, view.counter, view.snapshot.tail
+    least = view.most_repeated if most is None else min(view.most_repeated, most)
+    # Repeated messages are shown unchanged, even if they are compacted.
+    plain = (replace(m, level=0, injection=None) if is_compacted(m) else m for m in view.snapshot.repeated)
+    # A message that needs no change stays the same object, so that cached results are found.
+    repeated = tuple(shortened(message, least, counter) for message in plain)
     if limit is None:
-        return repeated, view.tail
+        return repeated, tail
     over, size = (limit, limit // 2) if most is None else (most, most)
-    if all(message.tokens <= over for message in view.tail):
-        return repeated, view.tail
-    return repeated, tuple(shortened(m, size, counter) if m.tokens > over else m for m in view.tail)
+    if all(message.tokens <= over for message in tail):
+        return repeated, tail
+    return repeated, tuple(shortened(m, size, counter) if m.tokens > over else m for m in tail)
 
 
 def _shortened(view: View, tail: ShownTail) -> int:
     """Return how many of the shown rows were cut."""
-    if view.limit is None and not view.repeated:
+    if view.limit is None and not view.snapshot.repeated:
         return 0
-    whole = {message.seq: message.parts for message in (*view.repeated, *view.tail)}
+    whole = {message.seq: message.parts for message in (*view.snapshot.repeated, *view.snapshot.tail)}
     return sum(row.parts is not whole[row.seq] for row in tail.rows)
 
 
 def _sum(blocks: Iterable[Block]) -> int:
     return sum(block.tokens for block in blocks)
+
+
+# ---------------------------------------------------------------- from the store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """A context, its record, the tokens that the log does not cover, and those of them in no span yet."""
+
+    context: Context
+    record: JsonObject
+    uncovered: int = 0
+    unspanned: int = 0
+
+
+def _as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCounter) -> Message:
+    """Return an unsaved message as a context shows it once it is saved."""
+    return Message(
+        id=message.id or "",
+        resource="",
+        thread="",
+        seq=seq,
+        role=message.role,
+        parts=message.parts,
+        created_at=message.created_at or now,
+        tokens=count_message(message, counter),
+        speaker=message.speaker,
+    )
+
+
+class Contexts:
+    """Builds contexts, new ones and recorded ones."""
+
+    def __init__(self, store: "Store", counter: TokenCounter, instructions: str | None = None) -> None:
+        self._store, self._counter, self._instructions = store, counter, instructions
+
+    async def build(self, view: View, *, window: int | None = None) -> Made:
+        """Return the context of a request and its record. `window` limits a context that would be larger."""
+        read, config = view.snapshot, view.config
+        tail = tuple(message for message in read.tail if message.state == "live")
+        others = read.beside or OtherTails()
+        limits = others_for(config, decides=False)
+        if read.ends and isinstance(limits, OtherLimits):
+            where = read.resource, read.log.pk, read.thread.pk
+            others = await self._store.logs.others(*where, read.ends, limits=limits)
+        if not config.read_only:
+            # A thread without an alias is not shown: its name would change later.
+            others = replace(others, tails=tuple(other for other in others.tails if other.alias))
+        snapshot = replace(read, tail=tail, beside=others)
+        if not config.observe:
+            newest = _newest(tail, config.last_messages)
+            before = tail[-len(newest) - 1].created_at if len(newest) < len(tail) else None
+            snapshot = replace(snapshot, tail=newest, covered_at=before, groups=(), cursor=0, repeated=())
+        view = replace(
+            view,
+            snapshot=snapshot,
+            task_lines=await self._task_lines(view),
+            plans=await self._plans(view) if config.observe else (),
+            recalled=_recalled(view),
+        )
+        is_long = has_many_parts(snapshot.tail)
+        context = await offload(build, view, when=is_long)
+        if window is not None and view.limit is None and context.tokens.total > window:
+            view = replace(view, limit=window)
+            context = await offload(build, view, when=is_long)
+        uncovered, unspanned = _uncovered(read)
+        return Made(context=context, record=_record(view, context), uncovered=uncovered, unspanned=unspanned)
+
+    async def _task_lines(self, view: View) -> tuple[str, ...]:
+        """Return the task lines of the edge: the active task, and the most valuable ready ones."""
+        thread, budget = view.snapshot.thread, view.config.task_tokens
+        if not thread.has_tasks or budget <= 0:
+            return ()
+        tasks = await self._store.task_ready.edge(view.snapshot.resource, thread.id, now=view.now)
+        return edge_lines(tasks, now=view.now, budget=budget, count=self._counter.count)
+
+    async def _plans(self, view: View) -> tuple[Observation, ...]:
+        today = local(view.now, view.zone).date()
+        return await self._store.logs.plans(view.snapshot, since=shifted(today, -PASSED_DAYS), before=today)
+
+    async def including(
+        self,
+        snapshot: Snapshot,
+        unsaved: Sequence[NewMessage],
+        now: datetime,
+        *,
+        withdrawn: Container[str] = (),
+    ) -> Snapshot:
+        """Return a snapshot as if these messages were saved, and those with `withdrawn` ids were not."""
+        last, thread = snapshot.thread.last_seq, snapshot.thread.id
+        new = await self._store.messages.not_stored(snapshot.resource, thread, unsaved, withdrawn=withdrawn)
+        fresh = tuple(_as_message(m, last + i, now, self._counter) for i, m in enumerate(new, start=1))
+        tail = tuple(m for m in snapshot.tail if m.id not in withdrawn) + fresh
+        repeated = tuple(m for m in snapshot.repeated if m.id not in withdrawn)
+        return replace(snapshot, tail=tail, repeated=repeated if goes_on(tail) else ())
+
+    # ------------------------------------------------------------ again
+
+    async def again(self, resource: str, thread: str, number: int, config: Config) -> Context:
+        """Build the context of that number again, as the model saw it."""
+        stored = await self._store.journal.context(resource, thread, number)
+        if stored is None:
+            raise NotFound(
+                f"Thread {thread} has no context {number}.",
+                then="They are counted from 1, one for each request of the thread.",
+            )
+        record = stored.record
+        snapshot = await self._store.logs.snapshot(resource, thread, record["scope"], create=False, newest=1)
+        groups = await self._store.logs.groups_at(
+            snapshot.resource, snapshot.log.pk, record["generation"], entries=record["entries"]
+        )
+        numbers = record.get("shown") or (record["first"], record["last"])
+        tail = await self._span(resource, thread, numbers[0], numbers[-1])
+        tail = tuple(message for message in tail if "shown" not in record or message.seq in record["shown"])
+        tail = await self._as_it_was(resource, thread, tail, record)
+        repeated = [m for seq in record["repeated"] for m in await self._span(resource, thread, seq, seq)]
+        hints = Hints()
+        if record["hinted"]:
+            where = resource, snapshot.log.pk, snapshot.thread.pk, record["hinted"]
+            hints = await self._store.logs.hints_of(*where, generation=record["generation"])
+        settings = {
+            "recall.tokens": record.get("recall_tokens", config.recall.tokens),
+            "assume_done": record.get("assume_done", config.assume_done),
+            "other_tokens": record.get("other_tokens", config.other_tokens),
+        }
+        view = View(
+            snapshot=replace(
+                snapshot,
+                thread=replace(snapshot.thread, hints=hints),
+                groups=groups,
+                cursor=record["cursor"],
+                tail=tail,
+                covered_at=datetime.fromisoformat(record["before"]) if record.get("before") else None,
+                repeated=tuple(repeated),
+                beside=await self._others(resource, record),
+                facts=await self._facts(resource, thread, record.get("working_memory", {})),
+            ),
+            config=config.with_overrides(settings),
+            counter=self._counter,
+            instructions=self._instructions,
+            limit=record["limit"],
+            unseen_from=record.get("unseen"),
+            now=datetime.fromisoformat(record["now"]),
+            zone=record["zone"],
+            task_lines=tuple(record.get("tasks", ())),
+            plans=await self._store.logs.lines_by_id(snapshot.resource, snapshot.log.pk, record.get("plans", ())),
+            passages=await read_passages(self._store, resource, record),
+            repeated_tokens=record.get("repeated_tokens"),
+            passed=(record.get("ephemeral", 0), record.get("ephemeral_tokens", 0)),
+        )
+        return build(replace(view, recalled=_recalled(view)))
+
+    async def _others(self, resource: str, record: JsonObject) -> OtherTails:
+        """Return what a recorded context showed of other threads."""
+        tails = [
+            OtherTail(
+                thread=other["thread"],
+                alias=other["alias"],
+                title=other["title"],
+                messages=await self._span(resource, other["thread"], other["first"], other["last"]),
+                earlier=other.get("earlier", 0),
+            )
+            for other in record["others"]
+        ]
+        more = record.get("more_others", (0, 0))
+        return OtherTails(tails=tuple(tails), more_threads=more[0], more_messages=more[1])
+
+    async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
+        """Return the working memory of those versions."""
+        texts: tuple[dict[str, str], dict[str, str]] = ({}, {})
+        for scope, numbers in versions.items():
+            for found, number in zip(texts, numbers, strict=True):
+                if number:
+                    owner = thread if scope == "thread" else None
+                    found[scope] = (await self._store.working_memory.version(resource, number, thread=owner)).text
+        return Facts(before=texts[0], now=texts[1])
+
+    async def _as_it_was(
+        self, resource: str, thread: str, tail: tuple[Message, ...], record: JsonObject
+    ) -> tuple[Message, ...]:
+        """Return messages compacted or whole, as they were when the context was built."""
+        summed = set(record.get("compacted", ()))
+        if all(is_compacted(message) == (message.seq in summed) for message in tail):
+            return tail
+        # The newest compaction of a message before that time is the one that was shown.
+        at, summaries = datetime.fromisoformat(record["now"]), dict[int, str]()
+        for made in await self._store.compactions.list(resource, thread):
+            if made.created_at <= at:
+                summaries |= dict.fromkeys(range(made.span.first, made.span.last + 1), made.summary)
+        return tuple(
+            replace(message, level=1, injection=summaries.get(message.seq, message.injection))
+            if message.seq in summed
+            else replace(message, level=0, injection=None)
+            for message in tail
+        )
+
+    async def _span(self, resource: str, thread: str, first: int, last: int) -> tuple[Message, ...]:
+        if not 1 <= first <= last:
+            return ()
+        rows = await self._store.messages.span(resource, thread, Span(first=first, last=last))
+        return tuple(message for message in rows if message.state == "live")
+
+
+def empty_snapshot(config: Config) -> Snapshot:
+    """Return the snapshot of a thread of which nothing could be read."""
+    return Snapshot(resource="", scope=config.scope, thread=ThreadHead(id=""))
+
+
+def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
+    """Return a context without reading the store: of the last snapshot, of messages saved since, and of unsaved ones."""
+    snapshot = view.snapshot
+    read = snapshot.thread.last_seq
+    known = tuple(m for m in snapshot.tail if m.state == "live") + tuple(m for m in since if m.seq > read)
+    try:
+        start = max((m.seq for m in known), default=read)
+        new = additions(grown_by_id(known), unsaved, "")
+        tail = known + tuple(_as_message(m, start + i, view.now, view.counter) for i, m in enumerate(new, start=1))
+        snapshot = replace(
+            snapshot,
+            tail=tail,
+            covered_at=snapshot.covered_at if view.config.observe else None,
+            repeated=snapshot.repeated if goes_on(tail) else (),
+            beside=None,
+        )
+        view = replace(view, snapshot=snapshot)
+        context = build(view)
+        record = _record(view, context)
+    except Exception:  # noqa: BLE001 - memory never breaks the agent
+        _log.exception("building a context failed unexpectedly")
+        return Made(context=bare((*known, *unsaved), view.ephemeral, view.instructions), record={})
+    # Another turn may save messages in between before these are saved, so each message is named.
+    return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
+
+
+def _recalled(view: View) -> tuple[str, ...]:
+    budget = view.config.recall.tokens
+    return passage_texts(view.passages, view.snapshot.thread.id, budget=budget, zone=view.zone, counter=view.counter)
+
+
+def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
+    """Return the newest messages, extended so that no call is separated from its result."""
+    most = max(0, len(tail) - count)
+    return tail[max(cut for cut in closed_cuts(tail) if cut <= most) :]
+
+
+def _record(view: View, context: Context) -> dict[str, object]:
+    snapshot, config = view.snapshot, view.config
+    tail, before, others = snapshot.tail, snapshot.covered_at, snapshot.beside or OtherTails()
+    return {
+        "scope": snapshot.scope,
+        "generation": snapshot.log.generation,
+        "entries": len(snapshot.groups),
+        "cursor": snapshot.cursor,
+        "first": tail[0].seq if tail else 0,
+        "last": tail[-1].seq if tail else 0,
+        "before": before.isoformat() if before else None,
+        "compacted": [message.seq for message in tail if message.level and is_compacted(message)],
+        "repeated": [message.seq for message in snapshot.repeated],
+        "repeated_tokens": view.most_repeated,
+        "hinted": snapshot.thread.hints.last_seq,
+        "others": [
+            {
+                "thread": other.thread,
+                "alias": other.alias,
+                "title": other.title,
+                "first": other.messages[0].seq if other.messages else 0,
+                "last": other.messages[-1].seq if other.messages else 0,
+                "earlier": other.earlier,
+            }
+            for other in others.tails
+        ],
+        "more_others": [others.more_threads, others.more_messages],
+        "other_tokens": config.other_tokens,
+        "working_memory": {scope: list(numbers) for scope, numbers in snapshot.facts.versions.items()},
+        "now": view.now.isoformat(),
+        "zone": view.zone,
+        "limit": view.limit,
+        "unseen": view.unseen_from,
+        "recall_tokens": config.recall.tokens,
+        "ephemeral": len(view.ephemeral),
+        "ephemeral_tokens": sum(count_message(message, view.counter) for message in view.ephemeral),
+        "plans": [plan.id for plan in view.plans],
+        "assume_done": config.assume_done,
+        "recalled": [[p.messages[0].thread, p.hit, *(m.seq for m in p.messages)] for p in view.passages],
+        "recalled_at": [[p.places.get(m.seq) for m in p.messages] for p in view.passages],
+        "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
+        "trimmed": context.trimmed,
+        "shortened": context.shortened,
+        # The only copied text: tasks have no older versions. It is short.
+        **({"tasks": list(view.task_lines)} if view.task_lines else {}),
+    }
+
+
+def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
+    """Return the tokens that the log does not cover, and those of them in no buffered group or run."""
+    ends: dict[str, int] = {}
+    for holder in (*snapshot.buffered, *snapshot.runs):
+        if holder.thread is not None and holder.span is not None:
+            ends[holder.thread] = max(holder.span.last, ends.get(holder.thread, 0))
+    own = ends.get(snapshot.thread.id, 0)
+    live = [message for message in snapshot.tail if message.state == "live"]
+    others = [row for row in snapshot.others if row.state == "live"]
+    uncovered = sum(message.tokens for message in live) + sum(row.tokens for row in others)
+    free = sum(message.tokens for message in live if message.seq > own)
+    return uncovered, free + sum(row.tokens for row in others if row.seq > ends.get(row.thread, 0))

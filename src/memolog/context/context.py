@@ -1,18 +1,15 @@
 """The context as a value: prefix, note, tail, ephemeral messages and edge, in this order, with token counts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import date, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, Self
 
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message, NewMessage, Part, Role, TextPart, parts_to_json
-from memolog.core.observation import Scope
-from memolog.core.thread import Hints
 from memolog.errors import InputError
-from memolog.text.tokens import TokenCounter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,80 +158,6 @@ def _part_line(part: Part) -> str:
         return parts_to_json((part,))[1:-1]
     except Exception:  # noqa: BLE001 - a part that cannot be encoded must not stop a turn
         return dumps({"type": "unreadable", "kind": type(part).__name__})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GroupView:
-    """An active group of the log: its text as it was stored."""
-
-    handle: str
-    text: str
-    tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OtherThread:
-    """Another thread of the resource, with its messages that the log does not cover."""
-
-    alias: str
-    messages: tuple[Message, ...]
-    title: str | None = None
-    earlier: int = 0
-    """How many messages that the log does not cover come before these."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class View:
-    """Everything that a context is built from."""
-
-    scope: Scope
-    thread: str
-    now: datetime
-    counter: TokenCounter
-    zone: str | None = None
-    """The time zone of the user: an IANA name or an offset such as "+02:00"; UTC if it is unknown."""
-    groups: tuple[GroupView, ...] = ()
-    """The log, in its order."""
-    cursor: int = 0
-    """The last message that the log covers; 0 if it covers none."""
-    alias: str | None = None
-    """The name of this thread in a shared log."""
-    tail: tuple[Message, ...] = ()
-    """The messages after the cursor."""
-    before: datetime | None = None
-    """The time of the message before the tail; None if there is none or it is unknown."""
-    repeated: tuple[Message, ...] = ()
-    """Messages of this turn's user that the log already covers, shown again before the tail."""
-    repeated_tokens: int | None = None
-    """The most tokens of each repeated message; None for no limit."""
-    hints: Hints = field(default_factory=Hints)
-    others: tuple[OtherThread, ...] = ()
-    others_tokens: int = 2_000
-    """The most tokens of the other threads."""
-    more_others: tuple[int, int] = (0, 0)
-    """The number of further threads that the log does not fully cover, and of their uncovered messages."""
-    working_memory: str | None = None
-    """The working memory as it was when the generation began."""
-    working_memory_now: str | None = None
-    task_lines: tuple[str, ...] = ()
-    recalled: tuple[str, ...] = ()
-    """Earlier messages that a search found for this request."""
-    plans: tuple[tuple[date, str], ...] = ()
-    """Plans with their days."""
-    assume_done: bool = False
-    """Whether a plan counts as done once its day has passed."""
-    ephemeral: tuple[NewMessage, ...] = ()
-    """Messages for this request only, neither stored nor observed."""
-    passed: int = 0
-    """How many ephemeral messages of a recorded request are not stored."""
-    passed_tokens: int = 0
-    """The tokens of those."""
-    instructions: str | None = None
-    """The instructions of the application; they come first, unchanged."""
-    limit: int | None = None
-    """The most tokens of the whole; the tail and the other threads are shortened."""
-    unseen_from: int | None = None
-    """The first message that no model has seen: a limit may cut it and later ones, but never leaves them out."""
 
 
 def _check_system(system: object) -> None:

@@ -1,13 +1,15 @@
 """Build the edge: the blocks after the last message, which depend on the present and are never stored."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from memolog.context.context import Block, OtherThread, View
-from memolog.context.pairs import is_compacted
+from memolog.context.context import Block
+from memolog.context.tail import is_compacted
 from memolog.context.wording import (
     OTHER_CONVERSATION,
     PASSED,
@@ -15,6 +17,7 @@ from memolog.context.wording import (
     RECALLED,
     WORKING_MEMORY_CHANGED,
     WORKING_MEMORY_EMPTIED,
+    working_memory_text,
 )
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.pairs import is_question
@@ -25,6 +28,10 @@ from memolog.text.escape import element, escape, one_line
 from memolog.text.lookalikes import quoted, quoted_label, visible
 from memolog.text.message_tokens import count_text
 from memolog.text.tokens import TokenCounter
+
+if TYPE_CHECKING:
+    from memolog.context.build import View
+    from memolog.log.snapshot import OtherTail
 
 # Enough for a question or an answer; search finds the rest.
 _MESSAGE_CHARACTERS: Final = 400
@@ -53,7 +60,11 @@ def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
 
 
 def _others(view: View, tokens: int) -> str:
-    return render_others(view.others, budget=tokens, zone=view.zone, counter=view.counter, more=view.more_others)
+    others = view.snapshot.beside
+    if others is None:
+        return ""
+    more = others.more_threads, others.more_messages
+    return render_others(others.tails, budget=tokens, zone=view.zone, counter=view.counter, more=more)
 
 
 def _block_of(view: View, name: str, text: str) -> Block:
@@ -65,9 +76,9 @@ def _hints(view: View) -> str:
 
     That message may continue the task or be a new request, which the model decides.
     """
-    hints = view.hints
+    hints = view.snapshot.thread.hints
     said = age(hints.at, view.now) if hints.at else None
-    if any(message.seq > hints.last_seq and is_question(message) for message in reversed(view.tail)):
+    if any(message.seq > hints.last_seq and is_question(message) for message in reversed(view.snapshot.tail)):
         given = {"earlier-task": hints.current_task, "earlier-suggestion": hints.suggested_response}
     else:
         given = {"current-task": hints.current_task, "suggested-response": hints.suggested_response}
@@ -78,7 +89,8 @@ def _hints(view: View) -> str:
 
 def _working_memory(view: View) -> str:
     """Return the present working memory, if the prefix holds another."""
-    before, now = view.working_memory or "", view.working_memory_now or ""
+    facts = view.snapshot.facts
+    before, now = working_memory_text(facts.before) or "", working_memory_text(facts.now) or ""
     if before == now:
         return ""
     notice = f"{WORKING_MEMORY_CHANGED}\n" if before.strip() else ""
@@ -99,9 +111,10 @@ def _recalled(view: View) -> str:
 def _plans(view: View) -> str:
     """Return the plans for the last days: a plan whose day has passed may not have been carried out."""
     today = local(view.now, view.zone).date()
-    passed = [(day, text) for day, text in view.plans if shifted(today, -PASSED_DAYS) <= day < today]
+    first = shifted(today, -PASSED_DAYS)
+    passed = [(plan.about, plan.text) for plan in view.plans if plan.about and first <= plan.about < today]
     passed.sort(key=lambda plan: plan[0], reverse=True)
-    words = PASSED_DONE if view.assume_done else PASSED
+    words = PASSED_DONE if view.config.assume_done else PASSED
     # The day is shown in front, so it is removed from the text.
     plain = [(day, text.replace(f" (meaning {day.isoformat()})", "")) for day, text in passed[:_MOST_PLANS]]
     lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in plain]
@@ -127,7 +140,7 @@ def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[
 
 
 def render_others(
-    others: Sequence[OtherThread],
+    others: Sequence[OtherTail],
     *,
     budget: int,
     zone: str | None,
@@ -169,7 +182,7 @@ class _OtherLine:
 
 
 def _affordable(
-    lines: Sequence[_OtherLine], others: Sequence[OtherThread], budget: int, counter: TokenCounter
+    lines: Sequence[_OtherLine], others: Sequence[OtherTail], budget: int, counter: TokenCounter
 ) -> list[_OtherLine]:
     """Return the newest lines that fit together with their blocks, counted line by line."""
     left, chosen, opened = budget, list[_OtherLine](), set[int]()
@@ -186,7 +199,7 @@ def _affordable(
 
 
 def _conversation_blocks(
-    others: Sequence[OtherThread], chosen: Sequence[_OtherLine], totals: dict[int, int], more: tuple[int, int]
+    others: Sequence[OtherTail], chosen: Sequence[_OtherLine], totals: dict[int, int], more: tuple[int, int]
 ) -> str:
     """Return one block per thread, the thread with the newest message first; lines keep their order."""
     blocks: list[str] = []
@@ -203,9 +216,9 @@ def _conversation_blocks(
     return "\n".join(blocks)
 
 
-def _conversation_block(other: OtherThread, lines: Sequence[str]) -> str:
+def _conversation_block(other: OtherTail, lines: Sequence[str]) -> str:
     body = "\n".join([OTHER_CONVERSATION, *lines])
-    return element("other-conversation", body, thread=other.alias, title=cut(other.title or "", _TITLE_CHARACTERS))
+    return element("other-conversation", body, thread=other.name, title=cut(other.title or "", _TITLE_CHARACTERS))
 
 
 def _count(number: int, what: str) -> str:
@@ -235,7 +248,7 @@ def _line(message: Message, said: str, zone: str | None) -> str:
     return f"({clock(message.created_at, zone)}) {_who(message)}: {text}"
 
 
-def _lines(index: int, other: OtherThread, zone: str | None) -> Iterator[_OtherLine]:
+def _lines(index: int, other: OtherTail, zone: str | None) -> Iterator[_OtherLine]:
     for position, said in _spoken(other.messages):
         message = other.messages[position]
         at = local(message.created_at, None)

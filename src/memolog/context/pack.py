@@ -199,11 +199,10 @@ async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
     ready = [group for group in snapshot.buffered if group.kind == "observer"]
     texts = [group.text for group in snapshot.groups if group.text]
     lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in ready])
+    threads = sorted({group.thread for group in ready if group.thread})
+    aliases = await store.logs.aliases(snapshot.resource, snapshot.log.pk, threads)
     for group in ready:
-        alias = None
-        if snapshot.scope == "resource" and group.thread is not None:
-            number = await store.logs.alias(snapshot.resource, snapshot.log.pk, group.thread)
-            alias = f"t{number}" if number else None
+        alias = f"t{aliases[group.thread]}" if group.thread in aliases else None
         own = [line for line in lines if line.group == group.id]
         text = render_group(handle=group.handle, observations=own, previous=None, alias=alias, is_reflection=False)
         if text:

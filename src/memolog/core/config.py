@@ -6,22 +6,19 @@ from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Any, Final, Literal, Self, TypeAlias, get_args
 
-from memolog.core.config_sections import (
-    CompactionConfig,
-    ObservationConfig,
-    RecallConfig,
-    ReflectionConfig,
-    RetentionConfig,
-)
-from memolog.core.config_sources import SECTIONS, Path, Reading, read_environment, read_mapping, read_toml
+from memolog.core.config_sources import Path, Reading, read_environment, read_mapping, read_toml
 from memolog.core.observation import Scope
 from memolog.core.settings import (
     FLAG,
+    FRACTION,
     LEAST_KEPT,
     LEAST_LIMIT,
     LEAST_REPEATED,
     PATTERNS,
+    PROSE,
+    SHARE_OR_TOKENS,
     TEXT,
+    WINDOW,
     KeepRecent,
     Mode,
     Setting,
@@ -33,6 +30,8 @@ from memolog.core.settings import (
     declare,
     declared,
     dollars,
+    factor_or_tokens,
+    keep_share_or_tokens,
     optional,
     or_false,
     or_word,
@@ -73,6 +72,152 @@ LASTING: Final = (
     "reflection.block_after",
 )
 """The settings that are stored with a resource."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservationConfig(SettingGroup):
+    """When messages become observations, and how long a turn may wait for that."""
+
+    prefix = "observation."
+    message_tokens: int | None = declare(
+        optional(tokens()),
+        None,
+        "Size of the tail at which the log takes over; None: by mode, 30,000 in the default mode.",
+    )
+    buffer_tokens: float | Literal[False] = declare(
+        or_false(SHARE_OR_TOKENS),
+        0.2,
+        "How much the tail grows between two observations in the background, as a share of "
+        "message_tokens or in tokens; False: nothing is observed in advance.",
+    )
+    buffer_activation: float = declare(
+        keep_share_or_tokens("message_tokens"),
+        0.8,
+        "The share of message_tokens that leaves the tail at an activation; from 1,000, the number of raw tokens that stay.",
+    )
+    block_after: float = declare(
+        factor_or_tokens("message_tokens"),
+        1.2,
+        "Size of the tail above which a turn may wait for an observation, as a factor of "
+        "message_tokens or, from 100, in tokens.",
+    )
+    deadline: float = declare(
+        seconds(zero=True),
+        30,
+        "The longest wait of a turn for an observation; 0: never wait.",
+    )
+    parallel: int = declare(count(), 3, "The most observer runs of one thread at a time.")
+    previous_tokens: int = declare(
+        tokens(0), 2_000, "The tokens of the end of the log that the observer sees beside the span."
+    )
+    prompt_tokens: int = declare(
+        tokens(1_000),
+        50_000,
+        "The most tokens of messages in one prompt of the observer; a longer span takes several calls.",
+    )
+    instructions: str | None = declare(
+        optional(PROSE),
+        None,
+        "Instructions of your application for the observer, added after ours.",
+    )
+    attach_files: bool = declare(
+        FLAG,
+        False,
+        "Whether the model of the observer gets images and PDFs, unredacted; a placeholder is always shown.",
+    )
+    model: str | None = declare(optional(TEXT), None, "The model that observes; None: `model`.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReflectionConfig(SettingGroup):
+    """When and how far the log is condensed, and what stays as it is."""
+
+    prefix = "reflection."
+    observation_tokens: int = declare(tokens(), 40_000, "Size of the log at which a reflection takes over.")
+    buffer_activation: float = declare(
+        keep_share_or_tokens("observation_tokens"),
+        0.5,
+        "Size of the log at which a reflection begins in the background, as a share of "
+        "observation_tokens or, from 1,000, in tokens.",
+    )
+    block_after: float = declare(
+        factor_or_tokens("observation_tokens"),
+        1.2,
+        "Size of the log above which a turn may wait for a reflection, as a factor of "
+        "observation_tokens or, from 100, in tokens.",
+    )
+    keep_recent: KeepRecent = declare(
+        WINDOW,
+        KeepRecent(),
+        "The newest observations, by age and by number, that are never reflected: whichever keeps more, up to half of "
+        "observation_tokens.",
+    )
+    target: float = declare(FRACTION, 0.5, "The largest size of a reflection, as a share of what it condenses.")
+    instructions: str | None = declare(
+        optional(PROSE), None, "Instructions of your application for the reflector, added after ours."
+    )
+    model: str | None = declare(optional(TEXT), None, "The model that reflects; None: `model`.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionConfig(SettingGroup):
+    """When old messages are shown and indexed by a summary, without a log."""
+
+    prefix = "compaction."
+    automatic: bool = declare(
+        FLAG, True, "Whether old messages are compacted automatically if observe is False; compact() always works."
+    )
+    batch: int = declare(
+        count(), 10, "The number of messages with one summary; a tool call and its result stay together."
+    )
+    after: int = declare(count(), 30, "The number of newer messages after which a message is compacted.")
+    deep_after: int = declare(
+        count(), 90, "The number of newer messages after which only the summary of a message is indexed."
+    )
+    prune: bool = declare(
+        FLAG, False, "Whether prune() may remove the raw text of old, observed and compacted messages for good."
+    )
+    prune_days: int = declare(count(30), 30, "The age of a message, in days, after which its raw text may be removed.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallConfig(SettingGroup):
+    """Automatic recall: search results for the last user message, shown at the edge of a context."""
+
+    prefix = "recall."
+    results: int = declare(count(0), 0, "The number of earlier messages that are shown; 0: none.")
+    neighbours: int = declare(
+        count(0), 1, "The number of messages before and after each of them that are shown with it."
+    )
+    scope: Scope = declare(
+        choice(*get_args(Scope)), "thread", "Whether one thread or all threads of a resource are searched."
+    )
+    tokens: int = declare(tokens(100), 1_500, "The most tokens of all of them together.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetentionConfig(SettingGroup):
+    """The age after which `apply_retention` forgets; nothing is forgotten automatically."""
+
+    prefix = "retention."
+    message_days: int | None = declare(
+        optional(count()), None, "The number of days after which a message is forgotten, with its observations."
+    )
+    prompt_days: int | None = declare(
+        optional(count()), None, "The number of days after which a stored prompt is deleted."
+    )
+    journal_days: int | None = declare(
+        optional(count()), None, "The number of days after which events and records of contexts are deleted."
+    )
+
+
+SECTIONS: Final = {
+    "observation": ObservationConfig,
+    "reflection": ReflectionConfig,
+    "compaction": CompactionConfig,
+    "recall": RecallConfig,
+    "retention": RetentionConfig,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -380,7 +525,6 @@ def _given_by(reading: Reading) -> set[str]:
 
 
 def _values(config: Config) -> dict[str, Any]:
-    """Return the values by dotted name."""
     values: dict[str, Any] = {}
     for item in (item for item in fields(config) if item.init):
         value = getattr(config, item.name)
@@ -403,7 +547,7 @@ def _wrong_sections(config: Config) -> list[str]:
 class Contradiction:
     """Two settings whose values contradict each other if `broken` returns True.
 
-    A rule is skipped if one of its settings was refused already, so that one mistake is reported once.
+    A rule is skipped if a setting that it reads was refused already, so that one mistake is reported once.
     """
 
     first: str
@@ -411,16 +555,17 @@ class Contradiction:
     broken: Callable[[SettingValues], bool]
     why: str
     then: str
-    also: tuple[str, ...] = ()
-    """Further settings that `broken` reads."""
 
     def problem(self, values: SettingValues, where: Mapping[str, str]) -> str | None:
         """Return the contradiction as a sentence, or None."""
-        names = (self.first, self.second)
-        if any(name not in values for name in (*names, *self.also)) or not self.broken(values):
-            return None
-        first, second = (_named(name, values, where) for name in names)
-        return f"{first} contradicts {second}: {self.why}. {self.then}."
+        try:
+            if self.broken(values):
+                first, second = (_named(name, values, where) for name in (self.first, self.second))
+                return f"{first} contradicts {second}: {self.why}. {self.then}."
+        except KeyError:
+            # A setting that was refused has no value.
+            pass
+        return None
 
 
 def contradictions(values: SettingValues, where: Mapping[str, str]) -> list[str]:
@@ -470,7 +615,6 @@ CONTRADICTIONS: Final = (
     Contradiction(
         first="observation.buffer_tokens",
         second=_MESSAGE_TOKENS,
-        also=("mode",),
         broken=lambda values: values["observation.buffer_tokens"] >= _tail_limit(values),
         why="the log would take over before anything is buffered",
         then="Lower observation.buffer_tokens, or raise observation.message_tokens",
@@ -478,7 +622,6 @@ CONTRADICTIONS: Final = (
     Contradiction(
         first="observation.buffer_activation",
         second=_MESSAGE_TOKENS,
-        also=("mode",),
         broken=lambda values: (
             values["observation.buffer_activation"] >= max(LEAST_KEPT, _tail_limit(values))
         ),
@@ -488,7 +631,6 @@ CONTRADICTIONS: Final = (
     Contradiction(
         first=_BLOCK_AFTER,
         second=_MESSAGE_TOKENS,
-        also=("mode",),
         broken=lambda values: LEAST_LIMIT <= values[_BLOCK_AFTER] < _tail_limit(values),
         why="a turn would wait before the log takes over",
         then="Raise observation.block_after, or use a factor such as 1.2",
@@ -517,7 +659,6 @@ CONTRADICTIONS: Final = (
     Contradiction(
         first="context_tokens",
         second=_BLOCK_AFTER,
-        also=(_MESSAGE_TOKENS, "mode"),
         broken=lambda values: (
             values["context_tokens"] is not None and values["context_tokens"] < _blocks_at(values)
         ),
@@ -527,7 +668,6 @@ CONTRADICTIONS: Final = (
     Contradiction(
         first="context_tokens",
         second="share_token_budget",
-        also=(_MESSAGE_TOKENS, "mode", _BLOCK_AFTER, _OBSERVATION_TOKENS),
         broken=lambda values: (
             values["context_tokens"] is not None
             and values["share_token_budget"]

@@ -3,19 +3,12 @@
 A `Reading` holds the values, the source of each, and the problems: unknown names and values that are not allowed.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from os import PathLike, fspath
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias, cast
 
-from memolog.core.config_sections import (
-    CompactionConfig,
-    ObservationConfig,
-    RecallConfig,
-    ReflectionConfig,
-    RetentionConfig,
-)
-from memolog.core.settings import PREFIX, Setting, nearest
+from memolog.core.settings import PREFIX, Setting, SettingGroup, nearest
 
 KnownSettings: TypeAlias = Mapping[str, Setting]
 Path: TypeAlias = str | PathLike[str]
@@ -34,34 +27,28 @@ RESERVED_VARIABLES: Final[dict[str, str]] = {
 }
 """Variables with our prefix that are not settings, and their meanings."""
 
-SECTIONS: Final = {
-    "observation": ObservationConfig,
-    "reflection": ReflectionConfig,
-    "compaction": CompactionConfig,
-    "recall": RecallConfig,
-    "retention": RetentionConfig,
-}
 _TABLE: Final = "memolog"
 
 _REFUSED: Final = object()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Reading:
     """The settings of one source: values by dotted name, the source of each, and what was refused."""
 
-    values: Mapping[str, object]
-    where: Mapping[str, str]
-    refused: frozenset[str]
-    problems: tuple[str, ...]
+    values: dict[str, object] = field(default_factory=dict[str, object])
+    where: dict[str, str] = field(default_factory=dict[str, str])
+    refused: set[str] = field(default_factory=set[str])
+    problems: list[str] = field(default_factory=list[str])
 
 
 def read_mapping(given: object, known: KnownSettings, where: str = "") -> Reading:
     """Read nested or dotted names with values of their own type."""
     if not isinstance(given, Mapping):
         kind = type(given).__name__
-        return _nothing_but(f"Settings{where} must be a mapping of names to values, not {kind}.")
-    entries = ((name, known.get(name), value, where) for name, value in _flat(cast("Mapping[object, object]", given)))
+        return Reading(problems=[f"Settings{where} must be a mapping of names to values, not {kind}."])
+    named = _flat(cast("Mapping[object, object]", given), _sections(known))
+    entries = ((name, known.get(name), value, where) for name, value in named)
     return _collected(entries, known, _taken)
 
 
@@ -75,16 +62,16 @@ def read_toml(path: Path, known: KnownSettings) -> Reading:
         with open(path, "rb") as file:  # noqa: PTH123 - pathlib would double the cost of importing this
             content = tomllib.load(file)
     except (OSError, ValueError, RecursionError) as error:
-        return _nothing_but(f"The settings file {name} cannot be read: {error}. Check the path and its TOML.")
+        return Reading(problems=[f"The settings file {name} cannot be read: {error}. Check the path and its TOML."])
     if _TABLE not in content:
         return read_mapping(content, known, where)
     reading = read_mapping(content[_TABLE], known, where)
-    astray = tuple(
+    reading.problems += [
         f"[{section}]{where} stands beside [{_TABLE}] and would be ignored. Write [{_TABLE}.{section}]."
-        for section in SECTIONS
+        for section in _sections(known)
         if section in content
-    )
-    return _reading(reading.values, reading.where, reading.refused, (*reading.problems, *astray))
+    ]
+    return reading
 
 
 def read_environment(given: Mapping[str, str], known: KnownSettings) -> Reading:
@@ -105,49 +92,37 @@ def _collected(
     convert: Callable[[Setting, object], object],
 ) -> Reading:
     """Return the reading of some entries: name, setting of that name (None if unknown), value, and source."""
-    values: dict[str, object] = {}
-    where_from: dict[str, str] = {}
-    refused: set[str] = set()
-    problems: list[str] = []
+    reading = Reading()
     for name, setting, value, where in entries:
         if setting is None:
-            problems.append(_unknown(name, where, known))
-        elif setting.name in values or setting.name in refused:
-            problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
+            reading.problems.append(_unknown(name, where, known))
+        elif setting.name in reading.values or setting.name in reading.refused:
+            reading.problems.append(f"{name}{where} is given twice, nested and dotted. Keep one of them.")
         elif (taken := convert(setting, value)) is not _REFUSED:
-            values[setting.name], where_from[setting.name] = taken, where
+            reading.values[setting.name], reading.where[setting.name] = taken, where
         else:
-            refused.add(setting.name)
-            problems.append(setting.problem(value, where))
-    return _reading(values, where_from, refused, problems)
+            reading.refused.add(setting.name)
+            reading.problems.append(setting.problem(value, where))
+    return reading
 
 
-def _reading(
-    values: Mapping[str, object],
-    where: Mapping[str, str],
-    refused: Iterable[str],
-    problems: Iterable[str],
-) -> Reading:
-    return Reading(values=values, where=where, refused=frozenset(refused), problems=tuple(problems))
+def _sections(known: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(name.partition(".")[0] for name in known if "." in name))
 
 
-def _nothing_but(problem: str) -> Reading:
-    return _reading({}, {}, (), (problem,))
-
-
-def _flat(given: Mapping[object, object]) -> Iterator[tuple[str, object]]:
+def _flat(given: Mapping[object, object], sections: Collection[str]) -> Iterator[tuple[str, object]]:
     """Yield the settings of a mapping by dotted names; a section object gives all its settings."""
     for key, value in given.items():
         name = str(key)
-        if "." not in name and (table := _table(value)):
+        table = _table(value)
+        if "." not in name and table:
             for inner, item in table.items():
                 yield f"{name}.{inner}", item
-        elif name in SECTIONS and isinstance(value, SECTIONS[name]):
-            section: Any = value
-            for item in fields(section):
+        elif isinstance(value, SettingGroup) and value.prefix == f"{name}.":
+            for item in fields(value):
                 if item.init:
-                    yield f"{name}.{item.name}", getattr(section, item.name)
-        elif name not in SECTIONS or _table(value) is None:
+                    yield f"{name}.{item.name}", getattr(value, item.name)
+        elif name not in sections or table is None:
             yield name, value
 
 
@@ -156,7 +131,7 @@ def _table(value: object) -> Mapping[object, object] | None:
 
 
 def _unknown(name: str, where: str, known: Iterable[str]) -> str:
-    if name in SECTIONS:
+    if name in _sections(known):
         return f"{name}{where} is not a single setting but a table of settings."
     return f"{name[:200]}{where} is not a setting.{nearest(name, known)}"
 

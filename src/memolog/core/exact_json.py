@@ -1,18 +1,15 @@
-"""Convert values to JSON and back, exactly.
+"""Convert values to JSON, exactly.
 
-Covers frozen dataclasses, moments, tuples, tagged unions, and any Python string: NUL and lone surrogates become text that
-both engines can store.
+Covers frozen dataclasses, moments, tuples, and any Python string: NUL and lone surrogates become text that engines can store.
 """
 
 import base64
 import dataclasses
 import json
 import re
-import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date, datetime
-from functools import cache
 from json.encoder import encode_basestring
 from typing import Any, TypeVar, cast
 
@@ -145,67 +142,15 @@ def _key(key: object) -> str:
     raise NotJson("A dict", f"its key {key!r} is not a string")
 
 
-def decode(kind: type[T], data: JsonValue) -> T:
-    """Return the value of that type; the inverse of `encode`."""
-    return cast("T", _reader(kind)(data))
+def decode(kind: type[T], data: JsonObject) -> T:
+    """Return the dataclass of texts, numbers and moments that `encode` wrote.
 
-
-@cache
-def _reader(kind: Any) -> Callable[[JsonValue], object]:
-    """Return the function that converts JSON to this type, created once per type."""
-    if dataclasses.is_dataclass(kind):
-        return _dataclass_reader(cast("type", kind))
-    if kind is datetime:
-        return datetime.fromisoformat
-    if kind is date:
-        return date.fromisoformat
-    if kind is bytes:
-        return base64.b64decode
-    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
-    if origin is tuple:
-        read = _reader(arguments[0])
-        return lambda data: tuple(read(item) for item in data)
-    if origin is frozenset:
-        return frozenset
-    if origin in {typing.Union, types.UnionType}:
-        return _union_reader(arguments)
-    return lambda data: data
-
-
-def _dataclass_reader(kind: type) -> Callable[[JsonValue], object]:
-    hints = typing.get_type_hints(kind)
-    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(kind)}
-
-    def read(data: JsonValue) -> object:
-        # Missing fields take their default, so that a value written by an older release can be read.
-        return kind(**{name: readers[name](item) for name, item in data.items() if name in readers})
-
-    return read
-
-
-def _union_reader(members: tuple[Any, ...]) -> Callable[[JsonValue], object]:
-    """Return the reader of a union: by the literal tag `type` if its members have one, else the one member beside None."""
-    tagged: dict[object, Callable[[JsonValue], object]] = {}
-    plain: list[Callable[[JsonValue], object]] = []
-    for member in members:
-        if member is types.NoneType:
-            continue
-        hints = typing.get_type_hints(member) if dataclasses.is_dataclass(member) else {}
-        tags = typing.get_args(hints.get("type"))
-        if tags:
-            tagged.update(dict.fromkeys(tags, _reader(member)))
-        else:
-            plain.append(_reader(member))
-
-    def read(data: JsonValue) -> object:
-        if data is None:
-            return None
-        if tagged and isinstance(data, dict):
-            by_tag = tagged.get(cast("dict[str, object]", data).get("type"))
-            return by_tag(data) if by_tag else plain[0](data)
-        return plain[0](data) if len(plain) == 1 else data
-
-    return read
+    Missing fields take their default and unknown ones are left out, so that values of other releases can be read.
+    """
+    kinds = typing.get_type_hints(kind)
+    known = {name: value for name, value in data.items() if name in kinds}
+    moments = [name for name, value in known.items() if value is not None and datetime in typing.get_args(kinds[name])]
+    return kind(**known | {name: datetime.fromisoformat(known[name]) for name in moments})
 
 
 def check_json(where: str, value: object) -> None:

@@ -1,13 +1,15 @@
 """Define what an engine offers: run a script in a transaction, and close. The scripts are the same for every engine."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import partial, wraps
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from memolog.db.queries import Row, Script, Step
 
 T = TypeVar("T")
 R = TypeVar("R")
+P = ParamSpec("P")
 
 Work: TypeAlias = Callable[[], Script[R]]
 """Makes a fresh script, since a transaction that lost a race runs again from the start."""
@@ -64,3 +66,38 @@ class Engine(ABC):
         """Call the commit hook, if there is one."""
         if self.commit_hook is not None:
             self.commit_hook(f"{name}:{moment}")
+
+
+class Calls:
+    """The calls of a room on one engine. A method that is a script becomes a call by `reads` or `writes`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+
+C = TypeVar("C", bound=Calls)
+
+
+def reads(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
+    """Run a script on one consistent snapshot when the method is called."""
+
+    @wraps(script)
+    async def call(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self.engine.read(partial(script, self, *args, **kwargs))
+
+    return call
+
+
+def writes(
+    name: str,
+) -> Callable[[Callable[Concatenate[C, P], Script[T]]], Callable[Concatenate[C, P], Coroutine[Any, Any, T]]]:
+    """Run a script in one transaction with this commit point when the method is called."""
+
+    def decorate(script: Callable[Concatenate[C, P], Script[T]]) -> Callable[Concatenate[C, P], Coroutine[Any, Any, T]]:
+        @wraps(script)
+        async def call(self: C, *args: P.args, **kwargs: P.kwargs) -> T:
+            return await self.engine.write(partial(script, self, *args, **kwargs), name=name)
+
+        return call
+
+    return decorate

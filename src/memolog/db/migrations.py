@@ -163,7 +163,7 @@ def _is_plain(sql: str) -> bool:
 def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_only: bool = False) -> None:
     """Apply the pending migrations in one transaction. Processes that start at the same time apply them once."""
     with mapped_errors(path):
-        if not _pending(path, connection):
+        if not _pending(path, connection)[1]:
             return
         if read_only:
             raise StoreReadOnly(
@@ -173,8 +173,7 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
         # A second process waits here for the lock, and then finds nothing to apply.
         connection.execute("BEGIN IMMEDIATE")
         try:
-            left = _pending(path, connection)
-            version = _version(connection)
+            version, left = _pending(path, connection)
             if left and version and not is_memory(path):
                 copy_before_migration(path, version)
             connection.execute(CREATE_RECORD)
@@ -187,17 +186,11 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
             raise
 
 
-def _pending(path: str, connection: sqlite3.Connection) -> tuple[Migration, ...]:
+def _pending(path: str, connection: sqlite3.Connection) -> tuple[int, tuple[Migration, ...]]:
+    """Return the version of the schema, 0 if there is none, and the migrations to apply."""
     refuse_foreign_file(path, connection)
-    return pending("sqlite", _applied(connection))
-
-
-def _applied(connection: sqlite3.Connection) -> list[tuple[int, str]]:
-    return connection.execute(READ_RECORD).fetchall() if _schema_of(connection) else []
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    return max((version for version, _ in _applied(connection)), default=0)
+    applied = connection.execute(READ_RECORD).fetchall() if _schema_of(connection) else []
+    return max((version for version, _ in applied), default=0), pending("sqlite", applied)
 
 
 def _apply(connection: sqlite3.Connection, migration: Migration, now: int) -> None:

@@ -40,7 +40,7 @@ _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]+)(\[\]|\(\))?")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One named query."""
+    """One named query: a function of its parameters that returns a step."""
 
     name: str
     text: str
@@ -52,6 +52,14 @@ class Statement:
     def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
         """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`; lists have these lengths."""
         return _numbered(self, mark, lengths)
+
+    def __call__(self, **values: object) -> "Step":
+        """Return one step with these values."""
+        return Step(self, values)
+
+    def many(self, values: Sequence[Values]) -> "Step":
+        """Return one step that runs the statement with each set of values."""
+        return Step(self, {}, values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,27 +95,11 @@ class Queries:
 
     def __init__(self, statements: Mapping[str, Statement]) -> None:
         self.statements = dict(statements)
-        self.__dict__.update({name: _Maker(statement) for name, statement in statements.items()})
+        self.__dict__.update(statements)
 
-    def __getattr__(self, name: str) -> "_Maker":
+    def __getattr__(self, name: str) -> Statement:
         # Every query is set as an attribute, so only unknown names get here.
         raise AttributeError(f"no query is named {name}")
-
-
-class _Maker:
-    """Makes steps of one statement."""
-
-    __slots__ = ("_statement",)
-
-    def __init__(self, statement: Statement) -> None:
-        self._statement = statement
-
-    def __call__(self, **values: object) -> Step:
-        return Step(self._statement, values)
-
-    def many(self, values: Sequence[Values]) -> Step:
-        """Return one step that runs the statement with each set of values."""
-        return Step(self._statement, {}, values)
 
 
 def split_named(text: str) -> dict[str, str]:

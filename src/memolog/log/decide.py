@@ -11,12 +11,12 @@ from typing import Final, TypeAlias
 from memolog.core.config import Config
 from memolog.core.observation import Span
 from memolog.core.pairs import OpenCalls
+from memolog.log.rows import GroupRow
 from memolog.log.state import (
     Activate,
     ActivateReflection,
     Buffer,
     Decision,
-    LogEntry,
     Observe,
     ReadyGroup,
     Recover,
@@ -278,8 +278,8 @@ def _is_underway(state: State) -> bool:
     return bool(state.ready or [run for run in state.runs if run.kind == "observe"])
 
 
-def _is_condensed(groups: tuple[LogEntry, ...]) -> bool:
-    return not groups or (len(groups) == 1 and groups[0].is_reflection)
+def _is_condensed(groups: tuple[GroupRow, ...]) -> bool:
+    return not groups or (len(groups) == 1 and groups[0].kind == "reflection")
 
 
 def _full(state: State, config: Config) -> str:
@@ -419,7 +419,7 @@ def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> 
     return failures > 0 and not is_due(retry_at, now)
 
 
-def oldest_slice(state: State, config: Config, now: datetime) -> tuple[LogEntry, ...]:
+def oldest_slice(state: State, config: Config, now: datetime) -> tuple[GroupRow, ...]:
     """Return the oldest groups of the log, all but the recent ones.
 
     Recent groups are those of the last hours or of the last observations, whichever keeps more, but at most half of the size
@@ -429,9 +429,9 @@ def oldest_slice(state: State, config: Config, now: datetime) -> tuple[LogEntry,
     kept = observations = 0
     cut = len(state.entries)
     for entry in reversed(state.entries):
-        is_recent = entry.newest is not None and entry.newest >= since
+        is_recent = entry.last_at is not None and entry.last_at >= since
         is_among_last = observations < config.reflection.keep_recent.observations
-        if entry.is_reflection or not (is_recent or is_among_last):
+        if entry.kind == "reflection" or not (is_recent or is_among_last):
             break
         if kept + entry.tokens > config.keep_recent_at_most:
             break

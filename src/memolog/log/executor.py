@@ -17,19 +17,20 @@ from memolog.core.deadline import Budget, offload
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import has_many_parts
 from memolog.core.observation import Observation, Scope
+from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, GenerationMade, Recovered, RunStarted, changed_document
 from memolog.log.decide import decide
 from memolog.log.journal import EventJournal
 from memolog.log.rendering import render_group
-from memolog.log.rows import GroupRow, RunRow, UnseenRow
+from memolog.log.rows import GroupRow, RunRow, beat_of
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
 from memolog.log.snapshot import Snapshot
-from memolog.log.snapshot_state import Asked, observer_inputs, others_for, state_of
 from memolog.log.state import (
     Activate,
     ActivateReflection,
+    Asked,
     Buffer,
     Decision,
     Observe,
@@ -38,6 +39,9 @@ from memolog.log.state import (
     SpanOf,
     Trim,
     Wait,
+    observer_inputs,
+    others_for,
+    state_of,
 )
 from memolog.log.status import hint_events
 from memolog.log.store import Rendered
@@ -225,11 +229,11 @@ class Core:
                 first[row.thread] = min(row.first_seq, first.get(row.thread, row.first_seq))
         return first
 
-    def _is_running(self, row: UnseenRow) -> bool:
+    def _is_running(self, row: Row) -> bool:
         """Return whether the turn is open here, or in another process that is alive."""
         if row.owner == self.owner:
             return row.turn in self._open_turns
-        life = self.store.processes.judge(row.owner, row.owner_beat, silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
+        life = self.store.processes.judge(row.owner, beat_of(row), silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
         return life in {"moving", "fresh"}
 
     async def _perform(
@@ -280,45 +284,34 @@ class Core:
 
     async def _render(self, snapshot: Snapshot, ids: Sequence[str]) -> list[Rendered]:
         """Render groups for activation, each after the one before it."""
-        handles = {group.id: group for group in snapshot.buffered}
+        ready = {group.id: group for group in snapshot.buffered}
+        resource, log_pk = snapshot.resource, snapshot.log.pk
+        observations = await self.store.logs.observations(resource, log_pk, ids)
         aliases: dict[str, str] = {}
-        if snapshot.scope == "resource" and any(handles[name].kind == "reflection" for name in ids):
-            observations = await self.store.logs.observations(snapshot.resource, snapshot.log.pk, ids)
-            aliases = await self._aliases(snapshot, observations)
-        else:
-            observations = await self.store.logs.lines(snapshot.resource, snapshot.log.pk, ids)
+        if snapshot.scope == "resource":
+            threads = {thread for name in ids if (thread := ready[name].thread)}
+            threads.update(source.thread for line in observations for source in line.sources)
+            numbers = await self.store.logs.aliases(resource, log_pk, sorted(threads))
+            aliases = {thread: f"t{number}" for thread, number in numbers.items()}
         previous = max((g.last_at for g in snapshot.groups if g.last_at), default=None)
         rendered: list[Rendered] = []
-        for group_id in ids:
-            lines = [o for o in observations if o.group == group_id and o.state == "active"]
-            row = handles[group_id]
-            alias = None
-            if snapshot.scope == "resource" and row.thread is not None:
-                alias = await self._alias(snapshot, row.thread)
+        for name in ids:
+            lines = [line for line in observations if line.group == name and line.state == "active"]
+            row = ready[name]
+            is_reflection = row.kind == "reflection"
             render = partial(
                 render_group,
                 handle=row.handle,
                 observations=lines,
                 previous=previous.date() if previous else None,
-                alias=alias,
-                is_reflection=row.kind == "reflection",
-                aliases=aliases,
+                alias=aliases.get(row.thread or ""),
+                is_reflection=is_reflection,
+                aliases=aliases if is_reflection else {},
             )
             text = await offload(render, when=len(lines) > _MANY_LINES)
-            rendered.append(Rendered(id=group_id, text=text, tokens=self.counter.count(text) if text else 0))
+            rendered.append(Rendered(id=name, text=text, tokens=self.counter.count(text) if text else 0))
             previous = max([o.said_at for o in lines if o.said_at] + ([previous] if previous else []), default=None)
         return rendered
-
-    async def _aliases(self, snapshot: Snapshot, lines: Sequence[Observation]) -> dict[str, str]:
-        threads = list(dict.fromkeys(source.thread for line in lines for source in line.sources))
-        numbers = await self.store.logs.aliases(snapshot.resource, snapshot.log.pk, threads)
-        return {thread: f"t{number}" for thread, number in numbers.items()}
-
-    async def _alias(self, snapshot: Snapshot, thread: str) -> str:
-        if thread == snapshot.thread.id:
-            return f"t{snapshot.alias}"
-        number = await self.store.logs.alias(snapshot.resource, snapshot.log.pk, thread)
-        return f"t{number}"
 
     async def _activate_reflection(self, decision: ActivateReflection, snapshot: Snapshot) -> None:
         row = next(group for group in snapshot.buffered if group.id == decision.group)

@@ -1,6 +1,7 @@
-"""Write the heartbeat of this process, by which others see that its runs and turns are alive.
+"""Heartbeats, by which processes see that the runs and turns of others are alive, and leases.
 
-Writes only while something is running.
+A process beats only while something is running. Exactly one caller acquires a lease, with a fence that rises at every change of
+owner.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
 from memolog.core.clock import Clock, from_micros, to_micros
-from memolog.db.engine import Engine
+from memolog.core.run import Lease
+from memolog.db.engine import Calls, Engine, writes
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
-from memolog.errors import MemologError
+from memolog.errors import InputError, MemologError
 
 q = load_queries("log/processes")
+leases = load_queries("log/leases")
 
 Life: TypeAlias = Literal["moving", "fresh", "silent", "unknown"]
 """Seen to beat; not watched for long enough; stopped beating; without a row."""
@@ -180,3 +183,36 @@ class Heartbeat:
         """Stop beating."""
         self._end()
         await self.ended()
+
+
+class Leases(Calls):
+    """The leases of every resource, one resource at a time."""
+
+    def __init__(self, engine: Engine, clock: Clock) -> None:
+        super().__init__(engine)
+        self._clock = clock
+
+    async def acquire(self, resource: str, name: str, owner: str, *, lasts: timedelta) -> Lease | None:
+        """Return the lease, or None while another owner (or this one) holds it."""
+        check_ids(resource=resource, lease=name, owner=owner)
+        if lasts <= timedelta(0):
+            raise InputError(f"`lasts` must be positive, got {lasts}.", then="Pass a positive duration.")
+        now = self._clock.now()
+        try:
+            end = now + lasts
+        except OverflowError:
+            raise InputError(f"`lasts` is too long: {lasts}.", then="Pass a shorter duration.") from None
+        step = leases.acquire(resource=resource, name=name, owner=owner, now=to_micros(now), expires_at=to_micros(end))
+
+        def script() -> Script[Lease | None]:
+            rows = yield step
+            return Lease(name=name, owner=owner, fence=rows[0].fence, expires_at=end) if rows else None
+
+        return await self.engine.write(script, name="leases.acquire")
+
+    @writes("leases.release")
+    def release(self, resource: str, lease: Lease) -> Script[bool]:
+        """Release a lease; returns False if it was lost already."""
+        check_ids(resource=resource)
+        rows = yield leases.release(resource=resource, name=lease.name, owner=lease.owner, fence=lease.fence)
+        return bool(rows)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.exact_json import JsonObject, dumps, loads
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, check_limit, check_number, check_optional_ids, clamp
 from memolog.errors import MemologError, NotFound
@@ -53,13 +53,11 @@ class ContextRecord:
     record: JsonObject
 
 
-class Journal:
+class Journal(Calls):
     """The journal of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def add(self, resource: str, events: Sequence[NewEvent]) -> None:
+    @writes("journal.add")
+    def add(self, resource: str, events: Sequence[NewEvent]) -> Script[None]:
         """Store events in this order."""
         check_ids(resource=resource)
         rows = [
@@ -72,11 +70,7 @@ class Journal:
             }
             for event in events
         ]
-
-        def script() -> Script[None]:
-            yield q.add_event.many(rows)
-
-        await self._engine.write(script, name="journal.add")
+        yield q.add_event.many(rows)
 
     async def events(
         self, resource: str, *, thread: str | None = None, after: int = 0, limit: int = 1000
@@ -84,7 +78,7 @@ class Journal:
         """Return the events after a number, oldest first."""
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
-        return await self._engine.fetch(
+        return await self.engine.fetch(
             q.list_events(resource=resource, thread=thread, after=after, limit=limit), _event
         )
 
@@ -93,15 +87,16 @@ class Journal:
         check_ids(resource=resource)
         check_limit(limit)
         check_optional_ids(thread=thread)
-        newest = await self._engine.fetch(q.newest_events(resource=resource, thread=thread, limit=limit), _event)
+        newest = await self.engine.fetch(q.newest_events(resource=resource, thread=thread, limit=limit), _event)
         return newest[::-1]
 
     async def pulse(self, resource: str) -> tuple[int, ...]:
         """Return numbers that differ whenever something of the resource has changed."""
         check_ids(resource=resource)
-        return (await self._engine.fetch(q.pulse(resource=resource), tuple[int, ...]))[0]
+        return (await self.engine.fetch(q.pulse(resource=resource), tuple[int, ...]))[0]
 
-    async def add_context(
+    @writes("journal.add_context")
+    def add_context(
         self,
         resource: str,
         thread_pk: int,
@@ -111,29 +106,23 @@ class Journal:
         now: datetime,
         record: JsonObject,
         model: str | None,
-    ) -> int:
+    ) -> Script[int]:
         """Store the record of a context and the time of the request; returns the number of the context in its thread."""
         check_ids(resource=resource, turn=turn)
         at = to_micros(now)
         text = dumps(dict(record))
-
-        def script() -> Script[int]:
-            yield logs.set_last_request(resource=resource, thread_pk=thread_pk, now=at, model=model)
-            rows = yield logs.add_context(
-                resource=resource, thread_pk=thread_pk, turn=turn, step=step, now=at, record=text
-            )
-            if not rows:
-                raise NotFound("The thread of this context was deleted.", then="Begin a new turn.")
-            return rows[0].number
-
-        return await self._engine.write(script, name="journal.add_context")
+        yield logs.set_last_request(resource=resource, thread_pk=thread_pk, now=at, model=model)
+        rows = yield logs.add_context(resource=resource, thread_pk=thread_pk, turn=turn, step=step, now=at, record=text)
+        if not rows:
+            raise NotFound("The thread of this context was deleted.", then="Begin a new turn.")
+        return rows[0].number
 
     async def context(self, resource: str, thread: str, number: int) -> ContextRecord | None:
         """Return the record of a context, or None."""
         check_ids(resource=resource, thread=thread)
         check_number("number", number, then="Pass the number of the request: 1 for the first of the thread.")
         step = logs.get_context(resource=resource, thread=thread, number=clamp(number))
-        return next(iter(await self._engine.fetch(step, _record)), None)
+        return next(iter(await self.engine.fetch(step, _record)), None)
 
     async def contexts(
         self, resource: str, thread: str, *, after: int = 0, limit: int = 100
@@ -141,7 +130,7 @@ class Journal:
         """Return the records of the contexts of a thread, oldest first."""
         check_ids(resource=resource, thread=thread)
         step = logs.list_contexts(resource=resource, thread=thread, after=after, limit=limit)
-        return await self._engine.fetch(step, _record)
+        return await self.engine.fetch(step, _record)
 
 
 def _event(row: Row) -> StoredEvent:

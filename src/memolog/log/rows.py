@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from memolog.core.clock import from_micros, to_micros
-from memolog.core.exact_json import JsonObject, loads, unpack
+from memolog.core.exact_json import JsonObject, JsonValue, loads, unpack
 from memolog.core.observation import Observation, Source, Span
+from memolog.core.run import RunKind, RunStatus
 from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment, object_in, span_from_row
 from memolog.log.heartbeat import Beat
-from memolog.log.state import OpenRun
 from memolog.text.dates import local
 from memolog.text.identifiers import content_words
 
@@ -38,37 +38,35 @@ _DAY_WORDS: Final = frozenset(_DAYS.split())
 class ThreadHead:
     """The columns of a thread that turns need."""
 
-    pk: int
     id: str
-    last_seq: int
-    hints: Hints
-    last_request_at: datetime | None
-    last_model: str | None
-    overrides: JsonObject
-    title: str | None
-    created_at: int
+    pk: int = 0
+    last_seq: int = 0
+    hints: Hints = field(default_factory=Hints)
+    last_request_at: datetime | None = None
+    last_model: str | None = None
+    overrides: JsonObject = field(default_factory=dict[str, JsonValue])
+    title: str | None = None
+    created_at: int = 0
     has_tasks: bool = False
     """Whether its resource ever had a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHead:
-    """The log's row: the version that a commit names, and the health of its observer."""
+    """The log's row: the version that a commit names, and the health of its observer. By default that of a thread without one."""
 
-    pk: int
-    id: str
-    version: int
-    generation: int
-    failures: int
-    retry_at: datetime | None
-    last_success_at: datetime | None
-    last_error_at: datetime | None
-    last_error: str | None
-    settled_tokens: int
+    pk: int = 0
+    id: str = ""
+    version: int = 0
+    generation: int = 0
+    failures: int = 0
+    retry_at: datetime | None = None
+    last_success_at: datetime | None = None
+    last_error_at: datetime | None = None
+    last_error: str | None = None
+    settled_tokens: int = 0
     """Its tokens when its generation began or, if later, when a reflection could not shorten it."""
-    generation_at: datetime
-    metadata: JsonObject
-    working_memory: str | None
+    working_memory: str | None = None
     """The versions of the working memory that the generation began with, as JSON."""
     run_changes: int = 0
     """How many of its versions did not change the active groups."""
@@ -78,99 +76,60 @@ class LogHead:
 class GroupRow:
     """An active group with the text it was rendered to."""
 
-    pk: int
     id: str
     handle: str
-    kind: str
     tokens: int
-    text: str
-    observations: int
-    first_at: datetime | None
-    last_at: datetime | None
-    activated_at: datetime | None
-    position: int
-    thread_pk: int | None
-    span: Span | None
+    text: str = ""
+    kind: str = "observer"
+    observations: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    activated_at: datetime | None = None
+    position: int = 0
+    span: Span | None = None
+    pk: int = 0
+    thread_pk: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedRow:
     """A group that is ready but not yet part of the log."""
 
-    pk: int
     id: str
     kind: str
-    thread: str | None
-    span: Span | None
-    handle: str
-    covers: tuple[str, ...]
-    first_at: datetime | None
+    covers: tuple[str, ...] = ()
+    """The groups that a reflection replaces."""
+    thread: str | None = None
+    span: Span | None = None
+    handle: str = ""
+    pk: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRow(OpenRun):
-    """An open run, and the process that runs it."""
+class RunRow:
+    """A run without a result: running, or failed and waiting for its next attempt."""
 
-    owner: str
+    id: str
+    kind: RunKind
+    status: RunStatus
+    lease_until: datetime
+    fence: int
+    attempt: int
+    thread: str | None = None
+    span: Span | None = None
+    retry_at: datetime | None = None
+    owner: str = ""
+    """The process that runs it."""
     beat_at: datetime
     """When its lease was last renewed."""
-    owner_beat: Beat | None
-    """The last heartbeat of the process that runs it, if known."""
+    owner_beat: Beat | None = None
+    """The last heartbeat of its process, if known."""
+    is_silent: bool = False
+    """Its process is dead, whatever the lease says."""
 
-
-class OtherRow(NamedTuple):
-    """One message of another thread that the log does not cover yet. A tuple, since a shared log has hundreds of them.
-
-    The fields are the columns of `other_tails` in their order.
-    """
-
-    thread: str
-    cursor: int
-    hinted_seq: int
-    seq: int
-    tokens: int
-    role: Any
-    created_at: int
-    state: str
-    pairs: str | None
-    alias: int
-    """0 if the log has no cursor for the thread yet."""
-    turn: str | None
-
-    @property
-    def at(self) -> datetime:
-        """Return when it was said."""
-        return from_micros(self.created_at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class UnseenRow:
-    """The first message of a running turn that has no reply yet, and the process that runs the turn."""
-
-    thread: str
-    turn: str
-    first_seq: int
-    owner: str
-    owner_beat: Beat | None
-
-
-def no_log(now: int) -> LogHead:
-    """Return the log of a thread that has none yet."""
-    return LogHead(
-        pk=0,
-        id="",
-        version=0,
-        generation=0,
-        failures=0,
-        retry_at=None,
-        last_success_at=None,
-        last_error_at=None,
-        last_error=None,
-        settled_tokens=0,
-        generation_at=from_micros(now),
-        metadata={},
-        working_memory=None,
-    )
+    def has_ended(self, now: datetime) -> bool:
+        """Return whether its lease is over."""
+        return self.is_silent or self.lease_until <= now
 
 
 def thread_head(row: Row, thread: str) -> ThreadHead:
@@ -202,8 +161,6 @@ def log_head(row: Row) -> LogHead:
         last_error_at=moment(row.last_error_at),
         last_error=unpack(row.last_error),
         settled_tokens=max(row.tokens_after, _incompressible_tokens(row.abandoned, row.generation)),
-        generation_at=from_micros(row.generation_at),
-        metadata=object_in(row.metadata),
         working_memory=row.working_memory,
         run_changes=row.run_changes,
     )
@@ -248,7 +205,6 @@ def buffered_row(row: Row) -> BufferedRow:
         span=span_from_row(row),
         handle=row.handle,
         covers=tuple(inputs.get("groups", ())),
-        first_at=moment(row.first_at),
     )
 
 
@@ -266,17 +222,13 @@ def run_row(row: Row) -> RunRow:
         attempt=row.attempt,
         owner=row.owner,
         beat_at=from_micros(row.heartbeat_at),
-        owner_beat=_beat(row),
+        owner_beat=beat_of(row),
     )
 
 
-def _beat(row: Row) -> Beat | None:
+def beat_of(row: Row) -> Beat | None:
+    """Return the last beat of the process that a row names, if it has one."""
     return None if row.beats is None else Beat(number=row.beats, at=from_micros(row.beat_at))
-
-
-def unseen_row(row: Row) -> UnseenRow:
-    """Return the turn of an `unseen` row."""
-    return UnseenRow(thread=row.thread, turn=row.turn, first_seq=row.first_seq, owner=row.owner, owner_beat=_beat(row))
 
 
 def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:
@@ -321,19 +273,6 @@ def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:
         source = Source(thread=row.thread, span=Span(first=row.first_seq, last=row.last_seq))
         sources[row.observation] = (*sources.get(row.observation, ()), source)
     return sources
-
-
-def reading_lines(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
-    """Read the observations of some groups without sources and merges, which rendered text does not show."""
-    rows = yield q.group_observations(log_pk=log_pk, groups=groups)
-    return tuple(observation_from_row(row) for row in rows)
-
-
-def reading_lines_by_id(log_pk: int, ids: Sequence[str]) -> Script[tuple[Observation, ...]]:
-    """Read the lines with these ids in this order, without deleted ones."""
-    rows = yield q.lines_by_id(log_pk=log_pk, ids=ids)
-    found = {row.id: observation_from_row(row) for row in rows}
-    return tuple(found[id_] for id_ in ids if id_ in found and found[id_].state != "deleted")
 
 
 def reading_plans(

@@ -1,4 +1,4 @@
-"""Start, take over, renew, finish and fail runs.
+"""Start, take over, renew, finish and fail runs, and store the values that they extract.
 
 The span and inputs of a run are fixed when it starts. Its result is stored under its fence, even if the log has changed
 meanwhile; the commit of an owner that lost its lease is refused and changes nothing.
@@ -10,18 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from memolog.core.clock import to_micros
+from memolog.core.clock import from_micros, to_micros
 from memolog.core.document import Proposal
 from memolog.core.exact_json import JsonObject, dumps, encode, loads, object_text, pack, unpack
-from memolog.core.observation import NewExtract, Observation, Span
+from memolog.core.observation import Extract, NewExtract, Observation, Span
 from memolog.core.run import KeptPrompt, Run, RunKind, Usage
 from memolog.core.thread import Hints
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import moment, run_from_row
-from memolog.db.scope import check_ids, check_limit
+from memolog.db.scope import LAST, check_ids, check_limit
 from memolog.errors import Conflict, LeaseLost
-from memolog.log.extracts import storing_extracts
 from memolog.log.heartbeat import Beat
 from memolog.log.snapshot import checking_version
 from memolog.log.usage import stored_cost, usage_step
@@ -29,6 +28,7 @@ from memolog.working_memory.store import with_proposal
 
 q = load_queries("log/runs")
 logs = load_queries("log/logs")
+extracts = load_queries("log/extracts")
 threads = load_queries("messages/threads")
 
 # More lines than these are written on a worker thread.
@@ -91,13 +91,11 @@ class RunResult:
     """The ids of lines that a reflection covers without repeating what they named."""
 
 
-class Runs:
+class Runs(Calls):
     """The runs of every resource, one resource at a time."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    async def start(
+    @writes("runs.start")
+    def start(
         self,
         resource: str,
         log_pk: int,
@@ -107,47 +105,44 @@ class Runs:
         owner: str,
         now: datetime,
         lease: float,
-    ) -> tuple[RunClaim, ...]:
+    ) -> Script[tuple[RunClaim, ...]]:
         """Start runs that were decided on this version of the log; raises Conflict if the log has changed."""
         check_ids(resource=resource, owner=owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
-
-        def script() -> Script[None]:
-            yield from checking_version(log_pk, version, resource)
-            names = {run.thread for run in runs if run.thread is not None}
-            rows = yield threads.thread_keys(resource=resource, threads=sorted(names))
-            keys: dict[str | None, int] = {row.id: row.pk for row in rows}
-            for name in names - keys.keys():
-                raise Conflict(f"Thread {name} is gone.", then="Decide again.")
-            # Threads before their log, in one order, to avoid deadlocks.
-            yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys.values())])
-            if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
-                raise Conflict("The log has changed.", then="Read it again and decide again.")
-            # Each thread of a shared log has its own cursor.
-            cursors = [{"log_pk": log_pk, "thread_pk": keys[run.thread], "seq": 0} for run in runs if run.thread]
-            yield logs.create_cursor.many(cursors)
-            yield q.start_run.many(
-                [
-                    {
-                        "id": run.id,
-                        "log_pk": log_pk,
-                        "kind": run.kind,
-                        "thread_pk": keys.get(run.thread),
-                        "first_seq": run.span.first if run.span else None,
-                        "last_seq": run.span.last if run.span else None,
-                        "owner": owner,
-                        "lease_until": until,
-                        "now": at,
-                        "inputs": dumps(encode(run.inputs)),
-                    }
-                    for run in runs
-                ]
-            )
-
-        await self._engine.write(script, name="runs.start")
+        yield from checking_version(log_pk, version, resource)
+        names = {run.thread for run in runs if run.thread is not None}
+        rows = yield threads.thread_keys(resource=resource, threads=sorted(names))
+        keys: dict[str | None, int] = {row.id: row.pk for row in rows}
+        for name in names - keys.keys():
+            raise Conflict(f"Thread {name} is gone.", then="Decide again.")
+        # Threads before their log, in one order, to avoid deadlocks.
+        yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys.values())])
+        if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
+            raise Conflict("The log has changed.", then="Read it again and decide again.")
+        # Each thread of a shared log has its own cursor.
+        cursors = [{"log_pk": log_pk, "thread_pk": keys[run.thread], "seq": 0} for run in runs if run.thread]
+        yield logs.create_cursor.many(cursors)
+        yield q.start_run.many(
+            [
+                {
+                    "id": run.id,
+                    "log_pk": log_pk,
+                    "kind": run.kind,
+                    "thread_pk": keys.get(run.thread),
+                    "first_seq": run.span.first if run.span else None,
+                    "last_seq": run.span.last if run.span else None,
+                    "owner": owner,
+                    "lease_until": until,
+                    "now": at,
+                    "inputs": dumps(encode(run.inputs)),
+                }
+                for run in runs
+            ]
+        )
         return tuple(RunClaim(run=run.id, owner=owner, fence=1) for run in runs)
 
-    async def take_over(
+    @writes("runs.take_over")
+    def take_over(
         self,
         resource: str,
         run: str,
@@ -157,7 +152,7 @@ class Runs:
         now: datetime,
         lease: float,
         silent: Beat | None = None,
-    ) -> RunClaim | None:
+    ) -> Script[RunClaim | None]:
         """Take over a run that failed or whose lease has ended; None if another process was first.
 
         The lease of a silent process counts as ended if `silent` is still its last beat.
@@ -165,25 +160,18 @@ class Runs:
         check_ids(resource=resource, run=run, owner=owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
         beats = silent.number if silent else 0
+        rows = yield q.take_over(
+            resource=resource, id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats
+        )
+        return RunClaim(run=run, owner=owner, fence=rows[0].fence) if rows else None
 
-        def script() -> Script[RunClaim | None]:
-            rows = yield q.take_over(
-                resource=resource, id=run, fence=fence, owner=owner, now=at, lease_until=until, beats=beats
-            )
-            return RunClaim(run=run, owner=owner, fence=rows[0].fence) if rows else None
-
-        return await self._engine.write(script, name="runs.take_over")
-
-    async def heartbeat(self, resource: str, claim: RunClaim, *, now: datetime, lease: float) -> None:
+    @writes("runs.heartbeat")
+    def heartbeat(self, resource: str, claim: RunClaim, *, now: datetime, lease: float) -> Script[None]:
         """Renew the lease; raises LeaseLost if the run has another owner or was withdrawn."""
         check_ids(resource=resource)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
-
-        def script() -> Script[None]:
-            if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **claim.values())):
-                raise LeaseLost(claim.run, claim.owner, claim.fence)
-
-        await self._engine.write(script, name="runs.heartbeat")
+        if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **claim.values())):
+            raise LeaseLost(claim.run, claim.owner, claim.fence)
 
     async def finish(self, resource: str, claim: RunClaim, result: RunResult, *, now: datetime) -> None:
         """Store the result of a run as a buffered group; raises LeaseLost if the run has another owner."""
@@ -218,9 +206,10 @@ class Runs:
                 yield usage_step(resource, usage, claim.run, at)
 
         is_brief = len(result.observations) <= _FEW_LINES
-        await self._engine.write(script, name="runs.finish", brief=is_brief)
+        await self.engine.write(script, name="runs.finish", brief=is_brief)
 
-    async def fail(
+    @writes("runs.fail")
+    def fail(
         self,
         resource: str,
         claim: RunClaim,
@@ -229,117 +218,105 @@ class Runs:
         now: datetime,
         retry_at: datetime,
         usage: Usage | None = None,
-    ) -> int | None:
+    ) -> Script[int | None]:
         """Record a failure; returns how many there were in a row, or None if the run has another owner."""
         check_ids(resource=resource)
         at, retry = to_micros(now), to_micros(retry_at)
         text = pack(error[:2000])
+        yield q.take_log_of(id=claim.run)
+        rows = yield q.fail_run(resource=resource, **claim.values(), error=text, now=at, retry_at=retry)
+        if usage is not None:
+            yield usage_step(resource, usage, claim.run, at)
+        if not rows:
+            return None
+        return (yield q.note_failure(log_pk=rows[0].log_pk, error=text, now=at, retry_at=retry))[0].failures
 
-        def script() -> Script[int | None]:
-            yield q.take_log_of(id=claim.run)
-            rows = yield q.fail_run(resource=resource, **claim.values(), error=text, now=at, retry_at=retry)
-            if usage is not None:
-                yield usage_step(resource, usage, claim.run, at)
-            if not rows:
-                return None
-            return (yield q.note_failure(log_pk=rows[0].log_pk, error=text, now=at, retry_at=retry))[0].failures
-
-        return await self._engine.write(script, name="runs.fail")
-
-    async def note_stall(
+    @writes("runs.note_stall")
+    def note_stall(
         self, resource: str, log_pk: int, run: str, error: str, *, now: datetime, retry_at: datetime
-    ) -> None:
+    ) -> Script[None]:
         """Record that a turn waited for a run without result, so that the next turn does not wait."""
         check_ids(resource=resource, run=run)
+        # Nothing is recorded if the run has just ended.
+        is_ours = yield logs.log_of(resource=resource, log_pk=log_pk)
+        if is_ours and (yield q.is_running(id=run, log_pk=log_pk)):
+            yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
 
-        def script() -> Script[None]:
-            # Nothing is recorded if the run has just ended.
-            is_ours = yield logs.log_of(resource=resource, log_pk=log_pk)
-            if is_ours and (yield q.is_running(id=run, log_pk=log_pk)):
-                yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
-
-        await self._engine.write(script, name="runs.note_stall")
-
-    async def abandon(
+    @writes("runs.abandon")
+    def abandon(
         self, resource: str, claim: RunClaim, why: str, *, now: datetime, incompressible: bool = False
-    ) -> bool:
+    ) -> Script[bool]:
         """Abandon a run, so that its span is free again; returns False if the run has another owner.
 
         `incompressible` marks a reflection that could not shorten the log: the log must grow before the next one.
         """
         check_ids(resource=resource)
+        yield q.take_log_of(id=claim.run)
+        rows = yield q.abandon_run(resource=resource, **claim.values(), now=to_micros(now), error=pack(why))
+        for row in rows:
+            if incompressible:
+                yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row.inputs), "incompressible": True}))
+            yield logs.touch_version(log_pk=row.log_pk)
+        return bool(rows)
 
-        def script() -> Script[bool]:
-            yield q.take_log_of(id=claim.run)
-            rows = yield q.abandon_run(resource=resource, **claim.values(), now=to_micros(now), error=pack(why))
-            for row in rows:
-                if incompressible:
-                    yield q.set_run_inputs(id=claim.run, inputs=dumps({**loads(row.inputs), "incompressible": True}))
-                yield logs.touch_version(log_pk=row.log_pk)
-            return bool(rows)
-
-        return await self._engine.write(script, name="runs.abandon")
-
-    async def give_back(self, resource: str, claims: Sequence[RunClaim]) -> None:
+    @writes("runs.give_back")
+    def give_back(self, resource: str, claims: Sequence[RunClaim]) -> Script[None]:
         """End the leases of runs that this process stopped, so that others can take them over at once."""
         check_ids(resource=resource)
+        for claim in claims:
+            yield q.give_back_run(resource=resource, **claim.values())
 
-        def script() -> Script[None]:
-            for claim in claims:
-                yield q.give_back_run(resource=resource, **claim.values())
-
-        await self._engine.write(script, name="runs.give_back")
-
-    async def get(self, resource: str, run: str) -> Run | None:
+    @reads
+    def get(self, resource: str, run: str) -> Script[Run | None]:
         """Return a run, or None."""
         check_ids(resource=resource, run=run)
+        rows = yield q.get_run(resource=resource, id=run)
+        return run_from_row(rows[0]) if rows else None
 
-        def script() -> Script[Run | None]:
-            rows = yield q.get_run(resource=resource, id=run)
-            return run_from_row(rows[0]) if rows else None
-
-        return await self._engine.read(script)
-
-    async def stored(self, resource: str, run: str) -> StoredRun | None:
+    @reads
+    def stored(self, resource: str, run: str) -> Script[StoredRun | None]:
         """Return a run with the log it belongs to, or None."""
         check_ids(resource=resource, run=run)
-
-        def script() -> Script[StoredRun | None]:
-            rows = yield q.get_run(resource=resource, id=run)
-            if not rows:
-                return None
-            row = rows[0]
-            return StoredRun(
-                run=run_from_row(row),
-                log_pk=row.log_pk,
-                thread_pk=row.thread_pk or 0,
-                succeeded_at=moment(row.last_success_at),
-            )
-
-        return await self._engine.read(script)
+        rows = yield q.get_run(resource=resource, id=run)
+        if not rows:
+            return None
+        row = rows[0]
+        return StoredRun(
+            run=run_from_row(row),
+            log_pk=row.log_pk,
+            thread_pk=row.thread_pk or 0,
+            succeeded_at=moment(row.last_success_at),
+        )
 
     async def list(self, resource: str, *, log_pk: int | None = None, limit: int = 100) -> tuple[Run, ...]:
         """Return the newest runs first: of the whole resource, or of one log."""
         check_ids(resource=resource)
         check_limit(limit)
-        return await self._engine.fetch(q.list_runs(resource=resource, log_pk=log_pk, limit=limit), run_from_row)
+        return await self.engine.fetch(q.list_runs(resource=resource, log_pk=log_pk, limit=limit), run_from_row)
 
-    async def keep_prompt(self, resource: str, run: str, prompt: str, reply: str | None) -> None:
+    @writes("runs.keep_prompt")
+    def keep_prompt(self, resource: str, run: str, prompt: str, reply: str | None) -> Script[None]:
         """Store a prompt and its reply, for inspection and replay."""
         check_ids(resource=resource, run=run)
-
-        def script() -> Script[None]:
-            yield q.keep_prompt(resource=resource, id=run, prompt=pack(prompt), reply=pack(reply))
-
-        await self._engine.write(script, name="runs.keep_prompt")
+        yield q.keep_prompt(resource=resource, id=run, prompt=pack(prompt), reply=pack(reply))
 
     async def prompts(self, resource: str, run: str) -> tuple[KeptPrompt, ...]:
         """Return the stored prompts and replies of a run, one for each call."""
         check_ids(resource=resource, run=run)
-        return await self._engine.fetch(
+        return await self.engine.fetch(
             q.list_prompts(resource=resource, id=run),
             lambda row: KeptPrompt(call=row.call, asked=loads(unpack(row.prompt) or ""), reply=unpack(row.reply)),
         )
+
+
+class Extracts(Calls):
+    """The extracts of every resource, one thread at a time."""
+
+    async def list(self, resource: str, thread: str, *, before: int | None = None) -> tuple[Extract, ...]:
+        """Return every version of every value by key, oldest first; with `before`, only those drawn before that message."""
+        check_ids(resource=resource, thread=thread)
+        step = extracts.list_extracts(resource=resource, thread=thread, before=LAST if before is None else before)
+        return await self.engine.fetch(step, lambda row: _extract(row, thread))
 
 
 def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Script[None]:
@@ -404,3 +381,43 @@ def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:
         "files": dumps(list(o.files)),
         "metadata": object_text("The metadata", o.metadata),
     }
+
+
+def storing_extracts(
+    thread_pk: int, span: Span, values: Sequence[NewExtract], *, who: str, run: str, at: int
+) -> Script[None]:
+    """Store the values that a run drew from its span."""
+    for new in values:
+        yield extracts.put_extract(
+            thread_pk=thread_pk,
+            first_seq=span.first,
+            last_seq=span.last,
+            at=at,
+            key=new.key,
+            who=pack(who),
+            run=run,
+            value=dumps(new.value),
+        )
+
+
+def deleting_extracts(where: dict[str, int]) -> Script[None]:
+    """Delete the values drawn from a range of messages."""
+    yield extracts.delete_extracts_over(**where)
+
+
+def cloning_extracts(source_pk: int, target_pk: int, up_to: int) -> Script[None]:
+    """Copy the values drawn from the messages up to a number."""
+    yield extracts.copy_extracts(source_pk=source_pk, target_pk=target_pk, up_to=up_to)
+
+
+def _extract(row: Row, thread: str) -> Extract:
+    return Extract(
+        key=row.key,
+        value=loads(row.value),
+        version=row.version,
+        by=unpack(row.who) or "",
+        at=from_micros(row.at),
+        thread=thread,
+        span=Span(first=row.first_seq, last=row.last_seq),
+        run=row.run,
+    )

@@ -1,33 +1,34 @@
-"""Read a snapshot: all rows that one decision and one context need, as of one moment."""
+"""Read a snapshot: all rows that one decision and one context need, as of one moment.
+
+Tails and groups of the latest logs are cached. Only committed rows are, and values that depend on them alone, so that the cache
+may be emptied at any moment.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Any
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import Any, NamedTuple, TypeAlias
 
-from memolog.core.exact_json import unpack
+from memolog.core.cache import Cache
+from memolog.core.exact_json import JsonObject, unpack
 from memolog.core.message import Message, pairs_of
-from memolog.core.observation import Scope
-from memolog.db.queries import Script, load_queries
+from memolog.core.observation import Observation, Scope
+from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row, moment
 from memolog.errors import Conflict, ThreadNotFound
-from memolog.log.cache import KnownRows, MemoryCache, reading_groups, reading_tail
 from memolog.log.rows import (
     BufferedRow,
     GroupRow,
     LogHead,
-    OtherRow,
     RunRow,
     ThreadHead,
-    UnseenRow,
     buffered_row,
+    group_row,
     log_head,
-    no_log,
     run_row,
     thread_head,
-    unseen_row,
 )
 from memolog.working_memory.store import Facts, present_versions, reading_facts
 
@@ -41,6 +42,72 @@ _FIRST_READ = 6
 # A context shows no more tokens of a message.
 _LINE_TOKENS = 100
 
+KnownRows: TypeAlias = Mapping[int, Message]
+"""Short, unchanged messages by sequence number."""
+
+# A few megabytes in all: the tails and the logs of the latest active threads, without long messages.
+_TAILS = 32
+_LOGS = 16
+_RESOURCES = 10_000
+_SHORT_CHARACTERS = 16_384
+
+
+class _Groups(NamedTuple):
+    """The groups of a log after so many changes to them."""
+
+    changes: int
+    generation: int
+    groups: tuple[GroupRow, ...]
+
+
+class Plans(NamedTuple):
+    """Plans for days before `before` without a known outcome, as of one version of a log."""
+
+    version: int
+    generation: int
+    before: date
+    lines: tuple[Observation, ...]
+
+
+class MemoryCache:
+    """Everything that one open memory caches. Every part is bounded."""
+
+    def __init__(self) -> None:
+        self.tails = Cache[tuple[object, ...], KnownRows](_TAILS)
+        """Rows of the latest tails by log and thread."""
+        self.plans = Cache[str, Plans](_LOGS)
+        self.settings = Cache[str, JsonObject](_RESOURCES)
+        """Stored settings by resource, once the lasting settings of the memory were stored: saves a read in every turn."""
+        self.factors = Cache[tuple[str, str], float](_RESOURCES)
+        """Calibration factors by resource and model."""
+        self._groups = Cache[str, _Groups](_LOGS)
+        self._made = Cache[str, Mapping[Row, GroupRow]](_LOGS)
+
+    def clear(self) -> None:
+        """Empty the cache: what was forgotten must not stay in memory."""
+        for part in (self.tails, self.plans, self.settings, self.factors, self._groups, self._made):
+            part.clear()
+
+    def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
+        """Return the groups of a log if they are cached.
+
+        Every change of a group changes the log's version. Changes by runs are counted in `run_changes`.
+        """
+        known = self._groups.get(log.id)
+        is_same = known is not None and known[:2] == (log.version - log.run_changes, log.generation)
+        return known.groups if known and is_same else None
+
+    def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
+        """Cache the groups of a log."""
+        self._groups.put(log.id, _Groups(log.version - log.run_changes, log.generation, groups))
+
+    def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
+        """Return rows as groups. An unchanged row gives the same object, so that values cached for it are found."""
+        known = self._made.get(log.id) or {}
+        made = {row: known.get(row) or group_row(row) for row in rows}
+        self._made.put(log.id, made)
+        return tuple(made.values())
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherTail:
@@ -52,6 +119,11 @@ class OtherTail:
     messages: tuple[Message, ...]
     earlier: int = 0
     """How many uncovered messages come before these."""
+
+    @property
+    def name(self) -> str:
+        """Return what the thread is called in the log, or its id if it has no alias yet."""
+        return f"t{self.alias}" if self.alias else self.thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,29 +154,30 @@ class Snapshot:
     resource: str
     scope: Scope
     thread: ThreadHead
-    log: LogHead
-    cursor: int
-    alias: int
-    tail: tuple[Message, ...]
+    log: LogHead = field(default_factory=LogHead)
+    cursor: int = 0
+    alias: int = 1
+    """The short number of the thread in a shared log."""
+    tail: tuple[Message, ...] = ()
     """Every row after the cursor, including tombstones."""
-    covered_at: datetime | None
+    covered_at: datetime | None = None
     """The time of the message at the cursor."""
-    repeated: tuple[Message, ...]
+    repeated: tuple[Message, ...] = ()
     """The last user message, if the log covers it but not everything after it: the model continues from it."""
-    groups: tuple[GroupRow, ...]
-    buffered: tuple[BufferedRow, ...]
-    runs: tuple[RunRow, ...]
-    others: tuple[OtherRow, ...]
-    """The messages of other threads that the log does not cover; empty if not asked for."""
-    beside: OtherTails | None
+    groups: tuple[GroupRow, ...] = ()
+    buffered: tuple[BufferedRow, ...] = ()
+    runs: tuple[RunRow, ...] = ()
+    others: tuple[Row, ...] = ()
+    """The messages of other threads that the log does not cover, as rows of `other_tails`; empty if not asked for."""
+    beside: OtherTails | None = None
     """What a context shows of the other threads; None if not asked for."""
-    unseen: tuple[UnseenRow, ...]
+    unseen: tuple[Row, ...] = ()
     """What running turns saved and no model has answered, in this thread and, with `others`, in the other threads."""
-    facts: Facts
+    facts: Facts = field(default_factory=Facts)
     """The working memory, as it was when the generation began and as it is."""
-    known: KnownRows
+    known: KnownRows = field(default_factory=dict[int, Message])
     """The rows of the tail that the next snapshot does not read again."""
-    is_complete: bool
+    is_complete: bool = False
     """Whether the log exists and has a cursor for every thread."""
 
     @property
@@ -122,7 +195,6 @@ def reading_snapshot(
     resource: str,
     thread: str,
     scope: Scope,
-    now: int,
     cache: MemoryCache,
     *,
     newest: int | None = None,
@@ -136,7 +208,7 @@ def reading_snapshot(
     head = yield from _thread_head(resource, thread)
     owner = head.pk if scope == "thread" else None
     rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
-    log = log_head(rows[0]) if rows else no_log(now)
+    log = log_head(rows[0]) if rows else LogHead()
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
     found = cursors[0] if cursors else None
     cursor = found.seq if found else 0
@@ -171,13 +243,47 @@ def reading_snapshot(
         groups=groups,
         buffered=tuple(map(buffered_row, buffered)),
         runs=tuple(map(run_row, runs)),
-        others=tuple(map(OtherRow._make, tails)),
+        others=tuple(tails),
         beside=beside,
-        unseen=tuple(map(unseen_row, unseen)),
+        unseen=tuple(unseen),
         facts=facts,
         known=known,
         is_complete=bool(rows and cursors) and all(row.alias for row in tails),
     )
+
+
+def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, ...]]:
+    """Return the groups of a log, from the cache if possible."""
+    groups = cache.groups(log)
+    if groups is None:
+        groups = cache.groups_of(log, (yield q.active_groups(log_pk=log.pk, generation=log.generation)))
+    return groups
+
+
+def reading_tail(
+    thread_pk: int, start: int, last_seq: int, known: KnownRows
+) -> Script[tuple[tuple[Message, ...], KnownRows]]:
+    """Return the rows after `start`, and those of them that the next snapshot does not read again.
+
+    Reads only rows that are new or have changed since they were saved.
+    """
+    newest = max(known, default=0)
+    rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)
+    fresh = {row.seq: message_from_row(row) for row in rows}
+    kept = {seq: message for seq, message in known.items() if seq > start and seq not in fresh}
+    is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
+    if not is_same or len(kept) + len(fresh) != last_seq - start:
+        # Rows are missing, or another thread has the same key: read all of them.
+        rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
+        fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
+    tail = {**kept, **fresh}
+    kept.update({row.seq: fresh[row.seq] for row in rows if _is_lasting(row)})
+    return tuple(tail[seq] for seq in sorted(tail)), kept
+
+
+def _is_lasting(row: Row) -> bool:
+    """Return whether a row is short, live, not compacted and without a task: such a row does not change."""
+    return row.state == "live" and row.level == 0 and row.task is None and len(row.parts) <= _SHORT_CHARACTERS
 
 
 def completing_log(resource: str, thread: str, scope: Scope, new_id: Callable[[], str], now: int) -> Script[None]:

@@ -1,14 +1,32 @@
-"""The input and the result of a decision, as values. Token counts are calibrated to the model."""
+"""The input and the result of a decision, as values, and how a snapshot becomes that input.
 
-from dataclasses import dataclass
+Token counts are calibrated to the model in use.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import TypeAlias
 
-from memolog.core.message import Role
+from memolog.core.cache import each_once
+from memolog.core.clock import from_micros
+from memolog.core.config import Config
+from memolog.core.exact_json import JsonObject, loads
+from memolog.core.message import Message, Role, TextPart, pairs_of
 from memolog.core.model_names import canonical_model
 from memolog.core.observation import Scope, Span
-from memolog.core.run import RunKind, RunStatus
+from memolog.core.run import RunKind
+from memolog.db.queries import Row
+from memolog.log.rows import BufferedRow, GroupRow, RunRow
+from memolog.log.snapshot import OtherLimits, Snapshot
+from memolog.text.tokens import calibrated
+
+# How long providers keep a prompt in their cache, as documented; the shorter where they give a range.
+_CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
+_DEFAULT_CACHE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,52 +79,12 @@ class Tail:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OpenRun:
-    """A run without a result: running, or failed and waiting for its next attempt."""
-
-    id: str
-    kind: RunKind
-    status: RunStatus
-    lease_until: datetime
-    fence: int
-    attempt: int
-    thread: str | None = None
-    span: Span | None = None
-    retry_at: datetime | None = None
-    is_silent: bool = False
-    """Its lease was set by a clock that was ahead, and is no longer renewed."""
-
-    def has_ended(self, now: datetime) -> bool:
-        """Return whether its lease is over."""
-        return self.is_silent or self.lease_until <= now
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyGroup:
     """A buffered group: observed, and out of sight until it is activated."""
 
     id: str
     thread: str
     span: Span
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ReadyReflection:
-    """A buffered reflection, and the groups that it would replace."""
-
-    id: str
-    covers: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
-    """An active group of the log, in its order."""
-
-    id: str
-    tokens: int
-    observations: int
-    newest: datetime | None
-    is_reflection: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,10 +98,11 @@ class State:
     tails: tuple[Tail, ...]
     repeated_tokens: int = 0
     """Tokens of the request that the tail continues: the log covers it, and the context shows it again."""
-    entries: tuple[LogEntry, ...] = ()
+    entries: tuple[GroupRow, ...] = ()
+    """The active groups of the log, in its order."""
     ready: tuple[ReadyGroup, ...] = ()
-    runs: tuple[OpenRun, ...] = ()
-    reflection: ReadyReflection | None = None
+    runs: tuple[RunRow, ...] = ()
+    reflection: BufferedRow | None = None
     settled_at: int = 0
     """Tokens of the log when its generation began or, if later, when a reflection could not shorten it."""
     generation: int = 0
@@ -188,7 +167,7 @@ class State:
             return False
         return canonical_model(self.model) != canonical_model(self.last_model)
 
-    def running(self, kind: RunKind) -> tuple[OpenRun, ...]:
+    def running(self, kind: RunKind) -> tuple[RunRow, ...]:
         """Return the running runs of a kind."""
         return tuple(run for run in self.runs if run.kind == kind and run.status == "running")
 
@@ -269,3 +248,198 @@ class Trim:
 
 
 Decision: TypeAlias = Wait | Activate | Buffer | Observe | Reflect | ActivateReflection | Recover | Trim
+
+_FOLLOWS = {"observe": "activate", "reflect": "activate_reflection"}
+_DONE_BY: dict[type[object], frozenset[str]] = {
+    Buffer: frozenset({"buffer", "observe"}),
+    Observe: frozenset({"buffer", "observe"}),
+    Reflect: frozenset({"reflect"}),
+    ActivateReflection: frozenset({"reflect", "activate_reflection"}),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the caller of a decision adds to the snapshot."""
+
+    model: str | None = None
+    may_wait: bool = False
+    may_activate: bool = True
+    ending: bool = False
+    by_hand: frozenset[str] = frozenset()
+    through: int = 0
+    """The thread's last message when it was asked for by hand."""
+    factor: float = 1.0
+    silent: frozenset[str] = frozenset()
+    """Runs of dead processes, whatever their leases say."""
+    unseen: Mapping[str, int] = field(default_factory=dict[str, int])
+    """The first message of each thread that a running turn has saved and no model has seen."""
+
+    def after(self, decision: Decision) -> "Asked":
+        """Return what is still asked for by hand: each request is done once, and its result is activated."""
+        done = self.by_hand & _DONE_BY.get(type(decision), frozenset())
+        if not done:
+            return self
+        # A reflection that was ready satisfies the request.
+        follows = (
+            () if isinstance(decision, ActivateReflection) else (_FOLLOWS[what] for what in done & _FOLLOWS.keys())
+        )
+        by_hand = (self.by_hand - done).union(follows)
+        # A manual call waits only for what it asked for.
+        return replace(self, by_hand=by_hand, may_wait=self.may_wait and not by_hand.isdisjoint(_FOLLOWS))
+
+
+def cache_seconds(config: Config, model: str | None) -> float | None:
+    """Return after how many seconds without a request the cache of the provider expires; None to ignore it."""
+    setting = config.activate_after_idle
+    if setting is False:
+        return None
+    if setting == "auto":
+        provider = (model or "").split(":", maxsplit=1)[0].removesuffix("-chat").removesuffix("-responses")
+        return _CACHE_SECONDS.get(provider, _DEFAULT_CACHE_SECONDS)
+    return float(setting)
+
+
+def others_for(config: Config, *, decides: bool) -> bool | OtherLimits:
+    """Return what is read of the other threads of a shared log: everything for a decision, else what a context shows."""
+    if decides:
+        return True
+    if not (config.observe and config.other_tokens and config.other_threads):
+        return False
+    return OtherLimits(threads=config.other_threads, messages=config.other_messages, tokens=config.other_tokens)
+
+
+def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
+    """Return what `decide` looks at."""
+    model = asked.model or snapshot.thread.last_model
+    unseen = dict(asked.unseen)
+    if asked.by_hand & {"observe", "activate"}:
+        # A manual call covers all messages of the thread at that time; open turns of other threads stay unseen.
+        first = unseen.get(snapshot.thread.id)
+        unseen |= {} if first is None else {snapshot.thread.id: max(first, asked.through + 1)}
+    tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
+    return State(
+        scope=snapshot.scope,
+        thread=snapshot.thread.id,
+        version=snapshot.log.version,
+        tails=tuple(replace(t, unseen_from=unseen[t.thread]) if t.thread in unseen else t for t in tails),
+        repeated_tokens=_scaled(_repeated_tokens(snapshot, config), asked.factor),
+        entries=_entries(snapshot.groups, asked.factor),
+        ready=tuple(
+            ReadyGroup(id=group.id, thread=group.thread, span=group.span)
+            for group in snapshot.buffered
+            if group.thread is not None and group.span is not None
+        ),
+        runs=tuple(replace(run, is_silent=True) if run.id in asked.silent else run for run in snapshot.runs),
+        reflection=next((group for group in snapshot.buffered if group.kind == "reflection"), None),
+        settled_at=_scaled(snapshot.log.settled_tokens, asked.factor),
+        generation=snapshot.log.generation,
+        failures=snapshot.log.failures,
+        retry_at=snapshot.log.retry_at,
+        last_request_at=snapshot.thread.last_request_at,
+        last_activation_at=max((g.activated_at for g in snapshot.groups if g.activated_at), default=None),
+        last_model=snapshot.thread.last_model,
+        model=asked.model,
+        cache_seconds=cache_seconds(config, model),
+        may_wait=asked.may_wait,
+        may_activate=asked.may_activate,
+        ending=asked.ending,
+        by_hand=asked.by_hand,
+    )
+
+
+def _repeated_tokens(snapshot: Snapshot, config: Config) -> int:
+    """Return the tokens of covered messages that are shown again; 0 if the tail is empty."""
+    if not any(message.state == "live" for message in snapshot.tail):
+        return 0
+    return sum(min(message.tokens, config.repeated_tokens) for message in snapshot.repeated)
+
+
+def _entries(groups: tuple[GroupRow, ...], factor: float) -> tuple[GroupRow, ...]:
+    return groups if factor == 1.0 else tuple(replace(g, tokens=_scaled(g.tokens, factor)) for g in groups)
+
+
+def _scaled(tokens: int, factor: float) -> int:
+    return tokens if factor == 1.0 else calibrated(factor, tokens)
+
+
+def _own_tail(snapshot: Snapshot, factor: float) -> Tail:
+    return Tail(
+        thread=snapshot.thread.id,
+        cursor=snapshot.cursor,
+        weights=weights_of(snapshot.tail, factor),
+        hinted=snapshot.thread.hints.last_seq > 0,
+    )
+
+
+def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
+    """Return messages as decisions see them. A tombstone has no tokens and no calls."""
+    weights = _weights(messages)
+    return weights if factor == 1.0 else tuple(replace(w, tokens=_scaled(w.tokens, factor)) for w in weights)
+
+
+def _weight(message: Message) -> Weight:
+    if message.state != "live":
+        return Weight(seq=message.seq, tokens=0, role=message.role, at=message.created_at, is_gone=True)
+    calls, results = ((), ()) if _is_plain(message) else pairs_of(message.parts)
+    return Weight(
+        seq=message.seq,
+        tokens=message.tokens,
+        role=message.role,
+        at=message.created_at,
+        opens=calls,
+        closes=results,
+        turn=message.turn,
+    )
+
+
+# A tail grows by a few messages from one decision to the next.
+_weights = each_once(_weight)
+
+
+def _is_plain(message: Message) -> bool:
+    """Return whether a message cannot hold calls or results: a system message, or a single text."""
+    parts = message.parts
+    return message.role == "system" or (len(parts) == 1 and type(parts[0]) is TextPart)
+
+
+def _other_tails(rows: Iterable[Row], factor: float) -> Iterable[Tail]:
+    for thread, of_thread in groupby(rows, key=attrgetter("thread")):
+        found = list(of_thread)
+        weights = tuple(_other_weight(row, factor) for row in found)
+        yield Tail(thread=thread, cursor=found[0].cursor, weights=weights, hinted=found[0].hinted_seq > 0)
+
+
+def _other_weight(row: Row, factor: float) -> Weight:
+    at = from_micros(row.created_at)
+    if row.state != "live":
+        return Weight(seq=row.seq, tokens=0, role=row.role, at=at, turn=row.turn, is_gone=True)
+    opens, closes = loads(row.pairs) if row.pairs else ((), ())
+    tokens = _scaled(row.tokens, factor)
+    return Weight(
+        seq=row.seq, tokens=tokens, role=row.role, at=at, opens=tuple(opens), closes=tuple(closes), turn=row.turn
+    )
+
+
+def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: int) -> JsonObject:
+    """Return the inputs of a run over a span of this thread, one of so many in a call."""
+    hinted = {row.thread: row.hinted_seq for row in snapshot.others}
+    hinted[snapshot.thread.id] = snapshot.thread.hints.last_seq
+    return {
+        "generation": snapshot.log.generation,
+        "entries": len(snapshot.groups),
+        "mode": config.mode,
+        "batch": batch,
+        "hinted": hinted.get(thread, 0),
+        **_document_to_keep(snapshot, config, thread),
+    }
+
+
+def _document_to_keep(snapshot: Snapshot, config: Config, thread: str) -> JsonObject:
+    """Return which document a run keeps: that of the thread, else of the resource; empty if it keeps none."""
+    if not config.manage_working_memory:
+        return {}
+    versions = snapshot.facts.versions
+    is_own = thread == snapshot.thread.id and "thread" in versions
+    _, version = versions.get("thread" if is_own else "resource", (0, 0))
+    return {"document": {"of_thread": is_own, "version": version}}

@@ -11,8 +11,7 @@ from memolog.core.thread import Hints
 from memolog.events import Degraded, Event, HintsChanged, TitleChanged, Windows
 from memolog.log.decide import breaker_is_open
 from memolog.log.snapshot import Snapshot
-from memolog.log.snapshot_state import Asked, state_of
-from memolog.log.state import State
+from memolog.log.state import Asked, State, state_of
 from memolog.text.html import html_table
 
 Health: TypeAlias = Literal["ok", "behind", "failing"]

@@ -10,30 +10,30 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack
 from memolog.core.observation import Generation, Observation, Scope
 from memolog.core.thread import Hints
-from memolog.db.engine import Engine, Work
+from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import hints_from_row, moment
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
-from memolog.log.cache import MemoryCache, Plans
 from memolog.log.rows import (
     GroupRow,
     group_row,
-    reading_lines,
-    reading_lines_by_id,
+    observation_from_row,
     reading_observations,
     reading_plans,
 )
 from memolog.log.snapshot import (
+    MemoryCache,
     OtherLimits,
     OtherTails,
+    Plans,
     Snapshot,
     checking_version,
     completing_log,
@@ -41,8 +41,6 @@ from memolog.log.snapshot import (
     reading_snapshot,
 )
 from memolog.working_memory.store import applying, present_versions
-
-T = TypeVar("T")
 
 q = load_queries("log/logs")
 threads = load_queries("messages/threads")
@@ -68,11 +66,12 @@ class ActivatedThread:
     """The working memory, if the group changed it."""
 
 
-class Logs:
+class Logs(Calls):
     """The logs of every resource, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], cache: MemoryCache) -> None:
-        self._engine, self._clock, self._new_id, self._cache = engine, clock, new_id, cache
+        super().__init__(engine)
+        self._clock, self._new_id, self._cache = clock, new_id, cache
 
     def _now(self) -> int:
         return to_micros(self._clock.now())
@@ -98,26 +97,22 @@ class Logs:
         now = self._now()
 
         def reading() -> Script[Snapshot]:
-            return reading_snapshot(resource, thread, scope, now, self._cache, newest=newest, others=others)
+            return reading_snapshot(resource, thread, scope, self._cache, newest=newest, others=others)
 
-        snapshot = await self._engine.read(reading)
+        snapshot = await self.engine.read(reading)
         if create and not snapshot.is_complete:
             completing = partial(completing_log, resource, thread, scope, self._new_id, now)
-            _, snapshot = await self._engine.write_and_read(completing, reading, name="logs.snapshot")
+            _, snapshot = await self.engine.write_and_read(completing, reading, name="logs.snapshot")
         snapshot.keep(self._cache)
         return snapshot
 
-    async def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
+    @reads
+    def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
         """Return the observations of some groups, with their sources and what they merge."""
         check_ids(resource=resource)
-        if not groups:
+        if not groups or not (yield q.log_of(resource=resource, log_pk=log_pk)):
             return ()
-        return await self._engine.read(_owned(resource, log_pk, lambda: reading_observations(log_pk, groups), ()))
-
-    async def lines(self, resource: str, log_pk: int, groups: Sequence[str]) -> tuple[Observation, ...]:
-        """Return the observations of some groups without sources and merges."""
-        check_ids(resource=resource)
-        return await self._engine.read(_owned(resource, log_pk, lambda: reading_lines(log_pk, groups), ()))
+        return (yield from reading_observations(log_pk, groups))
 
     async def plans(self, snapshot: Snapshot, *, since: date, before: date) -> tuple[Observation, ...]:
         """Return the plans for these days without a known outcome. Cached until the log or the date changes."""
@@ -135,55 +130,53 @@ class Logs:
             since=since,
             before=before,
         )
-        lines = await self._engine.read(reading)
+        lines = await self.engine.read(reading)
         self._cache.plans.put(log.id, Plans(log.version, log.generation, before, lines))
         return lines
 
-    async def lines_by_id(self, resource: str, log_pk: int, ids: Sequence[str]) -> tuple[Observation, ...]:
+    @reads
+    def lines_by_id(self, resource: str, log_pk: int, ids: Sequence[str]) -> Script[tuple[Observation, ...]]:
         """Return the lines with these ids in this order, without deleted ones."""
         check_ids(resource=resource)
-        reading = _owned(resource, log_pk, lambda: reading_lines_by_id(log_pk, ids), ())
-        return await self._engine.read(reading) if ids else ()
+        if not ids or not (yield q.log_of(resource=resource, log_pk=log_pk)):
+            return ()
+        rows = yield q.lines_by_id(log_pk=log_pk, ids=ids)
+        found = {row.id: observation_from_row(row) for row in rows if row.state != "deleted"}
+        return tuple(found[name] for name in ids if name in found)
 
-    async def groups_at(self, resource: str, log_pk: int, generation: int, *, entries: int) -> tuple[GroupRow, ...]:
+    @reads
+    def groups_at(self, resource: str, log_pk: int, generation: int, *, entries: int) -> Script[tuple[GroupRow, ...]]:
         """Return the groups of a generation up to a position."""
         check_ids(resource=resource)
+        if not (yield q.log_of(resource=resource, log_pk=log_pk)):
+            return ()
+        rows = yield q.active_groups(log_pk=log_pk, generation=generation)
+        return tuple(row for row in map(group_row, rows) if row.position <= entries)
 
-        def script() -> Script[tuple[GroupRow, ...]]:
-            rows = yield q.active_groups(log_pk=log_pk, generation=generation)
-            return tuple(row for row in map(group_row, rows) if row.position <= entries)
-
-        return await self._engine.read(_owned(resource, log_pk, script, ()))
-
-    async def history(self, resource: str, thread: str | None) -> tuple[Generation, ...]:
+    @reads
+    def history(self, resource: str, thread: str | None) -> Script[tuple[Generation, ...]]:
         """Return the generations of a thread's log, or of the shared one (None), oldest first."""
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
+        log_pk = yield from _find_log(resource, thread)
+        rows = yield q.generations(log_pk=log_pk)
+        return tuple(map(_generation, rows))
 
-        def script() -> Script[tuple[Generation, ...]]:
-            log_pk = yield from _find_log(resource, thread)
-            rows = yield q.generations(log_pk=log_pk)
-            return tuple(map(_generation, rows))
-
-        return await self._engine.read(script)
-
-    async def as_of(self, resource: str, thread: str | None, at: datetime) -> tuple[GroupRow, ...]:
+    @reads
+    def as_of(self, resource: str, thread: str | None, at: datetime) -> Script[tuple[GroupRow, ...]]:
         """Return the groups of the log at a moment."""
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
         until = to_micros(at)
+        log_pk = yield from _find_log(resource, thread)
+        number = (yield q.generation_at(log_pk=log_pk, at=until))[0].number
+        if number is None:
+            return ()
+        rows = yield q.entries_at(log_pk=log_pk, generation=number, at=until)
+        return tuple(map(group_row, rows))
 
-        def script() -> Script[tuple[GroupRow, ...]]:
-            log_pk = yield from _find_log(resource, thread)
-            number = (yield q.generation_at(log_pk=log_pk, at=until))[0].number
-            if number is None:
-                return ()
-            rows = yield q.entries_at(log_pk=log_pk, generation=number, at=until)
-            return tuple(map(group_row, rows))
-
-        return await self._engine.read(script)
-
-    async def others(
+    @reads
+    def others(
         self,
         resource: str,
         log_pk: int,
@@ -191,96 +184,76 @@ class Logs:
         ends: Mapping[str, int] = MappingProxyType({}),
         *,
         limits: OtherLimits,
-    ) -> OtherTails:
+    ) -> Script[OtherTails]:
         """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
 
         `ends` holds the cursors of a snapshot: messages after them are returned even if they have been activated since.
         """
         check_ids(resource=resource)
-        return await self._engine.read(lambda: reading_others(resource, log_pk, thread_pk, ends, limits))
+        return (yield from reading_others(resource, log_pk, thread_pk, ends, limits))
 
-    async def hints_of(
+    @reads
+    def hints_of(
         self, resource: str, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None
-    ) -> Hints:
+    ) -> Script[Hints]:
         """Return the hints of the group that ends at a message; with a generation, as its reflections changed them."""
         check_ids(resource=resource)
+        if not (yield q.log_of(resource=resource, log_pk=log_pk)):
+            return Hints()
+        if generation is not None:
+            rows = yield q.reflected_hints(log_pk=log_pk, generation=generation, thread_pk=thread_pk)
+            changed = (decode(Hints, loads(row.hints)) for row in rows)
+            if found := next((hints for hints in changed if hints.last_seq == last_seq), None):
+                return found
+        rows = yield q.hints_of(log_pk=log_pk, thread_pk=thread_pk, last_seq=last_seq)
+        if not rows or rows[0].hints is None:
+            return Hints()
+        hints = decode(Hints, loads(rows[0].hints))
+        return replace(hints, at=hints.at or moment(rows[0].activated_at), last_seq=last_seq)
 
-        def script() -> Script[Hints]:
-            if generation is not None:
-                rows = yield q.reflected_hints(log_pk=log_pk, generation=generation, thread_pk=thread_pk)
-                changed = (decode(Hints, loads(row.hints)) for row in rows)
-                if found := next((hints for hints in changed if hints.last_seq == last_seq), None):
-                    return found
-            rows = yield q.hints_of(log_pk=log_pk, thread_pk=thread_pk, last_seq=last_seq)
-            if not rows or rows[0].hints is None:
-                return Hints()
-            hints = decode(Hints, loads(rows[0].hints))
-            return replace(hints, at=hints.at or moment(rows[0].activated_at), last_seq=last_seq)
-
-        return await self._engine.read(_owned(resource, log_pk, script, Hints()))
-
-    async def hinted(self, resource: str, log_pk: int, groups: Sequence[str], *, most: int) -> dict[str, int]:
+    @reads
+    def hinted(self, resource: str, log_pk: int, groups: Sequence[str], *, most: int) -> Script[dict[str, int]]:
         """Return the latest threads that some groups are about, each with the message that its hints are from."""
         check_ids(resource=resource)
+        if not groups or not (yield q.log_of(resource=resource, log_pk=log_pk)):
+            return {}
+        rows = yield q.hinted_threads(log_pk=log_pk, groups=list(groups), limit=most)
+        return {row.id: row.hinted_seq for row in rows}
 
-        def script() -> Script[dict[str, int]]:
-            rows = yield q.hinted_threads(log_pk=log_pk, groups=list(groups), limit=most)
-            return {row.id: row.hinted_seq for row in rows}
-
-        return await self._engine.read(_owned(resource, log_pk, script, {})) if groups else {}
-
-    async def alias(self, resource: str, log_pk: int, thread: str) -> int:
-        """Return the short number that a thread has in a log."""
-        check_ids(resource=resource, thread=thread)
-
-        def script() -> Script[int]:
-            rows = yield q.thread_head(resource=resource, thread=thread)
-            found = (yield q.get_cursor(log_pk=log_pk, thread_pk=rows[0].pk)) if rows else ()
-            return found[0].alias if found else 0
-
-        return await self._engine.read(script)
-
-    async def aliases(self, resource: str, log_pk: int, threads: Sequence[str]) -> dict[str, int]:
+    @reads
+    def aliases(self, resource: str, log_pk: int, threads: Sequence[str]) -> Script[dict[str, int]]:
         """Return the short numbers of some threads in a shared log; none for a log of one thread."""
         check_ids(resource=resource)
         if not threads:
             return {}
+        owner = yield q.log_of(resource=resource, log_pk=log_pk)
+        rows = (yield q.shared_aliases(log_pk=log_pk, threads=list(threads))) if owner else ()
+        return {row.id: row.alias for row in rows}
 
-        def script() -> Script[dict[str, int]]:
-            owner = yield q.log_of(resource=resource, log_pk=log_pk)
-            rows = (yield q.shared_aliases(log_pk=log_pk, threads=list(threads))) if owner else ()
-            return {row.id: row.alias for row in rows}
-
-        return await self._engine.read(script)
-
-    async def count_dropped(self, resource: str, log_pk: int) -> int:
+    @reads
+    def count_dropped(self, resource: str, log_pk: int) -> Script[int]:
         """Return how many lines reflections have dropped. Search still finds them, and restore brings them back."""
         check_ids(resource=resource)
-
-        def script() -> Script[int]:
-            return (yield q.count_dropped(log_pk=log_pk))[0].lines
-
-        return await self._engine.read(_owned(resource, log_pk, script, 0))
+        is_ours = yield q.log_of(resource=resource, log_pk=log_pk)
+        return (yield q.count_dropped(log_pk=log_pk))[0].lines if is_ours else 0
 
     # ------------------------------------------------------------ activating
 
-    async def activate(
+    @writes("logs.activate")
+    def activate(
         self, resource: str, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
-    ) -> tuple[ActivatedThread, ...]:
+    ) -> Script[tuple[ActivatedThread, ...]]:
         """Move buffered groups into the log, their cursors with them; raises Conflict if the log has changed."""
         check_ids(resource=resource)
         at = to_micros(now)
+        yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
+        generation = yield from _take(log_pk, version)
+        return (yield from _activate_all(log_pk, generation, groups, at))
 
-        def script() -> Script[tuple[ActivatedThread, ...]]:
-            yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
-            generation = yield from _take(log_pk, version)
-            return (yield from _activate_all(log_pk, generation, groups, at))
-
-        return await self._engine.write(script, name="logs.activate")
-
-    async def activate_reflection(
+    @writes("logs.activate_reflection")
+    def activate_reflection(
         self, snapshot: Snapshot, group_pk: int, covers: Sequence[str], rendered: Rendered, *, now: datetime
-    ) -> Generation | None:
+    ) -> Script[Generation | None]:
         """Replace the groups that a reflection covers by the reflection, as a new generation.
 
         Groups that were activated meanwhile, cursors and buffered groups stay. Raises Conflict if the log has changed. A
@@ -289,43 +262,40 @@ class Logs:
         log, at = snapshot.log, to_micros(now)
         covered = [group for group in snapshot.groups if group.id in set(covers)]
         rest = [group for group in snapshot.groups if group.id not in set(covers)]
-
-        def script() -> Script[Generation | None]:
-            hinted = _hinted_threads((yield q.group_hints(group_pk=group_pk))[0].hints)
-            yield from _lock_threads(snapshot.resource, log.pk, log.version, [rendered.id], hinted=hinted)
-            yield from _take(log.pk, log.version)
-            if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
-                yield q.set_group_state(group_pk=group_pk, state="void")
-                return None
-            yield q.supersede(group_pk=group_pk)
-            dropped: list[str] = []
-            for group in covered:
-                dropped += [row.id for row in (yield q.drop_rest(group_pk=group.pk))]
-                yield q.set_group_state(group_pk=group.pk, state="covered")
-            inputs = yield q.inputs_of_group(group_pk=group_pk)
-            if omitted := loads(inputs[0].inputs).get("omitted") if inputs else None:
-                dropped += [row.id for row in (yield q.drop_omitted(log_pk=log.pk, ids=omitted))]
-            rows = yield q.activate_reflection_group(
-                group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
+        hinted = _hinted_threads((yield q.group_hints(group_pk=group_pk))[0].hints)
+        yield from _lock_threads(snapshot.resource, log.pk, log.version, [rendered.id], hinted=hinted)
+        yield from _take(log.pk, log.version)
+        if [group.id for group in covered] != list(covers) or covered != list(snapshot.groups[: len(covered)]):
+            yield q.set_group_state(group_pk=group_pk, state="void")
+            return None
+        yield q.supersede(group_pk=group_pk)
+        dropped: list[str] = []
+        for group in covered:
+            dropped += [row.id for row in (yield q.drop_rest(group_pk=group.pk))]
+            yield q.set_group_state(group_pk=group.pk, state="covered")
+        inputs = yield q.inputs_of_group(group_pk=group_pk)
+        if omitted := loads(inputs[0].inputs).get("omitted") if inputs else None:
+            dropped += [row.id for row in (yield q.drop_omitted(log_pk=log.pk, ids=omitted))]
+        rows = yield q.activate_reflection_group(
+            group_pk=group_pk, now=at, text=pack(rendered.text), tokens=rendered.tokens
+        )
+        yield from _apply_reflected_hints(log.pk, rows[0].hints)
+        after = rendered.tokens + sum(group.tokens for group in rest)
+        return (
+            yield from new_generation(
+                log.pk,
+                log.generation + 1,
+                "reflection",
+                [group_pk, *(group.pk for group in rest)],
+                at,
+                before=sum(group.tokens for group in snapshot.groups),
+                after=after,
+                dropped=dropped,
             )
-            yield from _apply_reflected_hints(log.pk, rows[0].hints)
-            after = rendered.tokens + sum(group.tokens for group in rest)
-            return (
-                yield from new_generation(
-                    log.pk,
-                    log.generation + 1,
-                    "reflection",
-                    [group_pk, *(group.pk for group in rest)],
-                    at,
-                    before=sum(group.tokens for group in snapshot.groups),
-                    after=after,
-                    dropped=dropped,
-                )
-            )
+        )
 
-        return await self._engine.write(script, name="logs.activate_reflection")
-
-    async def restore(self, snapshot: Snapshot, generation: int, *, now: datetime) -> Generation:
+    @writes("logs.restore")
+    def restore(self, snapshot: Snapshot, generation: int, *, now: datetime) -> Script[Generation]:
         """Create a new generation from the groups of an old one and all that was activated since.
 
         Cursors and tombstones stay; buffered and running reflections become void.
@@ -333,37 +303,33 @@ class Logs:
         log, at = snapshot.log, to_micros(now)
         if not 0 <= generation <= log.generation:
             raise InputError(f"`generation` must be 0 to {log.generation}, got {generation}.", then="See history().")
-
-        def script() -> Script[Generation]:
-            yield from checking_version(log.pk, log.version, snapshot.resource)
-            yield from _take(log.pk, log.version)
-            old = yield from reading_standing(log.pk, generation)
-            covered = yield from reading_leaves(log.pk, old)
-            since = [row for row in (yield q.observer_groups(log_pk=log.pk)) if row.id not in covered]
-            yield q.void_buffered_reflections(log_pk=log.pk)
-            yield q.abandon_reflections(log_pk=log.pk, now=at)
-            order = [group.pk for group in old] + [row.pk for row in since]
-            for group in snapshot.groups:
-                if group.pk not in order:
-                    yield q.set_group_state(group_pk=group.pk, state="covered")
-            for group_pk in order:
-                yield q.set_group_state(group_pk=group_pk, state="active")
-                yield q.revive(group_pk=group_pk)
-            after = sum(group.tokens for group in old) + sum(row.tokens for row in since)
-            return (
-                yield from new_generation(
-                    log.pk,
-                    log.generation + 1,
-                    "restore",
-                    order,
-                    at,
-                    before=sum(group.tokens for group in snapshot.groups),
-                    after=after,
-                    restored_from=generation,
-                )
+        yield from checking_version(log.pk, log.version, snapshot.resource)
+        yield from _take(log.pk, log.version)
+        old = yield from reading_standing(log.pk, generation)
+        covered = yield from reading_leaves(log.pk, old)
+        since = [row for row in (yield q.observer_groups(log_pk=log.pk)) if row.id not in covered]
+        yield q.void_buffered_reflections(log_pk=log.pk)
+        yield q.abandon_reflections(log_pk=log.pk, now=at)
+        order = [group.pk for group in old] + [row.pk for row in since]
+        for group in snapshot.groups:
+            if group.pk not in order:
+                yield q.set_group_state(group_pk=group.pk, state="covered")
+        for group_pk in order:
+            yield q.set_group_state(group_pk=group_pk, state="active")
+            yield q.revive(group_pk=group_pk)
+        after = sum(group.tokens for group in old) + sum(row.tokens for row in since)
+        return (
+            yield from new_generation(
+                log.pk,
+                log.generation + 1,
+                "restore",
+                order,
+                at,
+                before=sum(group.tokens for group in snapshot.groups),
+                after=after,
+                restored_from=generation,
             )
-
-        return await self._engine.write(script, name="logs.restore")
+        )
 
 
 # ---------------------------------------------------------------- pieces of scripts
@@ -404,17 +370,6 @@ def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
         else:
             found.add(group.id)
     return found
-
-
-def _owned(resource: str, log_pk: int, reading: Work[T], nothing: T) -> Work[T]:
-    """Return a script that reads a log of the resource, and returns `nothing` for any other log."""
-
-    def script() -> Script[T]:
-        if not (yield q.log_of(resource=resource, log_pk=log_pk)):
-            return nothing
-        return (yield from reading())
-
-    return script
 
 
 def _find_log(resource: str, thread: str | None) -> Script[int]:

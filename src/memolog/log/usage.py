@@ -9,7 +9,7 @@ from datetime import datetime
 from memolog.core.clock import Clock, to_micros
 from memolog.core.model_names import canonical_model
 from memolog.core.run import USAGE_KINDS, Calibration, Usage, UsageTotal
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import NANO
 from memolog.db.scope import FIRST, check_ids, check_number, check_optional_ids
@@ -32,11 +32,12 @@ class UsageLine:
     total: UsageTotal
 
 
-class Ledger:
+class Ledger(Calls):
     """The usage of every resource, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+        super().__init__(engine)
+        self._clock = clock
 
     async def add(self, resource: str, usage: Usage) -> None:
         """Add one model request."""
@@ -47,7 +48,7 @@ class Ledger:
         def script() -> Script[None]:
             yield usage_step(resource, usage, usage.run, at)
 
-        await self._engine.write(script, name="usage.add")
+        await self.engine.write(script, name="usage.add")
 
     async def lines(
         self,
@@ -63,7 +64,7 @@ class Ledger:
         check_optional_ids(thread=thread, task=task, run=run)
         start = FIRST if since is None else to_micros(since)
         step = q.sum_usage(resource=resource, thread=thread, task=task, run=run, since=start)
-        return await self._engine.fetch(step, _line)
+        return await self.engine.fetch(step, _line)
 
     async def total(
         self,
@@ -79,14 +80,16 @@ class Ledger:
         sums = {name: sum(getattr(line.total, name) for line in lines) for name in ("requests", *_COUNTS)}
         return UsageTotal(cost=sum(line.total.cost for line in lines), **sums)
 
-    async def calibration(self, resource: str, model: str) -> Calibration:
+    @reads
+    def calibration(self, resource: str, model: str) -> Script[Calibration]:
         """Return the calibration of a model under any of its names; a factor of 1 if there is none."""
         check_ids(resource=resource, model=model)
-        return await self._engine.read(lambda: _known_calibration(resource, canonical_model(model)))
+        return (yield from _known_calibration(resource, canonical_model(model)))
 
-    async def calibrate(
+    @writes("usage.calibrate")
+    def calibrate(
         self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
-    ) -> Calibration:
+    ) -> Script[Calibration]:
         """Update the calibration of a model with a pure function, atomically.
 
         `thread` is a thread whose requests go to this model: it becomes the thread's last model.
@@ -94,17 +97,13 @@ class Ledger:
         check_ids(resource=resource, model=model)
         check_optional_ids(thread=thread)
         name = canonical_model(model)
-
-        def script() -> Script[Calibration]:
-            known = yield from _known_calibration(resource, name)
-            rows = yield q.start_calibration(resource=resource, model=name, factor=known.factor, samples=known.samples)
-            new = learn(_calibration(rows[0]))
-            yield q.put_calibration(resource=resource, model=name, factor=new.factor, samples=new.samples)
-            if thread is not None:
-                yield q.set_last_model(resource=resource, thread=thread, model=model)
-            return new
-
-        return await self._engine.write(script, name="usage.calibrate")
+        known = yield from _known_calibration(resource, name)
+        rows = yield q.start_calibration(resource=resource, model=name, factor=known.factor, samples=known.samples)
+        new = learn(_calibration(rows[0]))
+        yield q.put_calibration(resource=resource, model=name, factor=new.factor, samples=new.samples)
+        if thread is not None:
+            yield q.set_last_model(resource=resource, thread=thread, model=model)
+        return new
 
 
 def check_usage(usage: Usage) -> None:

@@ -16,7 +16,7 @@ from memolog.core.exact_json import decode, dumps, loads
 from memolog.core.message import Message, NewMessage, TextPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import check_id, check_ids, check_number, reading_thread, taking_thread
@@ -65,15 +65,17 @@ class Rewound:
 _NOTHING = Rewound(branch=None, rows=WithdrawnRows(messages=(), runs=(), groups=(), observations=()))
 
 
-class Branches:
+class Branches(Calls):
     """Rewinds threads and lists their branches, one resource at a time."""
 
     def __init__(self, engine: Engine, clock: Clock, messages: Messages) -> None:
-        self._engine, self._clock, self._messages = engine, clock, messages
+        super().__init__(engine)
+        self._clock, self._messages = clock, messages
 
-    async def rewind(
+    @writes("branches.rewind")
+    def rewind(
         self, resource: str, thread: str, to: int | str, *, render: Render, again: Again, ended_only: bool = False
-    ) -> Rewound:
+    ) -> Script[Rewound]:
         """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all.
 
         With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
@@ -81,56 +83,46 @@ class Branches:
         check_ids(resource=resource, thread=thread)
         _check_target(to)
         at = to_micros(self._clock.now())
+        thread_pk = (yield from taking_thread(resource, thread)).pk
+        yield from taking_logs(thread_pk)
+        kept_to = to if isinstance(to, int) else (yield from _last_row(thread_pk, to))
+        if ended_only and (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
+            return _NOTHING
+        return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again))
 
-        def script() -> Script[Rewound]:
-            thread_pk = (yield from taking_thread(resource, thread)).pk
-            yield from taking_logs(thread_pk)
-            kept_to = to if isinstance(to, int) else (yield from _last_row(thread_pk, to))
-            if ended_only and (yield q.unseen_after(thread_pk=thread_pk, after=kept_to)):
-                return _NOTHING
-            return (yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again))
-
-        return await self._engine.write(script, name="branches.rewind")
-
-    async def restore(self, resource: str, thread: str, branch: str, *, render: Render, again: Again) -> Rewound:
+    @writes("branches.restore")
+    def restore(self, resource: str, thread: str, branch: str, *, render: Render, again: Again) -> Script[Rewound]:
         """Return to a branch: withdraw what came after the messages that both have, and append the rest of the branch.
 
         What is withdrawn becomes a branch, and the one that was returned to is no longer listed. Raises BranchNotFound.
         """
         check_ids(resource=resource, thread=thread, branch=branch)
         at = to_micros(self._clock.now())
+        thread_pk = (yield from taking_thread(resource, thread)).pk
+        yield from taking_logs(thread_pk)
+        found = [row for row in (yield q.branches(resource=resource, thread=thread)) if _name(row) == branch]
+        if not found:
+            raise BranchNotFound(branch, thread)
+        seqs = list(_seqs(found[0]))
+        kept_to = _common(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
+        rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again)
+        rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
+        copies = [_copy(row) for row in rows if row.state != "forgotten"]
+        ready, _ = self._messages.ready(resource, thread, copies, None)
+        yield from self._messages.saving(resource, thread, ready, at, create=False)
+        yield q.mark_restored(branch_pk=found[0].pk, now=at)
+        return rewound
 
-        def script() -> Script[Rewound]:
-            thread_pk = (yield from taking_thread(resource, thread)).pk
-            yield from taking_logs(thread_pk)
-            found = [row for row in (yield q.branches(resource=resource, thread=thread)) if _name(row) == branch]
-            if not found:
-                raise BranchNotFound(branch, thread)
-            seqs = list(_seqs(found[0]))
-            kept_to = _common(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
-            rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again)
-            rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
-            copies = [_copy(row) for row in rows if row.state != "forgotten"]
-            ready, _ = self._messages.ready(resource, thread, copies, None)
-            yield from self._messages.saving(resource, thread, ready, at, create=False)
-            yield q.mark_restored(branch_pk=found[0].pk, now=at)
-            return rewound
-
-        return await self._engine.write(script, name="branches.restore")
-
-    async def list(self, resource: str, thread: str) -> tuple[Branch, ...]:
+    @reads
+    def list(self, resource: str, thread: str) -> Script[tuple[Branch, ...]]:
         """Return the branches of a thread, oldest first; raises ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
-
-        def script() -> Script[tuple[Branch, ...]]:
-            yield from reading_thread(resource, thread)
-            found: list[Branch] = []
-            for row in (yield q.branches(resource=resource, thread=thread)):
-                rows = yield from _reading_rows(resource, thread, [seq for seq in _seqs(row) if seq > row.kept_to])
-                found.append(_branch(row, rows))
-            return tuple(found)
-
-        return await self._engine.read(script)
+        yield from reading_thread(resource, thread)
+        found: list[Branch] = []
+        for row in (yield q.branches(resource=resource, thread=thread)):
+            rows = yield from _reading_rows(resource, thread, [seq for seq in _seqs(row) if seq > row.kept_to])
+            found.append(_branch(row, rows))
+        return tuple(found)
 
     def _rewinding(
         self, resource: str, thread: str, thread_pk: int, kept_to: int, at: int, render: Render, again: Again

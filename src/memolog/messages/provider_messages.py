@@ -64,7 +64,6 @@ def _read(one: Given, *, is_answer: bool) -> tuple[Sequence[NewMessage], Usage |
 
 
 def _read_data(data: Mapping[str, Any]) -> tuple[Sequence[NewMessage], Usage | None]:
-    """Return the messages of a dict, and the usage if it is a whole response."""
     if isinstance(data.get("choices"), list):
         return _answer(_openai_chat().from_response(data))
     if isinstance(data.get("output"), list) and "role" not in data and "call_id" not in data:
@@ -108,7 +107,6 @@ def _answer(answer: Any) -> tuple[Sequence[NewMessage], Usage | None]:
 
 
 def _data(one: object) -> object:
-    """Return an object of a provider library as JSON, and anything else unchanged."""
     dump = getattr(one, "model_dump", None)
     if dump is not None:
         return dump(mode="json", exclude_unset=True)

@@ -67,6 +67,8 @@ _PART_MICROSECONDS = 20.0
 _VALUE_MICROSECONDS = 2.0
 _CHARACTER_MICROSECONDS = 0.015
 _MOST_VALUES = 10_000
+# The fields of parts that may hold much.
+_LARGE = ("text", "arguments", "content", "files", "data")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -399,18 +401,9 @@ def is_much(messages: Sequence[NewMessage]) -> bool:
                 waiting += cast("Sequence[object]", value)[:_MOST_VALUES]
             case dict():
                 waiting += islice(cast("dict[object, object]", value).values(), _MOST_VALUES)
-            case TextPart() | ReasoningPart():
+            case TextPart() | ReasoningPart() | ToolCallPart() | ToolResultPart() | FilePart() | UnknownPart():
                 left -= _PART_MICROSECONDS
-                waiting.append(value.text)
-            case ToolCallPart():
-                left -= _PART_MICROSECONDS
-                waiting.append(value.arguments)
-            case ToolResultPart():
-                left -= _PART_MICROSECONDS
-                waiting += (value.content, value.files)
-            case FilePart() | UnknownPart():
-                left -= _PART_MICROSECONDS
-                waiting.append(value.data)
+                waiting += (getattr(value, name) for name in _LARGE if hasattr(value, name))
             case _:
                 pass
     return left <= 0
@@ -437,7 +430,6 @@ def noting_unseen(resource: str, thread: str, saved: Saved, *, turn: str, owner:
 
 
 def _all_new(resource: str, thread: str, ready: Sequence[_Ready]) -> Script[bool]:
-    """Return whether none of these ids is stored and none occurs twice."""
     ids = [str(one.values["id"]) for one in ready]
     if len(set(ids)) != len(ids):
         return False

@@ -25,7 +25,7 @@ from memolog.db.scope import (
     taking_thread,
 )
 from memolog.errors import InputError, ThreadExists
-from memolog.log.extracts import cloning_extracts
+from memolog.log.runs import cloning_extracts
 from memolog.log.withdrawals import taking_out
 from memolog.messages.clone import cloning_log, cloning_share
 from memolog.working_memory.store import copying_document

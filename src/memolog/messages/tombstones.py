@@ -9,16 +9,17 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from hashlib import sha256
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from memolog.core.clock import to_micros
-from memolog.core.exact_json import dumps, encode
-from memolog.core.message import FilePart, Part, ReasoningPart, Role, TextPart, ToolCallPart, ToolResultPart
+from memolog.core.exact_json import dumps
+from memolog.core.message import Message, NewMessage
 from memolog.db.engine import Engine
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids, chunks
+from memolog.transfer.conversation import marks_of
 
 q = load_queries("messages/tombstones")
 
@@ -29,28 +30,8 @@ _NEAR: Final[dict[str, timedelta]] = {"user": timedelta(minutes=2)}
 _NEAR_OTHERS: Final = timedelta(minutes=10)
 
 
-class Saying(Protocol):
-    """A stored message, or one that comes from outside."""
-
-    @property
-    def id(self) -> str | None:
-        """Return its id, if it has one."""
-        ...
-
-    @property
-    def role(self) -> Role:
-        """Return its role."""
-        ...
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Return its parts."""
-        ...
-
-    @property
-    def created_at(self) -> datetime | None:
-        """Return its time, if known."""
-        ...
+Saying: TypeAlias = Message | NewMessage
+"""A stored message, or one that comes from outside."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,7 +125,10 @@ def finding(
         return frozenset()
     of_thread = [_hash(key, "thread", thread) for key in keys]
     ids = [[_hash(key, "id", thread, one.id) for key in keys] if one.id else [] for one in messages]
-    words = [[[_hash(key, "words", thread, mark) for key in keys] for mark in _marks(one)] for one in messages]
+    words = [
+        [[_hash(key, "words", thread, mark) for key in keys] for mark in marks_of(one.role, one.parts)]
+        for one in messages
+    ]
     wanted = [*of_thread, *(value for some in ids for value in some)]
     wanted += [value for marks in words for some in marks for value in some]
     found = yield from _finding(resource, wanted)
@@ -226,26 +210,5 @@ def _hash(key: str, *names: object) -> str:
 def _named_hashes(key: str, thread: str, one: Saying) -> Iterable[tuple[str, str]]:
     if one.id:
         yield "id", _hash(key, "id", thread, one.id)
-    for mark in _marks(one):
+    for mark in marks_of(one.role, one.parts):
         yield "words", _hash(key, "words", thread, mark)
-
-
-def _marks(one: Saying) -> list[str]:
-    """Return one mark for each part of a message, ignoring white space and reasoning."""
-    marks: list[str] = []
-    for part in one.parts:
-        match part:
-            case TextPart():
-                if text := " ".join(part.text.split()):
-                    marks.append(dumps([one.role, text]))
-            case ToolCallPart():
-                marks.append(dumps(["call", part.id, part.name]))
-            case ToolResultPart():
-                marks.append(dumps(["result", part.call_id]))
-            case FilePart():
-                marks.append(dumps(["file", part.url or sha256(part.data or b"").hexdigest()]))
-            case ReasoningPart():
-                pass
-            case _:
-                marks.append(dumps(["other", encode(part.data)]))
-    return marks

@@ -1,10 +1,12 @@
-"""Take the text of messages, and look up words and mentions in a text in any of their spellings.
+"""Take the text of messages, and find out what a line of the log names that neither its sources nor the log contain.
 
-A text is prepared once for any number of lookups.
+A text is prepared once for any number of lookups. Differences in spelling and formatting, and dates that were computed, are
+accepted. `judge` decides what follows.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, date, datetime
 from functools import cached_property
 from typing import Final, cast
 
@@ -27,12 +29,14 @@ from memolog.text.identifiers import (
     content_words,
     days_in,
     folded,
+    mentions,
     minutes_in,
     squeezed,
     values_in,
     values_of,
     with_escapes_undone,
 )
+from memolog.text.word_lists import MEANING
 
 _SAMPLE: Final = 20_000
 _LATIN: Final = re.compile(r"[a-zß-öø-ÿ]")
@@ -155,27 +159,16 @@ def _has(needle: str, texts: Sequence[Evidence]) -> bool:
     return needle in {"..", "."} or any(text.has(needle) for text in texts)
 
 
-def _has_word(word: str, texts: Sequence[Evidence]) -> bool:
-    return any(word in text.words for text in texts)
-
-
 def _singular(needle: str) -> list[str]:
-    """Return a needle also without the ending of a plural."""
-    return [
-        needle,
-        *(
-            f"{needle[: -1 - len(end)]}."
-            for end in ("s", "es")
-            if needle.endswith(f"{end}.") and len(needle) > len(end) + 4
-        ),
-    ]
+    ends = (end for end in ("s", "es") if needle.endswith(f"{end}.") and len(needle) > len(end) + 4)
+    return [needle, *(f"{needle[: -1 - len(end)]}." for end in ends)]
 
 
 def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
     needle = squeezed(folded(text))
     humps = squeezed(folded(_HUMP.sub(" ", text)))
     return any(
-        _has(form, texts) or _has_word(form.replace(".", ""), texts) or _has(f"{form[:-1]}s.", texts)
+        _has(form, texts) or has_word(form.replace(".", ""), texts) or _has(f"{form[:-1]}s.", texts)
         for whole in (needle, humps)
         for form in _singular(whole)
     )
@@ -184,22 +177,16 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
     """Return whether a path occurs: as it is, within a longer one, or as an end whose beginning occurs elsewhere."""
     parts = [part for part in SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
-    if not parts:
-        return True
-    for start in range(len(parts)):
-        rest = parts[:start]
-        if _has(squeezed("/".join(parts[start:])), texts):
-            return all(_has(squeezed(part), texts) for part in rest)
-    return False
+    starts = (at for at in range(len(parts)) if _has(squeezed("/".join(parts[at:])), texts))
+    start = next(starts, None if parts else 0)
+    return start is not None and all(_has(squeezed(part), texts) for part in parts[:start])
 
 
 def _has_hash(text: str, texts: Sequence[Evidence]) -> bool:
     needle = folded(text)
-    if _has(squeezed(needle), texts):
+    if _has(squeezed(needle), texts) or any(f".{needle}" in one.words_apart for one in texts):
         return True
-    if any(f".{needle}" in one.words_apart for one in texts):
-        return True
-    return any(_has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
+    return any(has_word(needle[:size], texts) for size in range(_SHORTEST_HASH, len(needle)))
 
 
 def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
@@ -208,7 +195,7 @@ def _has_flag(text: str, texts: Sequence[Evidence]) -> bool:
     return any(needle in one.literal and pattern.search(one.literal) for one in texts)
 
 
-def _has_quote(piece: str, texts: Sequence[Evidence]) -> bool:
+def _has_piece(piece: str, texts: Sequence[Evidence]) -> bool:
     needle = squeezed(folded(piece))
     if needle.strip("."):
         return any(_has(form, texts) for form in _singular(needle))
@@ -226,11 +213,6 @@ def _has_name(word: str, texts: Sequence[Evidence]) -> bool:
     return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.words_apart for text in texts)
 
 
-def _is_day(day: Day, text: Evidence) -> bool:
-    same = (other for other in text.days if (other.month, other.day) == (day.month, day.day))
-    return any(day.year == other.year or not day.year or not other.year for other in same)
-
-
 def _has_url(text: str, texts: Sequence[Evidence]) -> bool:
     return _has(squeezed(_SCHEME.sub("", folded(text))), texts)
 
@@ -241,7 +223,7 @@ def _has_number(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_quotes(text: str, texts: Sequence[Evidence]) -> bool:
-    return all(_has_quote(piece, texts) for piece in _ELLIPSIS.split(text))
+    return all(_has_piece(piece, texts) for piece in _ELLIPSIS.split(text))
 
 
 def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
@@ -249,7 +231,12 @@ def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_date(text: str, texts: Sequence[Evidence]) -> bool:
-    return any(_is_day(day, one) for day in days_in(folded(text)) for one in texts)
+    named, known = days_in(folded(text)), {day for one in texts for day in one.days}
+    return any(
+        (day.month, day.day) == (other.month, other.day) and (day.year == other.year or not day.year or not other.year)
+        for day in named
+        for other in known
+    )
 
 
 def _has_time(text: str, texts: Sequence[Evidence]) -> bool:
@@ -361,3 +348,84 @@ def _values(value: JsonValue) -> Iterator[str]:
             todo += [(inner, depth + 1) for inner in reversed(cast("list[object]", item)[:_MOST_VALUES])]
         elif item is not None:
             yield str(item)
+
+
+_YEAR_DAYS: Final = 366
+_MEANING: Final = re.compile(rf"{MEANING}[^()（）\n]{{1,80}}[)）]", re.IGNORECASE)
+_MONTH: Final = re.compile(r"[(（]meaning (?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]|Q[1-4]))?[)）]", re.IGNORECASE)
+"""A computed month or year, which is not compared with a day."""
+_MOST_YEAR: Final = 9_999
+
+
+def ungrounded(
+    text: str,
+    sources: Sequence[str | Evidence],
+    log: str | Evidence = "",
+    *,
+    said_at: Sequence[datetime] = (),
+    about: date | None = None,
+) -> tuple[str, ...]:
+    """Return the identifiers, numbers, dates, quoted strings and names of a line that none of its sources has.
+
+    `sources` are the messages that the line cites, `log` is what the observer saw of the log, `said_at` are the moments of
+    the messages, `about` is the day that the line says is meant. A date in "(meaning …)" needs no source if it lies within
+    a year of what was said.
+    """
+    *cited, known = (Evidence(text) if isinstance(text, str) else text for text in (*sources, log))
+    texts = [*cited, known]
+    moments = [moment for moment in said_at for moment in (moment, _in_utc(moment))]
+    worked_out = {day for hit in _MEANING.finditer(text) for day in days_in(folded(hit[0]))}
+    if about:
+        worked_out.add(Day(year=about.year, month=about.month, day=about.day))
+    missing: list[str] = []
+    for mention in mentions(_MONTH.sub("", text) if moments else text):
+        if _follows(mention, moments, worked_out) or is_found(mention, texts) or _is_other_script(mention, cited):
+            continue
+        # Parts of a string that is missing as a whole are not listed.
+        if not any(mention.text in other for other in missing):
+            missing.append(mention.text)
+    return tuple(missing)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except (OverflowError, ValueError):
+        return moment
+
+
+def _follows(mention: Mention, moments: Sequence[datetime], worked_out: set[Day]) -> bool:
+    """Return whether a date, a year or a time follows from when the messages were said."""
+    match mention.kind:
+        case "date":
+            return any(
+                _is_near(day, moment.date(), day in worked_out)
+                for day in days_in(folded(mention.text))
+                for moment in moments
+            )
+        case "number":
+            return not values_of(mention.text).isdisjoint(str(moment.year) for moment in moments)
+        case "time":
+            said = {moment.hour * 60 + moment.minute for moment in moments}
+            return not minutes_in(mention.text).isdisjoint(said)
+        case _:
+            return False
+
+
+def _is_near(day: Day, said: date, was_worked_out: bool) -> bool:
+    year = day.year or said.year
+    if not was_worked_out:
+        return (year, day.month, day.day) == (said.year, said.month, said.day)
+    try:
+        meant = date(min(max(year, 1), _MOST_YEAR), day.month, day.day)
+    except ValueError:
+        return False
+    return abs((meant - said).days) <= _YEAR_DAYS
+
+
+def _is_other_script(mention: Mention, cited: Sequence[Evidence]) -> bool:
+    """Return whether a name was transliterated from another script and cannot be compared."""
+    if mention.kind != "name":
+        return False
+    scripts = {text.is_latin for text in cited} - {None}
+    return bool(scripts) and bool(re.search(r"[A-Za-z]", mention.text)) not in scripts

@@ -5,15 +5,15 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Final, cast
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
 
 from memolog.core.exact_json import JsonObject, JsonValue, check_json, dumps
 from memolog.core.message import Message
 from memolog.core.observation import Extract, NewExtract
 from memolog.errors import ConfigError
 from memolog.log.runner import Problem
-from memolog.observer.sections import without_fence
+from memolog.observer.reply_lines import without_fence
 from memolog.text.cutting import cut
 from memolog.text.escape import clean, escape, unescape
 from memolog.text.redaction import Redactor
@@ -25,18 +25,6 @@ _TAKEN: Final = frozenset(
     {"observations", "current-task", "suggested-response", "thread-title", "off-track", "extract"}
 )
 _SECONDS: Final = 30.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """One value that is asked for."""
-
-    key: str
-    instructions: str
-    schema: JsonObject | None = None
-    """What the value must look like; None is plain text."""
-    known: JsonValue = None
-    """The value so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +83,8 @@ class Extractor:
         return value
 
 
-@dataclass(slots=True, kw_only=True)
-class Extracted:
-    """The new values, and what failed."""
-
-    values: list[NewExtract] = field(default_factory=list[NewExtract])
-    problems: list[Problem] = field(default_factory=list[Problem])
+Wanted: TypeAlias = tuple[Extractor, JsonValue]
+"""What is asked for, and its value so far."""
 
 
 class Extractors:
@@ -118,11 +102,7 @@ class Extractors:
 
     def wanted(self, known: Mapping[str, JsonValue]) -> tuple[Wanted, ...]:
         """Return what a model is asked for, beside what is known."""
-        return tuple(
-            Wanted(key=e.key, instructions=e.instructions, schema=e.json_schema(), known=known.get(e.key))
-            for e in self._all
-            if e.instructions.strip()
-        )
+        return tuple((each, known.get(each.key)) for each in self._all if each.instructions.strip())
 
     async def extract(
         self,
@@ -130,9 +110,9 @@ class Extractors:
         said: Mapping[str, str] | None,
         known: Mapping[str, JsonValue],
         redactor: Redactor,
-    ) -> Extracted:
-        """Return the new values: as a model said them or, without a model, as the functions return them."""
-        result = Extracted()
+    ) -> tuple[tuple[NewExtract, ...], tuple[Problem, ...]]:
+        """Return the new values, as a model said them or, without a model, as the functions return them; and what failed."""
+        values, problems = list[NewExtract](), list[Problem]()
         for extractor in self._all:
             try:
                 value = await _value(extractor, messages, said)
@@ -140,12 +120,11 @@ class Extractors:
                     continue
                 value = redactor.value(extractor.checked(value))
             except Exception as error:  # noqa: BLE001 - a failing extractor must not stop the others
-                what = f"extracting {extractor.key}"
-                result.problems.append(Problem(what=what, error=f"{type(error).__name__}: {error}"))
+                problems.append(Problem(what=f"extracting {extractor.key}", error=f"{type(error).__name__}: {error}"))
                 continue
             if extractor.key not in known or known[extractor.key] != value:
-                result.values.append(NewExtract(key=extractor.key, value=value))
-        return result
+                values.append(NewExtract(key=extractor.key, value=value))
+        return tuple(values), tuple(problems)
 
 
 async def _value(extractor: Extractor, messages: Sequence[Message], said: Mapping[str, str] | None) -> Any:
@@ -191,11 +170,12 @@ def wanted_section(wanted: Sequence[Wanted]) -> str:
     if not wanted:
         return ""
     rows = [_ASK]
-    for item in wanted:
-        form = "plain text" if item.schema is None else f"JSON by this schema: {escape(dumps(item.schema))}"
-        value = clean(item.known) if isinstance(item.known, str) else dumps(item.known)
-        known = "" if item.known is None else f"\n  known so far: {escape(cut(value, _MOST_KNOWN))}"
-        rows.append(f"- {item.key}: {escape(item.instructions.strip())} ({form}){known}")
+    for item, known in wanted:
+        schema = item.json_schema()
+        form = "plain text" if schema is None else f"JSON by this schema: {escape(dumps(schema))}"
+        value = clean(known) if isinstance(known, str) else dumps(known)
+        more = "" if known is None else f"\n  known so far: {escape(cut(value, _MOST_KNOWN))}"
+        rows.append(f"- {item.key}: {escape(item.instructions.strip())} ({form}){more}")
     return "\n".join(rows)
 
 

@@ -1,43 +1,381 @@
-"""Check the lines of a reply against what they cite, and mark, lower or drop them; texts of lines are never changed.
+"""Decide from whom a line of the log comes, check it against what it cites, and mark, lower or drop it.
 
-Also checks the changes of a working memory that an observer proposes.
+Since wording can be varied, the rules rely on structure: who is cited, and whether only a tool has these words. Texts of lines
+are never changed.
 """
 
 import difflib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cache
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
-from memolog.core.message import Message, pairs_of
+from memolog.core.message import Message, ToolResultPart, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
+from memolog.core.thread import Hints
 from memolog.observer.evidence import (
     Evidence,
     has_word,
+    is_english,
     is_found,
     is_spoken_by_user,
     is_word_of,
+    returned_text,
     said_text,
     source_text,
+    ungrounded,
 )
-from memolog.observer.grounding import ungrounded
-from memolog.observer.trust import (
-    LEAST_SHARE,
-    POINTING,
-    Voices,
-    allowed_priority,
-    evidence_of,
-    is_backed,
-    is_false,
-    is_of_user,
-    line_text,
-    lowest,
-    speaks_for_user,
-    trust_of,
-    voices_of,
+from memolog.text.identifiers import Kind, content_words, folded, mentions, squeezed
+from memolog.text.lookalikes import in_latin_letters
+
+_ORDER: Final[tuple[Trust, ...]] = ("tool", "assistant", "user")
+_BY_ROLE: Final[Mapping[str, Trust]] = {"tool": "tool", "assistant": "assistant", "user": "user", "system": "assistant"}
+
+
+def trust_of(message: Message) -> Trust:
+    """Return the trust of a message; a message with a tool result is a tool's, also a user's."""
+    if any(isinstance(part, ToolResultPart) for part in message.parts):
+        return "tool"
+    return _BY_ROLE.get(message.role, "tool")
+
+
+def lowest(trusts: Iterable[Trust]) -> Trust:
+    """Return the lowest of some trusts; "tool" if there are none."""
+    found = frozenset(trusts)
+    for trust in _ORDER:
+        if trust in found:
+            return trust
+    return "tool"
+
+
+# ---------------------------------------------------------------- speaking for the user
+
+_SUBJECT: Final = r"(?:user|human|customer|operator|principal)"
+# Other people who may be meant: only what they want counts, not what they do.
+_AUTHORITY: Final = (
+    r"(?:boss|(?:account|project|product|system|repo(?:sitory)?)\s+owner|account\s+holder|person\s+asking|requester)"
 )
-from memolog.text.identifiers import Kind, content_words, mentions
+_ASIDE: Final = r"(?:\s*\([^()]{0,60}\)|\s*,[^,]{0,60},)?"
+_BETWEEN: Final = (
+    r"(?:\s+(?:also|now|again|already|always|never|often|just|later|then|explicitly|clearly|strongly|really|repeatedly|has|have"
+    r"|had|is|was|did|does|do|not|no\s+longer|would|finally|previously|recently|additionally|specifically)){0,4}"
+)
+_VERBS: Final = (
+    r"(?:stat|sa(?:y|id)|t(?:ell|old)|prefer|want|wish|decid|ask|request|requir|need|lik|lov|hat|dislik|confirm|approv|agree"
+    r"|accept|allow|permit|authori[sz]|gave|give|grant|instruct|order|command|insist|demand|cho[os]|pick|select|plan|intend|will"
+    r"|shall|must|hop|expect|believ|th(?:ink|ought)|know|promis|mention|announc|declar|explain|report|clarif|remind|reject"
+    r"|refus|declin|cancel|chang|switch|mov|consent|trust|endors|direct|set|specif|describ|suggest|propos|recommend|mean|meant"
+    r"|work|live|own|use|happy|fine|ok|ready|willing|looking)\w*"
+)
+_WANTING: Final = (
+    r"(?:want|wish|prefer|decid|ask|request|requir|need|approv|agree|accept|allow|permit|authori[sz]|gave|give|grant|instruct"
+    r"|order|insist|demand|confirm|consent|is fine|is ok|said|says|stat|t(?:ell|old))\w*"
+)
+_POSSESSIONS: Final = (
+    r"(?:preference|wish|decision|request|goal|plan|choice|instruction|approval|permission|answer|order|consent|intent|will|rule"
+    r"|requirement|opinion|favou?rite|name|password|address)\w*"
+)
+_SPEAKS: Final = re.compile(
+    rf"\b{_SUBJECT}{_ASIDE}{_BETWEEN}\s+{_VERBS}|\b{_SUBJECT}(?:['’]?s?['’]?)\s+(?:\w+\s+)?{_POSSESSIONS}|\bby\s+(?:the\s+)?(?:{_SUBJECT}|{_AUTHORITY})\b"
+    rf"|\bon\s+behalf\s+of\s+(?:the\s+)?{_SUBJECT}\b|\b(?:the\s+)?{_SUBJECT}\s*:"
+    rf"|\b{_AUTHORITY}{_ASIDE}{_BETWEEN}\s+{_WANTING}"
+    rf"|\b(?:agreed|arranged|settled|decided|cleared|confirmed|coordinated)\s+with\s+(?:the\s+)?{_SUBJECT}\b"
+    rf"|\b(?:promised|assured|guaranteed)\s+(?:to\s+)?(?:the\s+)?{_SUBJECT}\b"
+    r"|(?:\A|[.;:!?]\s)\W{0,8}as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
+)
+# In other languages the subject alone is enough.
+_ELSEWHERE: Final = re.compile(
+    r"\b(?:nutzer|benutzer|anwender|utilisat(?:eur|rice)|usuari[oa]|utente|usuário|gebruiker|użytkowni|пользовател|користувач"
+    r"|مستخدم|المستخدم|کاربر|kullanıcı|käyttäjä|bruker|användar|bruger|uživatel|používateľ|felhasználó|utilizator|pengguna"
+    r"|người dùng|χρήστη|корисни|потребител|korisni[kc]|kasutaja|vartotoj|lietotāj|ה?משתמש|उपयोगकर्ता|ব্যবহারকারী|பயனர்)"
+    r"|用户|用戶|使用者|ユーザ|사용자|ผู้ใช้"
+)
+_LONGEST: Final = 10_000
+_SHORTEST_NAME: Final = 3
+
+
+def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collection[str] = ()) -> bool:
+    """Return whether a line says what the user says, wants or has decided.
+
+    `speakers` are names that users go by. `owners` are names under which memory is kept: mostly a user's, but maybe a project's.
+    """
+    plain = folded(text[:_LONGEST])
+    if _SPEAKS.search(plain) or _ELSEWHERE.search(plain):
+        return True
+    if not plain.isascii() and _SPEAKS.search(in_latin_letters(plain)):
+        return True
+    return _names(plain, speakers, _VERBS) or _names(plain, owners, _WANTING)
+
+
+def _names(plain: str, names: Collection[str], verbs: str) -> bool:
+    """Return whether a text attributes one of these verbs to one of the names."""
+    known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
+    return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
+
+
+# ---------------------------------------------------------------- where words come from
+
+_RUN: Final = 5
+_FEW: Final = 2
+_MOST_WORDS: Final = 2_000
+_NAMING: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"date", "time"}
+POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
+"""Kinds of mentions that say how to act; a tool must not give them to a hint or a document."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Voices:
+    """Texts by origin: what users and models said, and what tools returned."""
+
+    said: tuple[Evidence, ...]
+    returned: tuple[Evidence, ...]
+    by_user: tuple[Evidence, ...] | None = None
+    """What users said, if known: a word that a tool returned and a model repeated is the tool's."""
+
+    def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
+        """Return whether a text takes its words from tools alone.
+
+        It does if the whole of it, or a run of five of its words, was returned and never said; or if at least `least` of its
+        words were, and those that were said too are no more than `share` of them; where none was said, two are enough.
+        """
+        if not self.returned:
+            return False
+        if self.copies_tool(text):
+            return True
+        said, returned = 0, 0
+        first = self.said if self.by_user is None else self.by_user
+        for word in content_words(text)[:_MOST_WORDS]:
+            if has_word(word, first):
+                said += 1
+            elif has_word(word, self.returned):
+                returned += 1
+            elif has_word(word, self.said):
+                said += 1
+        return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
+
+    def copies_tool(self, text: str) -> bool:
+        """Return whether five words of a text, or all of fewer, were returned side by side and never said."""
+        words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
+        size = min(_RUN, len(words))
+        for start in range(len(words) - size + 1 if size > 1 else 0):
+            run = f".{'.'.join(words[start : start + size])}."
+            if any(one.has(run) for one in self.returned) and not any(one.has(run) for one in self.said):
+                return True
+        return False
+
+    def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
+        """Return whether a text names something that only a tool named."""
+        named = [mention for mention in mentions(text) if mention.kind in kinds]
+        return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
+
+
+def voices_of(
+    messages: Iterable[Message], *said: str, foreign: Iterable[Message] = (), log: Iterable[Observation] = ()
+) -> Voices:
+    """Return the voices in some messages and lines of the log; `said` is further text that is as good as a user's.
+
+    `foreign` are messages of another conversation, which count as text of a tool.
+    """
+    messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
+    by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
+    by_user += [line_text(line) for line in log if is_of_user(line)]
+    others = [said_text(message) for message in messages if not is_spoken_by_user(message)]
+    others += [line_text(line) for line in log if not is_of_user(line) and not is_of_tool(line)]
+    returned = [*map(returned_text, messages), *map(source_text, foreign)]
+    returned += [line_text(line) for line in log if is_of_tool(line)]
+    return Voices(said=evidence_of([*by_user, *others]), returned=evidence_of(returned), by_user=evidence_of(by_user))
+
+
+def line_text(line: Observation) -> str:
+    """Return the words of a line, with those that stand under it."""
+    return f"{line.text}\n{line.verbatim}" if line.verbatim else line.text
+
+
+def is_of_user(line: Observation) -> bool:
+    """Return whether a line of the log counts as a user's statement: it cites users alone, or code found it to be one."""
+    return not is_false(line) and (line.trust == "user" or line.priority in KEPT)
+
+
+def is_of_tool(line: Observation) -> bool:
+    """Return whether a line of the log counts as text of a tool."""
+    return not is_of_user(line) and (line.trust == "tool" or is_false(line))
+
+
+def is_false(line: Observation) -> bool:
+    """Return whether code found that a line claims to be a user's statement and is not."""
+    return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
+
+
+def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
+    """Return some texts joined as one evidence; empty if there is no text."""
+    # One text is searched much faster than many.
+    whole = "\n".join(filter(None, texts))
+    return (Evidence(whole),) if whole else ()
+
+
+# ---------------------------------------------------------------- whether a user said so
+
+_CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
+_ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
+# Words that report that something was said, not what.
+_SAYING_WORDS: Final = """
+    agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
+    likes mentioned noted notes planned plans promised reminded repeated replied reported requests suggested thinks wanted wished
+    wishes wrote authorized approves approving permission allowed regarding meaning instead
+"""
+_SAYING: Final = frozenset(_SAYING_WORDS.split())
+# Common words: sharing them with a text does not show that a line comes from it.
+_CHANCE_WORDS: Final = """
+    able again against already always among amount another area around ask available away back become best better between big
+    can case clear come comes common complete content current currently date day days detail details different early easy else end
+    english enough entire even ever every everything example exist fact far few find first five following four free full future
+    general get gets getting give given gives good got great half hand help helps high hour hours however idea important include
+    includes including information inside instead interested item items keep keeps kind know known knows large last late later
+    least less life like list little live lives local long longer look looking looks lot low made main make makes making many
+    matter mean means might minute month months much name named near never new next nice none nothing number often old one open
+    order part people person place point possible problem question quite rather ready real really recent related result right
+    section see seem seems several short shows side since single site small someone something soon sort start starts state still
+    sure take taken takes taking ten text thing things think three time times today together tomorrow tonight top topic toward
+    towards try two type under until upcoming used user using usually version way week weekly weeks well while whole within
+    without word words work working works world year years yesterday young
+"""
+_BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
+LEAST_SHARE: Final = 0.3
+_LEAST_CLAUSE: Final = 3
+# Kinds that a model must not take over from a tool; it may need the others to say what "it" is.
+_FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
+
+
+def _claimed(text: str) -> list[str]:
+    """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did.
+
+    A line that says nothing else claims it for all of that.
+    """
+    clauses = [clause.strip() for clause in _CLAUSE.split(text) if clause.strip()]
+    theirs = [clause for clause in clauses if not _ASSISTANTS.match(clause) or speaks_for_user(clause)]
+    return theirs or clauses
+
+
+def is_backed(
+    text: str,
+    cited: Evidence,
+    voices: Voices,
+    *,
+    share: float = LEAST_SHARE,
+    confirms: bool = False,
+    asked: Sequence[Evidence] = (),
+) -> bool:
+    """Return whether what a line claims comes from what users said in the messages that it cites.
+
+    So much of its words must be there, and some of each longer clause, unless users said them elsewhere; and it has no word
+    that a tool said and no user. Where no tool said anything, only words of the assistant count against it. `confirms` says
+    that a user confirmed what the assistant did: then the assistant's words do not count against it. `asked` is what the user
+    answers in these messages: a tool's word may be in it.
+    """
+    claims = _claimed(text)
+    clauses = [_clause_words(clause) for clause in claims]
+    words = tuple(dict.fromkeys(word for clause in clauses for word in clause))
+    if not words:
+        return True
+    known = voices.by_user or ()
+    users = Voices(said=(cited, *known), returned=voices.returned)
+    if users.copies_tool(" ".join(claims)) or users.names_from_tool(text, _FOREIGN):
+        return False
+    both = replace(users, said=(*users.said, *voices.said))
+    if both.names_from_tool(text, _NAMING - _FOREIGN):
+        return False
+    mine = {word for word in words if is_word_of(word, (cited,))}
+    elsewhere = {word for word in words if word not in mine and is_word_of(word, known)}
+    rest = [word for word in words if word not in mine and word not in elsewhere]
+    returned = {word for word in rest if is_word_of(word, voices.returned)}
+    spoken = {word for word in rest if word not in returned and is_word_of(word, voices.said)}
+    if not rest:
+        return True
+    if confirms:
+        rest = [word for word in rest if word not in spoken]
+    if _is_translated(text, cited):
+        # Words cannot be compared and a tool may have said it: a shared name or number shows that it is the user's.
+        is_theirs = bool(mine or elsewhere) and len(returned) < _FEW
+        return is_theirs if voices.returned else len(spoken) < len(words)
+    if not voices.returned:
+        return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
+    longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
+    is_known = mine.union(elsewhere, spoken if confirms else ())
+    # A tool's words stay the tool's, however many words of the user stand beside them.
+    foreign = {word for word in returned - _BY_CHANCE if not is_word_of(word, asked)}
+    if foreign or not all(is_known.intersection(clause) for clause in longer):
+        return False
+    return len(mine) >= share * (len(mine) + len(rest)) and bool(mine or elsewhere or confirms)
+
+
+def _clause_words(clause: str) -> tuple[str, ...]:
+    return tuple(word for word in content_words(clause)[:_MOST_WORDS] if word not in _SAYING)
+
+
+def _is_translated(text: str, cited: Evidence) -> bool:
+    """Return whether a line is in English and its sources are not: models translate to English, never from it."""
+    line = Evidence(text)
+    if line.is_latin and cited.is_latin is False:
+        return True
+    return bool(line.is_latin and cited.is_latin) and is_english(line) is True and is_english(cited) is False
+
+
+# ---------------------------------------------------------------- hints
+
+
+def trusted_hints(
+    hints: Hints,
+    messages: Sequence[Message],
+    previous: Hints,
+    *,
+    foreign: Sequence[Message] = (),
+    log: Sequence[Observation] = (),
+) -> Hints:
+    """Return the hints that the messages and the log support: a tool gives no task, no title and no answer.
+
+    A reflector reads lines of the log and no messages.
+    """
+    before = (previous.current_task, previous.suggested_response, previous.title)
+    voices = voices_of(messages, *filter(None, before), foreign=foreign, log=log)
+    said_at = [message.created_at for message in messages] or [line.said_at for line in log if line.said_at]
+    task = _trusted(hints.current_task, voices, said_at)
+    if task and not _may_be_users(task, voices):
+        task = None
+    return replace(
+        hints,
+        current_task=task,
+        suggested_response=_trusted(hints.suggested_response, voices, said_at),
+        title=_trusted(hints.title, voices, said_at),
+    )
+
+
+_ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path", "hash"})
+
+
+def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> str | None:
+    if not hint:
+        return hint
+    # A task may contain an identifier that a tool named, but not a URL, command or flag.
+    if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, POINTING):
+        return None
+    # Nor something to act on that no message names.
+    missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
+    acted_on = (mention for mention in mentions(hint) if mention.kind in _ACTED_ON)
+    return None if any(mention.text in missing for mention in acted_on) else hint
+
+
+def _may_be_users(task: str, voices: Voices) -> bool:
+    """Return whether a task can come from users: it has a word of theirs, or no tool spoke and it has none of the assistant's."""
+    words = _clause_words(task)
+    by_user = voices.by_user or ()
+    if not words or any(is_word_of(word, by_user) for word in words):
+        return True
+    if any(_is_translated(task, text) for text in by_user):
+        return True
+    return not voices.returned and not any(is_word_of(word, voices.said) for word in words)
+
 
 Policy: TypeAlias = Literal["keep", "flag", "drop"]
 Readings: TypeAlias = Mapping[tuple[str, int], str]
@@ -52,7 +390,6 @@ _MOST_NAMED: Final = 20
 _MOST_CHARACTERS: Final = 200
 # The share of a line that cites everything which a single message must have said.
 _UNCITED_SHARE: Final = 0.5
-_FEW: Final = 2
 _MOST_COMPARED: Final = 3
 _CONFIRMED: Final = " confirmed: "
 _ANSWERS: Final = (" said yes to: ", "(This is about: ")
@@ -66,10 +403,8 @@ class Judged:
     faults: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Verdict:
-    observation: Observation
-    faults: tuple[str, ...] = ()
+_Verdict: TypeAlias = tuple[Observation, tuple[str, ...]]
+"""A line with its trust and priority, and its faults."""
 
 
 def judge(
@@ -92,7 +427,7 @@ def judge(
     """
     case = _Checker(messages, log, policy, foreign, lines, readings, frozenset(extracted))
     own = [observation for observation in observations if not case.is_foreign(observation)]
-    judged = _applied([case.verdict(observation) for observation in _renumbered(observations, own)], policy)
+    judged = _applied([case.verdict(observation) for observation in renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
 
@@ -126,13 +461,11 @@ class _Checker:
         self._owners = {message.resource for message in messages}
 
     def is_foreign(self, observation: Observation) -> bool:
-        """Return whether a line was made from messages of another conversation."""
         if not self._others.returned:
             return False
         return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
     def verdict(self, observation: Observation) -> _Verdict:
-        """Return a line with its trust, priority and faults."""
         cited = self._cited(observation)
         is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
@@ -155,13 +488,14 @@ class _Checker:
         is_uncited = len(cited) > _FEW and len(cited) == len(self._by_seq)
         groups = [(message,) for message in self._nearest(observation, said)] if is_uncited else [tuple(said)]
         share = _UNCITED_SHARE if is_uncited else LEAST_SHARE
-        for group in groups:
-            words = self._said(group[0]) if len(group) == 1 else Evidence("\n".join(map(said_text, group)))
-            if is_backed(observation.text, words, self._voices, share=share):
-                return True
+        texts = [
+            self._said(group[0]) if len(group) == 1 else Evidence("\n".join(map(said_text, group))) for group in groups
+        ]
+        if any(is_backed(observation.text, text, self._voices, share=share) for text in texts):
+            return True
         proposed = evidence_of(said_text(message) for message in cited if message.role == "assistant")
         for group in groups:
-            read = "\n".join(self._readings().get((message.thread, message.seq), "") for message in group)
+            read = "\n".join(self._readings().get(_place(message), "") for message in group)
             text = Evidence("\n".join((*map(said_text, group), read)))
             confirms = observation.priority == "done" and _CONFIRMED in read
             asked = proposed if any(sign in read for sign in _ANSWERS) else ()
@@ -170,7 +504,6 @@ class _Checker:
         return False
 
     def _nearest(self, observation: Observation, said: Sequence[Message]) -> list[Message]:
-        """Return the few messages that share most words with a line."""
         words = content_words(observation.text)
         shares = [sum(is_word_of(word, (self._said(message),)) for word in words) for message in said]
         best = sorted(range(len(said)), key=lambda place: -shares[place])[:_MOST_COMPARED]
@@ -256,25 +589,17 @@ def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> b
 
 
 def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
-    """Return what was ungrounded in the lines before and is still named."""
     named = [str(name) for root in roots for name in root.metadata.get("ungrounded", ())]
     return [name for name in named if name in observation.text]
 
 
 def _claims(observation: Observation, is_for_user: bool) -> bool:
-    """Return whether a line claims to be a user's statement."""
     return is_for_user or observation.priority in KEPT
 
 
 def _lowered_trust(trust: Trust, observation: Observation, voices: Voices) -> Trust:
-    """Return the trust of a line that claims to be a user's statement and is not."""
-    theirs: Trust = "tool" if _is_of_tool(observation, voices) else "assistant"
+    theirs: Trust = "tool" if _is_echo(observation, voices) or voices.names_from_tool(observation.text) else "assistant"
     return lowest((trust, theirs))
-
-
-def _is_of_tool(observation: Observation, voices: Voices) -> bool:
-    """Return whether the words or a name of a line come from tools alone."""
-    return _is_echo(observation, voices) or voices.names_from_tool(observation.text)
 
 
 def _is_echo(observation: Observation, voices: Voices) -> bool:
@@ -289,7 +614,8 @@ def _weighed(
 ) -> _Verdict:
     """Return a line with its allowed priority and its marks; one that cites a user who did not say it is unverified."""
     speaks = is_for_user and not is_backed
-    priority = allowed_priority(observation.priority, is_backed=is_backed)
+    # Only lines backed by a user's words may be statements or finished work.
+    priority = "medium" if observation.priority in KEPT and not is_backed else observation.priority
     metadata = {name: value for name, value in observation.metadata.items() if name not in CODE_METADATA}
     if missing:
         metadata["ungrounded"] = [name[:_MOST_CHARACTERS] for name in missing[:_MOST_NAMED]]
@@ -301,20 +627,22 @@ def _weighed(
         metadata["lowered_from"] = observation.priority
     judged = replace(observation, priority=priority, grounded=not missing, metadata=metadata)
     found = {"ungrounded": bool(missing), "speaks_for_user": speaks, "unverified": bool(metadata.get("unverified"))}
-    return _Verdict(observation=judged, faults=tuple(name for name, is_so in found.items() if is_so))
+    return judged, tuple(name for name, is_so in found.items() if is_so)
 
 
 def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
-    faults = tuple(dict.fromkeys(fault for verdict in verdicts for fault in verdict.faults))
-    kept = [verdict.observation for verdict in verdicts if policy != "drop" or not verdict.faults]
-    if len(kept) < len(verdicts):
-        # Doubtful lines are dropped even if none is left.
-        return Judged(observations=_renumbered([verdict.observation for verdict in verdicts], kept), faults=faults)
-    return Judged(observations=tuple(kept), faults=faults)
+    """Return the lines and their faults; doubtful lines are dropped even if none is left."""
+    kept = [line for line, faults in verdicts if policy != "drop" or not faults]
+    return Judged(
+        observations=renumbered([line for line, _ in verdicts], kept),
+        faults=tuple(dict.fromkeys(fault for _, faults in verdicts for fault in faults)),
+    )
 
 
-def _renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:
+def renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:
     """Renumber the kept lines; a line whose parent is dropped moves under the nearest kept ancestor."""
+    if len(kept) == len(before):
+        return tuple(kept)
     places: Mapping[int, int] = {observation.ordinal: place for place, observation in enumerate(kept, start=1)}
     parents = {observation.ordinal: observation.parent for observation in before}
 
@@ -350,17 +678,14 @@ def trusted_document(
     lines: list[str] = []
     for kind, first, end, start, stop in difflib.SequenceMatcher(a=before, b=after, autojunk=False).get_opcodes():
         gone, added = before[first:end], after[start:stop]
-        if kind == "equal" or (_may_go(gone, added, voices) and _may_come(added, known)):
+        may_go = all(_may_go(line, added, voices) for line in gone)
+        if kind == "equal" or (may_go and all(_is_said(line, known) for line in added if content_words(line))):
             lines += added
         elif whole:
             return old
         else:
             lines += gone
     return "".join(f"{line}\n" for line in lines)
-
-
-def _may_come(added: Sequence[str], voices: Voices) -> bool:
-    return all(_is_said(line, voices) for line in added if content_words(line))
 
 
 def _is_said(line: str, voices: Voices) -> bool:
@@ -378,12 +703,8 @@ def _is_said(line: str, voices: Voices) -> bool:
     return said >= _LEAST_SAID * len(words)
 
 
-def _may_go(gone: Sequence[str], added: Sequence[str], voices: Voices) -> bool:
-    """Return whether lines may be removed: each is empty, was extended, or was mentioned."""
-    return all(_is_spoken_of(line, added, voices) for line in gone)
-
-
-def _is_spoken_of(line: str, added: Sequence[str], voices: Voices) -> bool:
+def _may_go(line: str, added: Sequence[str], voices: Voices) -> bool:
+    """Return whether a line may be removed: it is empty, was extended, or was mentioned."""
     words = content_words(_LABEL.sub("", line, count=1)) if not line.lstrip().startswith("#") else ()
     if not words or any(line.strip() and line.strip() in other for other in added):
         return True

@@ -1,40 +1,43 @@
-"""Observe and reflect, with a model or with the embedded rules: from an input to a parsed answer."""
+"""Observe and reflect, with a model or with the embedded rules: from an input to a parsed answer.
+
+A span on which a model failed several times is observed part by part: the messages that the model refuses are found, and a line
+stands in their place, inside the run that holds the span.
+"""
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Protocol, TypeVar
+from itertools import groupby
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 from memolog.core.deadline import offload
 from memolog.core.message import Message, TextPart
 from memolog.core.observation import KEPT
+from memolog.errors import MemologError
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
-from memolog.log.snapshot_state import weights_of
-from memolog.observer.budget import Ask
-from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection
-from memolog.observer.evidence import source_text
+from memolog.log.state import weights_of
+from memolog.observer.drafts import Draft, Fault, FaultKind, FaultNotes, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractors import take_extracts
-from memolog.observer.faults import Fault, FaultKind, FaultNotes
 from memolog.observer.model import BudgetSpent, Model, ModelReply, ModelRequest, Purpose
 from memolog.observer.model_choice import ModelPair
+from memolog.observer.observations import gaps_of
 from memolog.observer.plausibility import checked, in_order, uncovered
 from memolog.observer.prompt import (
     ObserveInput,
     Prompt,
     ReflectInput,
-    Spoken,
     observer_batch_prompt,
     observer_prompt,
     reflector_prompt,
     with_findings,
 )
-from memolog.observer.reflection import gaps_of
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
-from memolog.observer.transcript import Shown, split
+from memolog.observer.transcript import numbered, split
 from memolog.text.cutting import cut
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
@@ -53,6 +56,8 @@ _EXTRACTIVE: Final = "extractive-1"
 _CALLS: Final = 3
 
 T = TypeVar("T")
+Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[ModelReply]]
+"""Calls a model for a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +80,8 @@ class Reflected:
 
     parsed: ParsedReflection
     prompt: Prompt
+    level: int = 0
+    """How much shorter it was asked to be."""
 
 
 class Observer(Protocol):
@@ -133,17 +140,8 @@ class EmbeddedObserver:
 
 def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
     live = [message for message in given.messages if message.state == "live"]
-    shown = tuple(
-        Shown(number=number, thread=m.thread, seq=m.seq, role=m.role, at=m.created_at)
-        for number, m in enumerate(live, start=1)
-    )
-    prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=shown)
-    spoken = [
-        Spoken(number=number, at=m.created_at, text=source_text(m), is_tool=m.role == "tool")
-        for number, m in enumerate(live, start=1)
-        if m.role in {"assistant", "tool"} and not m.own
-    ]
-    return Observed(parsed=with_findings(observe(given, counter), spoken, given.mode), prompt=prompt)
+    prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=numbered(live))
+    return Observed(parsed=with_findings(observe(given, counter), live, given.mode), prompt=prompt)
 
 
 def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
@@ -163,20 +161,19 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Return statements of users that the embedded observer finds; its lines name it as their observer."""
-    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
-    stated = (draft for draft in found.parsed.observations if draft.priority in KEPT)
-    drafts = tuple(replace(draft, observer=EmbeddedObserver.name, parent=None) for draft in stated)
-    return replace(found, parsed=Parsed(observations=drafts))
+    found = embedded_answer_now(given, messages, counter)
+    stated = (replace(draft, parent=None) for draft in found.parsed.observations if draft.priority in KEPT)
+    return replace(found, parsed=Parsed(observations=tuple(stated)))
 
 
 async def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Do the same as `embedded_answer_now` on a worker thread, for some of the messages."""
-    return await asyncio.to_thread(embedded_answer_now, replace(given, messages=tuple(messages), wanted=()), counter)
+    """Do the same as `embedded_answer_now` on a worker thread."""
+    return await asyncio.to_thread(embedded_answer_now, given, messages, counter)
 
 
-def embedded_answer_now(given: ObserveInput, counter: TokenCounter) -> Observed:
+def embedded_answer_now(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
-    found = _embedded(given, counter)
+    found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
 
@@ -184,25 +181,12 @@ def embedded_answer_now(given: ObserveInput, counter: TokenCounter) -> Observed:
 # ---------------------------------------------------------------- a model as the observer
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Condensed:
-    """A valid answer of the reflector, and its question."""
-
-    parsed: ParsedReflection
-    prompt: Prompt
-    given: ReflectInput
-    tokens: int
-
-
 class _ModelObserver:
-    """Asks a model, and parses its answers."""
-
     def __init__(self, model: Model, counter: TokenCounter) -> None:
         self._model, self._counter = model, counter
 
     @property
     def name(self) -> str:
-        """Return the name of the model."""
         return self._model.name
 
     # ------------------------------------------------------------ observing
@@ -223,15 +207,13 @@ class _ModelObserver:
         for given in inputs:
             parsed = answers.get(threads[given.alias], Parsed())
             parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
+            answer = Observed(parsed=parsed, prompt=prompt)
             if parsed.has("cut_off"):
                 # The thread is observed again, alone.
-                fault = RunFault("cut off: its section never ends")
-                observed.append(Observed(parsed=Parsed(), prompt=prompt, fault=fault))
+                answer = Observed(parsed=Parsed(), prompt=prompt, fault=RunFault("cut off: its section never ends"))
             elif failure(parsed) is None:
-                answer = Observed(parsed=parsed, prompt=prompt)
-                observed.append(await self._completed(answer, given, redactor, ask))
-            else:
-                observed.append(Observed(parsed=parsed, prompt=prompt))
+                answer = await self._completed(answer, given, redactor, ask)
+            observed.append(answer)
         return observed
 
     async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
@@ -276,7 +258,7 @@ class _ModelObserver:
         for attempt in range(2):
             async with gate:
                 reply = await self._ask("observe", prompt, ask, times=1 + attempt)
-            text, said = take_extracts(reply.text, [wanted.key for wanted in given.wanted])
+            text, said = take_extracts(reply.text, [wanted.key for wanted, _ in given.wanted])
             parsed = parse_observations(
                 text,
                 prompt.shown,
@@ -347,17 +329,15 @@ class _ModelObserver:
         if best is None:
             cause = "answer" if problem else "incompressible"
             raise RunFault(problem or "no answer was shorter than what it stands for", cause=cause)
-        best = await self._ask_for_lost(best, most, size, ask)
-        return Reflected(parsed=best.parsed, prompt=best.prompt)
+        return await self._ask_for_lost(best, given, most, size, ask)
 
-    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[_Condensed | None, str | None]:
+    async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[Reflected | None, str | None]:
         """Ask for less and less until it fits; returns the shortest valid answer, and the last fault."""
-        best: _Condensed | None = None
+        best: Reflected | None = None
         best_size, problem = size, None
         last = ""
         for level in range(_LEVELS):
-            given = replace(asked, level=level)
-            prompt = reflector_prompt(given)
+            prompt = reflector_prompt(replace(asked, level=level))
             try:
                 reply = await self._ask("reflect", prompt, ask)
             except (BudgetSpent, RunFault):
@@ -375,24 +355,24 @@ class _ModelObserver:
             length = parsed.tokens(self._counter)
             # An empty or larger answer never replaces memory.
             if 0 < length < best_size:
-                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
-                best_size = length
+                best, best_size = Reflected(parsed=parsed, prompt=prompt, level=level), length
             if best is not None and best_size <= asked.target_tokens:
                 break
         return best, problem
 
-    async def _ask_for_lost(self, best: _Condensed, most: int, size: int, ask: Ask) -> _Condensed:
+    async def _ask_for_lost(self, best: Reflected, given: ReflectInput, most: int, size: int, ask: Ask) -> Reflected:
         """Ask once more for what the answer lost; returns the better of the two answers.
 
         A vague answer is refused.
         """
-        lines = best.given.observations
+        lines = given.observations
         # Comparing many lines takes long.
         gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
         if not gaps:
             return best
-        given = replace(best.given, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
-        prompt = reflector_prompt(given)
+        prompt = reflector_prompt(
+            replace(given, level=best.level, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
+        )
         try:
             reply = await self._ask("reflect", prompt, ask)
         except (BudgetSpent, RunFault):
@@ -402,13 +382,12 @@ class _ModelObserver:
             return best
         parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values(), is_cut_off=reply.is_cut_off)
         length = parsed.tokens(self._counter)
-        omitted = {line.id: line for line in lines if line.id in set(gaps.omitted)}
-        room = max(most, best.tokens) + sum(line.tokens for line in omitted.values())
+        omitted = set(gaps.omitted)
+        room = max(most, best.parsed.tokens(self._counter)) + sum(line.tokens for line in lines if line.id in omitted)
         if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
             found = await asyncio.to_thread(gaps_of, parsed.lines, prompt.ids, lines)
             if found.size < gaps.size:
-                gaps = found
-                best = _Condensed(parsed=parsed, prompt=prompt, given=given, tokens=length)
+                gaps, best = found, Reflected(parsed=parsed, prompt=prompt)
         if gaps.vague:
             raise RunFault(f"a line stands for many others and says hardly anything of them: {gaps.vague[0][:200]}")
         return best
@@ -565,3 +544,152 @@ def _joined_replies(answers: Sequence[Parsed]) -> Parsed:
         )
     is_nothing = bool(answers) and all(answer.nothing for answer in answers)
     return Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
+
+
+TRIES: Final = 4
+"""How often a span is tried as a whole, with growing delays, before it is divided."""
+_TRIES_AWAY: Final = 7
+"""The same for a model that could not be reached."""
+_MOST_CALLS: Final = 32
+"""The most calls for one span; a single bad message is found in far fewer."""
+_STAND_IN: Final = "What was said here could not be observed; recall has the exact words"
+
+Units: TypeAlias = Sequence[tuple[Message, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DividedAnswer:
+    """The joined answers, how many messages the model did not observe, and why."""
+
+    observed: Observed
+    missing: int = 0
+    """Messages that the model refused: a line stands in their place."""
+    embedded: int = 0
+    """Messages that the embedded observer observed, because no answer about them was usable."""
+    error: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Part:
+    first: int
+    units: Units
+    answer: Observed | None = None
+    fault: RunFault | None = None
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple(message for unit in self.units for message in unit)
+
+    def halves(self) -> "tuple[_Part, _Part]":
+        middle = len(self.units) // 2
+        second = _Part(first=self.first + middle, units=self.units[middle:], fault=self.fault)
+        return _Part(first=self.first, units=self.units[:middle], fault=self.fault), second
+
+
+async def observe_in_parts(
+    observer: Observer,
+    given: ObserveInput,
+    redactor: Redactor,
+    ask: Ask,
+    *,
+    attempt: int,
+    is_alive: bool,
+    counter: TokenCounter,
+) -> DividedAnswer:
+    """Observe a span in halves, quarters and so on; where a single message is refused, a line says that it is missing.
+
+    `is_alive` says that the model has answered about other spans meanwhile. If it has not and refuses every part, the model is
+    at fault, and the fault of the first part is raised. A model whose answers about all parts are unusable is not asked
+    further: the embedded observer observes the span.
+    """
+    whole = _Part(first=0, units=_units(given.messages))
+    todo = deque(whole.halves() if len(whole.units) > 1 else (whole,))
+    least = len(todo)
+    done: list[_Part] = []
+    has_answered, calls = False, 0
+    while todo:
+        part = todo.popleft()
+        if calls < _MOST_CALLS:
+            calls += 1
+            await _ask(part, observer, given, redactor, ask)
+        has_answered = has_answered or part.answer is not None
+        if calls == least and part.fault is not None and not has_answered:
+            if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
+                # It answers, but no answer is usable.
+                whole.fault = RunFault(str(part.fault))
+                return await _joined([whole], given, attempt, counter)
+            if not is_alive:
+                raise part.fault
+        if part.answer is None and len(part.units) > 1 and calls < _MOST_CALLS:
+            todo.extend(part.halves())
+        else:
+            done.append(part)
+    return await _joined(sorted(done, key=lambda part: part.first), given, attempt, counter)
+
+
+async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
+    try:
+        answer = (await observer.observe([replace(given, messages=part.messages)], redactor, ask))[0]
+    except RunFault as fault:
+        part.fault = fault
+    except MemologError:
+        # A spent budget or a lost database is not about the messages.
+        raise
+    except Exception as error:  # noqa: BLE001 - an unreadable answer must not hold up the log
+        part.fault = RunFault(f"{type(error).__name__}: {error}", cause="refused")
+    else:
+        problem = None if answer.parsed.nothing else failure(answer.parsed)
+        if answer.last_seq is not None:
+            problem = "cut off: it is about the first messages only"
+        part.answer, part.fault = (answer, None) if problem is None else (None, RunFault(problem))
+
+
+async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, counter: TokenCounter) -> DividedAnswer:
+    """Join the answers in their order, and fill each stretch that has none.
+
+    Words that the model refuses are replaced by a line that says so: the embedded observer would repeat them in the log, which
+    is shown to the model again. After any other fault the embedded observer observes the stretch.
+    """
+    answers: list[Observed] = []
+    missing, embedded, error = 0, 0, ""
+    for is_refused, group in groupby(parts, key=_is_refused):
+        stretch = list(group)
+        messages = [message for part in stretch for message in part.messages]
+        if is_refused is None:
+            answers += [part.answer for part in stretch if part.answer is not None]
+            continue
+        for fault in (part.fault for part in stretch if part.fault is not None):
+            if fault.cause == "denied" or (fault.cause == "away" and attempt <= _TRIES_AWAY):
+                raise fault
+            error = error or str(fault)
+        if is_refused:
+            missing += len(messages)
+            answers.append(_stand_in(messages, given))
+        else:
+            embedded += len(messages)
+            answers.append(await embedded_answer(given, messages, counter))
+    return DividedAnswer(observed=join_answers(answers), missing=missing, embedded=embedded, error=error)
+
+
+def _is_refused(part: _Part) -> bool | None:
+    """Return whether the model refused the words of a part; None if it was answered."""
+    if part.answer is not None:
+        return None
+    return part.fault is None or part.fault.is_about_words
+
+
+def _units(messages: Sequence[Message]) -> Units:
+    """Return the smallest parts: a message, or a call with its results."""
+    units: list[tuple[Message, ...]] = []
+    start = 0
+    for end in closed_ends(weights_of(messages)):
+        units.append(tuple(messages[start : end + 1]))
+        start = end + 1
+    return [*units, tuple(messages[start:])] if start < len(messages) else units
+
+
+def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:
+    """Return one line that says that something is missing, with the messages as its sources."""
+    shown = numbered(messages, given.zone)
+    draft = Draft(priority="medium", text=_STAND_IN, said_at=shown[0].at, cites=tuple(s.number for s in shown))
+    return Observed(parsed=Parsed(observations=(draft,)), prompt=Prompt(system="", text="", shown=shown))

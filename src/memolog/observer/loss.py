@@ -27,7 +27,7 @@ from typing import Final
 
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
 from memolog.observer.evidence import Evidence, is_found
-from memolog.observer.trust import is_of_tool, line_text
+from memolog.observer.judge import is_of_tool, line_text
 from memolog.text.identifiers import Kind, Mention, content_words, folded, mentions, squeezed
 
 _BY_LINE: Final = {"high": 0, "done": 1, "medium": 2, "low": 3}
@@ -55,36 +55,50 @@ _VAGUE_WORDS: Final = 60
 _VAGUE_SHARE: Final = 0.05
 
 
-class ResultLine:
-    """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
+class _Text:
+    """A text, analysed when something of it is asked for."""
 
-    def __init__(
-        self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high", *, given: Iterable[str] = ()
-    ) -> None:
-        self.text, self.stands_for = text, frozenset(stands_for)
-        self.priority: Priority = priority
-        self.given = _Words(frozenset(given))
-        """The words of the lines that it stands for."""
-
-    def beside(self, words: Mapping[str, Sequence[str]]) -> "ResultLine":
-        """Return the same line with the words that it was given, by the ids of lines."""
-        given = (word for name in self.stands_for for word in words.get(name, ()))
-        return ResultLine(self.text, self.stands_for, self.priority, given=given)
+    def __init__(self, text: str) -> None:
+        self.text = text
 
     @cached_property
     def evidence(self) -> Evidence:
-        """The text, prepared for lookups."""
         return Evidence(self.text)
 
     @cached_property
     def words(self) -> "_Words":
-        """Its content words."""
         return _Words(content_words(self.text))
 
     @cached_property
     def is_change(self) -> bool:
-        """Whether it has a word of change."""
         return bool(_CHANGE.search(self.text))
+
+    @cached_property
+    def denials(self) -> "tuple[_Denial, ...]":
+        return _denials(self.text)
+
+    @cached_property
+    def sides(self) -> "tuple[_Side, ...]":
+        return _sides(self.text)
+
+    @cached_property
+    def takes_back(self) -> frozenset[str]:
+        return frozenset(hit[0] for hit in _BACK.finditer(folded(self.text)))
+
+
+class ResultLine(_Text):
+    """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
+
+    def __init__(self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high") -> None:
+        super().__init__(text)
+        self.stands_for, self.given = frozenset(stands_for), _Words(())
+        self.priority: Priority = priority
+
+    def beside(self, words: Mapping[str, Sequence[str]]) -> "ResultLine":
+        """Return the same line with the words of the lines that it stands for, by the ids of lines."""
+        made = ResultLine(self.text, self.stands_for, self.priority)
+        made.given = _Words([word for name in self.stands_for for word in words.get(name, ())])
+        return made
 
     @cached_property
     def denied(self) -> "_Words":
@@ -92,46 +106,30 @@ class ResultLine:
         return _Words([word for clause in self.denials for word in clause.words])
 
     @cached_property
-    def denials(self) -> "tuple[_Denial, ...]":
-        """Its clauses that forbid or deny something."""
-        return _denials(self.text)
-
-    @cached_property
     def affirmed(self) -> "_Words":
         """The content words that it says without denying them."""
         return _Words(content_words(_affirmed(self.text)))
 
-    @cached_property
-    def sides(self) -> "tuple[_Side, ...]":
-        """The opposites that it has ("below" or "above"), each with the words after it."""
-        return _sides(self.text)
 
-    @cached_property
-    def takes_back(self) -> frozenset[str]:
-        """The words in it that take something back."""
-        return _taken_back(self.text)
+class _Statement(_Text):
+    """A line that must still be said."""
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Statement:
-    """A line that must still be said, analysed once."""
-
-    line: Observation
-    words: tuple[str, ...]
-    squeezed: str
-    denials: "tuple[_Denial, ...]"
-    takes_back: frozenset[str]
-    sides: "tuple[_Side, ...]"
-    facts: tuple[Mention, ...]
-    names: tuple[str, ...]
-    """Names in scripts without capitals."""
-    share: float
-    """The share of its words that a line which names it must contain."""
+    def __init__(self, line: Observation) -> None:
+        super().__init__(f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text)
+        self.line, self.content = line, content_words(line.text)
+        self.squeezed = squeezed(folded(line.text))
+        self.may_take_back = _Text(f"{self.text}\n{line.verbatim or ''}").takes_back
+        is_high = line.priority == "high"
+        self.facts = [mention for mention in mentions(self.text) if mention.kind != "quote"] if is_high else []
+        self.names = _caseless_names(line.text) if is_high else ()
+        self.opposites = self.sides if is_high else ()
+        # The share of its words that a line which names it must contain.
+        self.share = _UNNAMED if self.denials or _is_caseless(self.text) else _NAMED
 
 
 def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[Observation, ...]:
     """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
-    statements = {line.id: _statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
+    statements = {line.id: _Statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
     if not statements:
         return ()
     # A line of lower priority could be dropped by the next reflection.
@@ -147,7 +145,7 @@ def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[
         one.line
         for name, one in statements.items()
         if not any(_says(said, one, is_named=True) for said in standing.get(name, ()))
-        and not any(_says(said, one, is_named=False) for said in index.nearest(one.words))
+        and not any(_says(said, one, is_named=False) for said in index.nearest(one.content))
         and not any(_supersedes(said, one, statements, places) for said in standing.get(name, ()))
     )
 
@@ -189,33 +187,15 @@ def is_bare_list(text: str) -> bool:
 # ---------------------------------------------------------------- statements
 
 
-def _statement(line: Observation) -> _Statement:
-    text = f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text
-    denials = _denials(text)
-    is_high = line.priority == "high"
-    strict = bool(denials) or _is_caseless(text)
-    return _Statement(
-        line=line,
-        words=content_words(line.text),
-        squeezed=squeezed(folded(line.text)),
-        denials=denials,
-        takes_back=_taken_back(f"{text}\n{line.verbatim or ''}"),
-        sides=_sides(text) if is_high else (),
-        facts=tuple(mention for mention in mentions(text) if mention.kind != "quote") if is_high else (),
-        names=_caseless_names(line.text) if is_high else (),
-        share=_UNNAMED if strict else _NAMED,
-    )
-
-
 def _says(said: ResultLine, one: _Statement, *, is_named: bool) -> bool:
-    if not _denies_the_same(said, one) or not all(_has_side(said, side) for side in one.sides):
+    if not _denies_the_same(said, one) or not all(_has_side(said, side) for side in one.opposites):
         return False
     if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
         return True
-    if not is_named and not one.words:
+    if not is_named and not one.content:
         return False
     share = one.share if is_named else _UNNAMED
-    if sum(map(said.words.has, one.words)) < ceil(share * len(one.words)):
+    if sum(map(said.words.has, one.content)) < ceil(share * len(one.content)):
         return False
     return all(is_found(fact, (said.evidence,)) for fact in one.facts) and all(
         _has_caseless(name, said.evidence) for name in one.names
@@ -225,9 +205,9 @@ def _says(said: ResultLine, one: _Statement, *, is_named: bool) -> bool:
 def _denies_the_same(said: ResultLine, one: _Statement) -> bool:
     """Return whether a line denies what a statement denies and nothing that the statement affirms."""
     if not one.denials:
-        is_denied = sum(map(said.denied.has, one.words)) > len(one.words) * _MOST_DENIED
-        return not is_denied or sum(map(said.affirmed.has, one.words)) >= ceil(_NAMED * len(one.words))
-    if not said.takes_back <= one.takes_back:
+        is_denied = sum(map(said.denied.has, one.content)) > len(one.content) * _MOST_DENIED
+        return not is_denied or sum(map(said.affirmed.has, one.content)) >= ceil(_NAMED * len(one.content))
+    if not said.takes_back <= one.may_take_back:
         return False
     own = [other for other in said.denials if not _adds(other, said, one)]
     return all(any(_is_same_denial(other, denial) for other in own) for denial in one.denials)
@@ -235,7 +215,7 @@ def _denies_the_same(said: ResultLine, one: _Statement) -> bool:
 
 def _adds(denial: "_Denial", said: ResultLine, one: _Statement) -> bool:
     """Return whether a clause has a word that is in none of its source lines, which may change its meaning."""
-    known = _Words(one.words)
+    known = _Words(one.content)
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
     return any(not known.has(word) and not said.given.has(word) and word not in _PLAIN for word in longer)
 
@@ -259,17 +239,19 @@ def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
 def _supersedes(
     said: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
 ) -> bool:
-    own = [word for word in older.words if word not in _COMMON]
+    own = [word for word in older.content if word not in _COMMON]
     if not said.is_change or not any(map(said.words.has, own)):
         return False
     newer = [statements[name] for name in said.stands_for if name in statements and name != older.line.id]
     if older.denials:
         forbidden = [word for denial in older.denials for word in denial.words if word not in _COMMON]
         newer = [
-            one for one in newer if _CHANGE.search(one.line.text) and any(map(_Words(one.words).has, forbidden or own))
+            one
+            for one in newer
+            if _CHANGE.search(one.line.text) and any(map(_Words(one.content).has, forbidden or own))
         ]
     return any(
-        _is_newer(one.line, older.line, places) and _says(said, one, is_named=True) for one in newer if one.words
+        _is_newer(one.line, older.line, places) and _says(said, one, is_named=True) for one in newer if one.content
     )
 
 
@@ -295,7 +277,6 @@ class _Words:
             self._by_opening.setdefault(word[:_SHORT], []).append(word)
 
     def has(self, word: str) -> bool:
-        """Return whether a word is here, or another form of it."""
         if word in self._words:
             return True
         if len(word) < _SHORT:
@@ -322,7 +303,6 @@ class _Index:
                 self._by_opening.setdefault(word[:_SHORT], set()).add(place)
 
     def nearest(self, words: Sequence[str]) -> list[ResultLine]:
-        """Return the few lines with most words in common."""
         hits = Counter(place for word in words for place in self._by_opening.get(word[:_SHORT], ()))
         return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
 
@@ -399,8 +379,6 @@ _COMMON: Final = frozenset(_COMMON_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class _Denial:
-    """A clause that forbids or denies something."""
-
     words: tuple[str, ...]
     """What it forbids or denies: the content words after the first such word, or before it where none follows."""
     count: int
@@ -438,12 +416,7 @@ _BACK: Final = re.compile(
 )
 
 
-def _taken_back(text: str) -> frozenset[str]:
-    return frozenset(hit[0] for hit in _BACK.finditer(folded(text)))
-
-
 def _denials(text: str) -> tuple[_Denial, ...]:
-    """Return the clauses of a text that forbid or deny something."""
     found: list[_Denial] = []
     for clause in _CLAUSE.split(folded(text)):
         spans = _denying(clause)
@@ -457,7 +430,6 @@ def _denials(text: str) -> tuple[_Denial, ...]:
 
 
 def _affirmed(text: str) -> str:
-    """Return the text without what its clauses deny."""
     parts: list[str] = []
     for clause in _CLAUSE.split(folded(text)):
         spans = _denying(clause)
@@ -517,8 +489,6 @@ _NEAR: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One of two opposites in a text."""
-
     pair: int
     is_second: bool
     is_denied: bool
@@ -541,7 +511,6 @@ _PHRASES: Final = _phrases()
 
 
 def _sides(text: str) -> tuple[_Side, ...]:
-    """Return the opposites that a text has, in order."""
     words = squeezed(folded(text)).strip(".").split(".")
     found: list[_Side] = []
     at = 0
@@ -558,7 +527,6 @@ def _sides(text: str) -> tuple[_Side, ...]:
 
 
 def _has_side(said: ResultLine, side: _Side) -> bool:
-    """Return whether a line has the same opposite before one of the same words."""
     same = (
         other
         for other in said.sides

@@ -7,7 +7,7 @@ import asyncio
 import inspect
 import random
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar, runtime_checkable
@@ -71,11 +71,18 @@ class Model(Protocol):
 class ManagedModel:
     """A model of ours that can be checked before its first call, and closed after its last."""
 
+    def _inside(self) -> "Sequence[Model]":
+        return ()
+
     async def check(self) -> None:
         """Raise ConfigError if no call can ever succeed: a key or a package is missing. Makes no call."""
+        for model in self._inside():
+            await check_model(model)
 
     async def aclose(self) -> None:
         """Close connections. The next call opens them again."""
+        for model in self._inside():
+            await close_model(model)
 
 
 async def check_model(model: Model | None) -> None:
@@ -101,13 +108,8 @@ class ModelWrapper(ManagedModel):
         """Return the name of the wrapped model."""
         return self._model.name
 
-    async def check(self) -> None:
-        """Check the wrapped model."""
-        await check_model(self._model)
-
-    async def aclose(self) -> None:
-        """Close the wrapped model."""
-        await close_model(self._model)
+    def _inside(self) -> Sequence[Model]:
+        return (self._model,)
 
 
 Cause: TypeAlias = Literal["refused", "denied", "away"]
@@ -202,7 +204,6 @@ def status_of(error: BaseException) -> int | None:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what caused it, the nearest first."""
     found: BaseException | None = error
     for _ in range(_DEEPEST):
         if found is None:

@@ -1,31 +1,394 @@
-"""Make a model from what a user writes. Imports no provider: that happens at the first call."""
+"""Make a model from what a user writes, and call any provider that pydantic-ai supports, or any OpenAI-compatible endpoint.
 
+The only module that uses pydantic-ai. It is imported at the first call, in a worker thread, because that takes seconds.
+"""
+
+import asyncio
+import importlib.util
+import re
+import urllib.parse
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
 
 from memolog.core.config import Config
+from memolog.core.message import FilePart
+from memolog.core.run import Usage
 from memolog.errors import ConfigError, MemologError
 from memolog.observer.model import (
     DEFAULT_RETRY,
+    DEFAULT_SECONDS,
     BudgetSpent,
     CallableModel,
+    FinishReason,
     ManagedModel,
     Model,
     ModelError,
     ModelFunction,
+    ModelRefused,
     ModelReply,
     ModelRequest,
+    ModelUnavailable,
     Price,
     Retry,
     check_model,
-    close_model,
     complete_in_time,
     in_time,
     is_transport_error,
 )
-from memolog.observer.pydantic_model import ModelAt, PydanticModel
+from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter, TokenCounter
+
+if TYPE_CHECKING:
+    from contextlib import AbstractAsyncContextManager
+
+    from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl, ModelResponse
+    from pydantic_ai.models import Model as Client
+    from pydantic_ai.models import StreamedResponse
+
+_STAND_IN: Final = "Until then the embedded observer goes on working."
+_INSTALL: Final = 'Run: pip install "memolog[llm]". '
+_SHOWN: Final = 300
+_VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
+# Providers whose variable is not simply their name.
+_KEYS: Final = {"azure": "AZURE_OPENAI_API_KEY", "cohere": "CO_API_KEY", "gateway": "PYDANTIC_AI_GATEWAY_API_KEY"}
+_KINDS: Final = re.compile(r"-(?:chat|responses|cloud)$|/.*$")
+_NOT_ALLOWED: Final = frozenset({401, 403})
+_FINISHED: Final[Mapping[str, FinishReason]] = {
+    "stop": "stop",
+    "length": "length",
+    "content_filter": "content_filter",
+}
+# Providers count reasoning tokens as part of the answer.
+_THOUGHT_TOKENS: Final = 16_000
+# A model reads the whole prompt before its first word; later pauses are shorter.
+_PAUSE_SHARE: Final = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAt:
+    """A model behind an OpenAI-compatible address, such as a local server. No key from the environment is sent there."""
+
+    base_url: str
+    name: str
+    api_key: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urllib.parse.urlsplit(self.base_url)
+        except ValueError:
+            parts = None
+        if parts is None or parts.scheme not in {"http", "https"} or not parts.netloc or not self.name.strip():
+            raise ConfigError(
+                "This is not the address of a model: it needs http:// or https://, a host, and the name of a model.",
+                then='Write "http://127.0.0.1:8000/v1#model-name", or ModelAt(base_url=…, name=…).',
+            )
+
+    @property
+    def label(self) -> str:
+        """Return the address and the name, without what may be secret in it."""
+        parts = urllib.parse.urlsplit(self.base_url)
+        shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
+        return f"{urllib.parse.urlunsplit(shown)}#{self.name}"
+
+    @property
+    def is_openai(self) -> bool:
+        """Return whether it is a server of OpenAI or Azure, which refuse both names of the token limit in one request."""
+        host = urllib.parse.urlsplit(self.base_url).hostname or ""
+        return host.endswith(("openai.com", "azure.com"))
+
+    @classmethod
+    def parse(cls, text: str) -> "Self | str":
+        """Read `"http://…#name"` as an address, and check that any other text is `"provider:model"`."""
+        if text.startswith(("http://", "https://")):
+            base_url, _, name = text.partition("#")
+            return cls(base_url=base_url, name=name)
+        provider, _, name = text.partition(":")
+        if not provider.strip() or not name.strip():
+            raise ConfigError(
+                f"{text!r} is not the name of a model.",
+                then='Write "provider:model", such as "openai:gpt-5-mini", or "extractive" for none.',
+            )
+        return text
+
+
+class PydanticModel(ManagedModel):
+    """Asks a provider through pydantic-ai: `PydanticModel("anthropic:…")`, or `PydanticModel(ModelAt(…))`.
+
+    `settings` is handed to the provider as it is: `thinking`, `extra_body`, `openai_reasoning_effort`, `anthropic_thinking` and
+    so on. It beats what a request asks for; the request's own `options` beat both.
+    """
+
+    def __init__(
+        self,
+        model: str | ModelAt,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        timeout: float | None = None,
+        max_tokens: int | None = None,
+        price: Price | None = None,
+        retry: Retry | None = DEFAULT_RETRY,
+        stream: bool = False,
+    ) -> None:
+        """Name the model; `price` is for one that no price list has.
+
+        `timeout` is for one attempt, and beats `model_timeout`. With `stream` the answer is read as it is written: the first
+        words may take that long, and then no pause a quarter of it, however long the whole answer takes.
+        """
+        self._address = ModelAt.parse(model) if isinstance(model, str) else model
+        self._settings, self._timeout, self._stream = dict(settings or {}), timeout, stream
+        self._max_tokens, self._price, self._retry = max_tokens, price, retry or Retry(attempts=1)
+        self._client: Client | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def name(self) -> str:
+        """Return the name under which the model was given."""
+        return self._address if isinstance(self._address, str) else self._address.label
+
+    async def complete(self, request: ModelRequest) -> ModelReply:
+        """Return the provider's answer; retries transport errors."""
+        client = await self._ready()
+
+        async def ask(seconds: float) -> ModelReply:
+            call = self._ask(client, request, seconds)
+            # A streamed answer has a limit for each piece.
+            return await (call if self._stream else in_time(call, seconds, self.name))
+
+        return await self._retry.run(ask, self._timeout or request.timeout or DEFAULT_SECONDS)
+
+    async def check(self) -> None:
+        """Raise ConfigError if a key, a package or the provider itself is missing; makes no call."""
+        await self._ready()
+
+    async def aclose(self) -> None:
+        """Close the connections; the next call opens them again."""
+        client, self._client = self._client, None
+        if client is not None and self._loop is asyncio.get_running_loop():
+            # The library closes its connections when a client's context ends.
+            async with client:
+                pass
+
+    # ------------------------------------------------------------ one attempt
+
+    async def _ask(self, client: "Client", request: ModelRequest, seconds: float) -> ModelReply:
+        from pydantic_ai.direct import model_request, model_request_stream  # noqa: PLC0415 - an extra
+        from pydantic_ai.messages import ModelRequest as Question  # noqa: PLC0415
+        from pydantic_ai.messages import UserPromptPart  # noqa: PLC0415
+
+        content: Any = [request.text, *map(_attached, request.files)] if request.files else request.text
+        question = Question(parts=[UserPromptPart(content)], instructions=request.system)
+        settings: Any = self._settings_for(client, request, seconds)
+        try:
+            if self._stream:
+                stream = model_request_stream(client, [question], model_settings=settings)
+                response = await self._read(stream, seconds)
+            else:
+                response = await model_request(client, [question], model_settings=settings)
+        except Exception as error:
+            known = self._translated(error, client)
+            if known is None:
+                raise
+            raise known from error
+        return ModelReply(
+            text=response.text or "",
+            usage=self._usage(response, request),
+            finish_reason=_FINISHED.get(response.finish_reason or ""),
+        )
+
+    async def _read(self, opening: "AbstractAsyncContextManager[StreamedResponse]", seconds: float) -> "ModelResponse":
+        """Return a whole answer that arrives piece by piece; the first piece may take longer than the others."""
+        pause, loop, waited = seconds / _PAUSE_SHARE, asyncio.get_running_loop(), "begin"
+        limit = asyncio.timeout(seconds)
+        try:
+            async with limit, opening as stream:
+                async for _ in stream:
+                    waited = "go on"
+                    limit.reschedule(loop.time() + pause)
+                return stream.get()
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            after = seconds if waited == "begin" else pause
+            raise ModelUnavailable(
+                f"The model {self.name} did not {waited} within {after:g} s.",
+                why="The call was cancelled.",
+                then="It is asked again later; if that happens often, raise model_timeout, or give it less to read.",
+            ) from error
+
+    def _settings_for(self, client: "Client", request: ModelRequest, seconds: float) -> dict[str, Any]:
+        asked: dict[str, Any] = {
+            "temperature": request.temperature,
+            "max_tokens": min(filter(None, (request.max_tokens, self._max_tokens)), default=None),
+            "timeout": seconds,
+            # Retries are done here; retries of the library on top would take too long.
+            "max_retries": 0,
+        }
+        given = {**self._settings, **request.options}
+        if not _takes_temperature(client, given):
+            del asked["temperature"]
+            if self._max_tokens is None and request.max_tokens is not None:
+                asked["max_tokens"] = request.max_tokens + _THOUGHT_TOKENS
+        if asked["max_tokens"] and isinstance(self._address, ModelAt) and not self._address.is_openai:
+            # Many compatible servers support only the older name of the limit.
+            body: dict[str, Any] = given.get("extra_body") or {}
+            given["extra_body"] = {"max_tokens": given.get("max_tokens", asked["max_tokens"]), **body}
+        # A client warns about each unsupported setting at every call.
+        asked = {name: value for name, value in asked.items() if name not in client.unsupported_settings}
+        return {name: value for name, value in {**asked, **given}.items() if value is not None}
+
+    def _usage(self, response: "ModelResponse", request: ModelRequest) -> Usage:
+        counted = response.usage
+        read, write = counted.cache_read_tokens, counted.cache_write_tokens
+        usage = Usage(
+            model=self.name,
+            # The library counts cached tokens as input too; our ledger keeps them apart.
+            input_tokens=max(0, counted.input_tokens - read - write),
+            output_tokens=counted.output_tokens,
+            cache_read_tokens=read,
+            cache_write_tokens=write,
+            kind=request.purpose,
+        )
+        return replace(usage, cost=self._price.cost(usage) if self._price else _cost(response))
+
+    # ------------------------------------------------------------ the client
+
+    async def _ready(self) -> "Client":
+        """Return the client for this event loop: connections cannot move from one to another."""
+        loop = asyncio.get_running_loop()
+        if self._client is None or self._loop is not loop:
+            client = await asyncio.to_thread(self._made)
+            if self._client is None or self._loop is not loop:
+                self._client, self._loop = client, loop
+        return self._client
+
+    def _made(self) -> "Client":
+        if importlib.util.find_spec("pydantic_ai") is None:
+            raise ConfigError(
+                f"The model {self.name} needs pydantic-ai-slim, which is not installed.",
+                why="Model providers are an extra.",
+                then=_INSTALL + _STAND_IN,
+            )
+        try:
+            return _client_for(self._address)
+        except Exception as error:
+            raise self._misconfigured(error) from error
+
+    def _misconfigured(self, error: Exception) -> ConfigError:
+        what = f"The model {self.name} cannot be used as it is configured."
+        if isinstance(error, ImportError):
+            return ConfigError(what, why=_text(error), then=_STAND_IN)
+        variables = " or ".join(dict.fromkeys(_VARIABLE.findall(str(error))))
+        if variables:
+            return ConfigError(
+                f"The model {self.name} has no key or address.",
+                why=f"{variables} is not set.",
+                then=f"Set {variables} in the environment of this process. {_STAND_IN}",
+            )
+        return ConfigError(what, why=_text(error), then=_STAND_IN)
+
+    def _translated(self, error: Exception, client: "Client") -> MemologError | None:
+        """Return our error for one of the library's; None for what is not the library's."""
+        from pydantic_ai import exceptions as theirs  # noqa: PLC0415 - an extra
+
+        final = (theirs.ModelRequestRejectedError, theirs.ModelQuotaExceededError)
+        match error:
+            case theirs.ModelHTTPError():
+                is_passing = is_transport_error(error)
+                what = f"The model {self.name} answered with HTTP {error.status_code}."
+                why = _text(_said(error.body), _key_of(client))
+                if is_passing and not isinstance(error, final):
+                    return ModelUnavailable(what, why=why, retry_after=error.retry_after)
+                return ModelRefused(what, why=why, then=self._advice(error.status_code))
+            case theirs.ModelAPIError():
+                what, why = f"The model {self.name} gave no answer.", _text(error, _key_of(client))
+                if isinstance(error, final):
+                    return ModelRefused(what, why=why)
+                return ModelUnavailable(what, why=why, retry_after=error.retry_after)
+            case theirs.UserError():
+                return self._misconfigured(error)
+            case theirs.AgentRunError():
+                return ModelRefused(f"The answer of the model {self.name} cannot be read.", why=_text(error))
+            case _:
+                return None
+
+    def _advice(self, status: int) -> str:
+        if status not in _NOT_ALLOWED:
+            return ""
+        if isinstance(self._address, ModelAt):
+            return "Check its api_key."
+        provider = _KINDS.sub("", self._address.partition(":")[0])
+        variable = _KEYS.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
+        return f"Check the key in {variable}."
+
+
+def _client_for(address: str | ModelAt) -> "Client":
+    if isinstance(address, str):
+        from pydantic_ai.models import infer_model  # noqa: PLC0415 - an extra
+
+        return infer_model(address)
+    from pydantic_ai.models.openai import OpenAIChatModel  # noqa: PLC0415
+    from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider  # noqa: PLC0415
+
+    provider = OpenAICompatibleProvider(name="compatible", base_url=address.base_url, api_key=address.api_key)
+    return OpenAIChatModel(address.name, provider=provider)
+
+
+def _attached(file: FilePart) -> "BinaryContent | ImageUrl | DocumentUrl":
+    from pydantic_ai.messages import BinaryContent, DocumentUrl, ImageUrl  # noqa: PLC0415 - an extra
+
+    if file.data is not None:
+        return BinaryContent(file.data, media_type=file.media_type)
+    url = file.url or ""
+    return ImageUrl(url) if file.media_type.startswith("image/") else DocumentUrl(url)
+
+
+def _takes_temperature(client: "Client", given: Mapping[str, Any]) -> bool:
+    """Return whether the model accepts a temperature; many reasoning models do not."""
+    profile: Mapping[str, Any] = dict(client.profile)
+    thinks = profile.get("openai_supports_reasoning") and profile.get("thinking_enabled_by_default")
+    efforts = (value for name, value in given.items() if "thinking" in name or "reasoning" in name)
+    is_asked_to = any(value not in (None, False, "none") for value in efforts)
+    return not (thinks or is_asked_to or profile.get("anthropic_disallows_sampling_settings"))
+
+
+def _cost(response: "ModelResponse") -> float:
+    """Return the price of a call in dollars; 0 if no price list has the model."""
+    if response.usage.cost is not None:
+        return float(response.usage.cost)
+    try:
+        return float(response.cost().total_price)
+    except (AssertionError, LookupError, ValueError):
+        return 0.0
+
+
+def _key_of(client: "Client") -> str:
+    """Return the API key of a client, or an empty string: a provider may repeat it in its errors."""
+    inner: Any = getattr(client.provider, "client", None)
+    key: object = getattr(inner, "api_key", None)
+    return key if isinstance(key, str) else ""
+
+
+def _said(body: object) -> object:
+    """Return the message of a provider's error without the JSON around it."""
+    while isinstance(body, dict):
+        table = cast("dict[str, object]", body)
+        inner = table.get("error") or table.get("message")
+        if not inner:
+            break
+        body = inner
+    return "" if body is None else cast("object", body)
+
+
+def _text(value: object, key: str = "") -> str:
+    """Return a value as one short sentence without secrets."""
+    text = str(value)
+    if key:
+        text = text.replace(key, "[redacted]")
+    text = " ".join(REDACTION.redact(text).split())
+    text = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if not text or text.endswith((".", "!", "?", "…")) else f"{text}."
+
 
 ModelSpec: TypeAlias = Model | ModelAt | ModelFunction | str
 
@@ -121,7 +484,7 @@ class TieredModel(ManagedModel):
     @property
     def name(self) -> str:
         """Return the names of all tiers, the smallest first; a reply's usage names the one that answered."""
-        return " | ".join(dict.fromkeys(model.name for model in self._models()))
+        return " | ".join(dict.fromkeys(model.name for model in self._inside()))
 
     def pick(self, request: ModelRequest) -> Model:
         """Return the model that takes an input of this size."""
@@ -132,17 +495,7 @@ class TieredModel(ManagedModel):
         """Return the answer of the tier for this input."""
         return await complete_in_time(self.pick(request), request)
 
-    async def check(self) -> None:
-        """Check every tier: each is needed."""
-        for model in self._models():
-            await check_model(model)
-
-    async def aclose(self) -> None:
-        """Close every tier."""
-        for model in self._models():
-            await close_model(model)
-
-    def _models(self) -> list[Model]:
+    def _inside(self) -> list[Model]:
         return [*(model for _, model in self._tiers), self._above]
 
 
@@ -200,7 +553,5 @@ class FallbackModel(ManagedModel):
         if problem is not None:
             raise problem
 
-    async def aclose(self) -> None:
-        """Close every model."""
-        for model in self._models:
-            await close_model(model)
+    def _inside(self) -> list[Model]:
+        return self._models

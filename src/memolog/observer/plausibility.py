@@ -4,17 +4,16 @@ Drops lines and hints that only repeat the prompt or the log, and finds statemen
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
-from memolog.observer.drafts import Draft, HintsDraft, Parsed
+from memolog.observer.drafts import Draft, FaultNotes, HintsDraft, Parsed
 from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
-from memolog.observer.faults import FaultNotes
 from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.text.identifiers import content_words, folded, squeezed
 from memolog.text.tokens import TokenCounter
@@ -67,7 +66,6 @@ def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]
 
 
 def _without(text: str, opening: re.Pattern[str]) -> str:
-    """Return a text without the elements that these tags open."""
     kept: list[str] = []
     at = 0
     for place, _ in _elements(text, opening):
@@ -117,11 +115,11 @@ def _checked_lines(
 
     A cited statement without a word of its messages may be a paraphrase: it is kept beside founded lines, and marked later.
     """
-    log = _Log(given.previous)
-    sources = _Sources(given, prompt)
-    days = [log.days_of(draft.text) for draft in parsed.observations]
+    log = list(_log_lines(given.previous))
+    numbered = dict(_numbered(given, prompt))
+    days = [_days_of(draft.text, log) for draft in parsed.observations]
     is_said = [
-        bool(found) and _is_said_again(draft, sources.of(draft) or said)
+        bool(found) and _is_said_again(draft, _cited(draft, numbered) or said)
         for draft, found in zip(parsed.observations, days, strict=True)
     ]
     # A line with few content words counts as a copy only beside others.
@@ -158,6 +156,11 @@ def _checked_lines(
     return _at(parsed.observations, kept), tuple(known)
 
 
+def _cited(draft: Draft, numbered: Mapping[int | None, Message]) -> Evidence | None:
+    texts = [source_text(numbered[number]) for number in draft.cites if number in numbered]
+    return Evidence("\n".join(texts)) if texts else None
+
+
 def _is_unfounded(draft: Draft, said: Evidence) -> bool:
     """Return whether the messages do not support a line: an uncited line needs many common words, a statement one.
 
@@ -174,7 +177,7 @@ def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
     words, share = content_words(draft.text), support(draft.text, evidence)
     # One common word may be chance, unless it is the whole message.
     is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
-    return share >= _SUPPORTED and is_more and _log_line(draft.text, None).numbers <= evidence.words
+    return share >= _SUPPORTED and is_more and _log_line(draft.text)[1] <= evidence.words
 
 
 def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
@@ -190,7 +193,6 @@ def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
 
 
 def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
-    """Return the hints without those that only repeat the format."""
     known = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
     for name in ("current_task", "suggested_response", "title"):
         text: str | None = getattr(hints, name)
@@ -211,7 +213,6 @@ class _Echoes:
         self._shown = {_row(line) for _, inside in _elements(prompt.text, _TRANSCRIPT) for line in inside.split("\n")}
 
     def has(self, text: str, least: int) -> bool:
-        """Return whether a text is part of the instructions and not of the messages."""
         needle = squeezed(folded(text))
         words = needle.strip(".").split(".")
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
@@ -244,73 +245,42 @@ def _row(text: str) -> str:
 # ---------------------------------------------------------------- the log
 
 
-class _LogLine(NamedTuple):
-    words: frozenset[str]
-    numbers: frozenset[str]
-    day: date | None
+_LogLine: TypeAlias = tuple[frozenset[str], frozenset[str], date | None]
+"""The words of a line, those with digits among them, and its day."""
 
 
-class _Log:
-    """The lines of the log that the model was shown."""
-
-    def __init__(self, text: str) -> None:
-        self._lines: list[_LogLine] = []
-        day: date | None = None
-        for row in text.split("\n"):
-            if heading := _DATE.match(row.strip()):
-                day = date.fromisoformat(heading[1])
-            elif (hit := _LOG_LINE.match(row)) and (line := _log_line(hit[1], day)).words:
-                self._lines.append(line)
-
-    def days_of(self, text: str) -> frozenset[date | None] | None:
-        """Return the days on which the log has the same or nearly the same line; None if it has none."""
-        mine = _log_line(text, None)
-        return frozenset(line.day for line in self._lines if _is_alike(mine, line)) or None
+def _log_lines(text: str) -> Iterator[_LogLine]:
+    day: date | None = None
+    for row in text.split("\n"):
+        if heading := _DATE.match(row.strip()):
+            day = date.fromisoformat(heading[1])
+        elif (hit := _LOG_LINE.match(row)) and (line := _log_line(hit[1], day))[0]:
+            yield line
 
 
-def _log_line(text: str, day: date | None) -> _LogLine:
+def _log_line(text: str, day: date | None = None) -> _LogLine:
     words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
-    return _LogLine(words, frozenset(word for word in words if any(map(str.isdigit, word))), day)
+    return words, frozenset(word for word in words if any(map(str.isdigit, word))), day
 
 
-def _is_alike(one: _LogLine, other: _LogLine) -> bool:
-    if one.numbers != other.numbers:
-        return False
-    return len(one.words & other.words) >= _ALIKE * len(one.words | other.words)
+def _days_of(text: str, log: Sequence[_LogLine]) -> frozenset[date | None]:
+    """Return the days on which the log has the same or nearly the same line."""
+    words, numbers, _ = _log_line(text)
+    alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
+    return frozenset(day for _, _, day in alike)
 
 
 # ---------------------------------------------------------------- what is covered
 
 
-@dataclass(frozen=True, slots=True)
-class _ShownMessage:
-    """A shown message, its number, and its words."""
-
-    message: Message
-    number: int | None
-    evidence: Evidence
-
-
-class _Sources:
-    """The messages of a span by the numbers under which the model saw them."""
-
-    def __init__(self, given: ObserveInput, prompt: Prompt) -> None:
-        waiting: dict[tuple[str, int], list[int]] = {}
-        for shown in reversed(prompt.shown):
-            waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
-        self.all: list[_ShownMessage] = []
-        for message in given.messages:
-            if message.state == "live":
-                numbers = waiting.get((message.thread, message.seq))
-                self.all.append(
-                    _ShownMessage(message, numbers.pop() if numbers else None, Evidence(source_text(message)))
-                )
-        self._by_number = {said.number: said for said in self.all if said.number is not None}
-
-    def of(self, draft: Draft) -> Evidence | None:
-        """Return the cited messages of a line as one text; None if it cites nothing."""
-        cited = [source_text(self._by_number[n].message) for n in draft.cites if n in self._by_number]
-        return Evidence("\n".join(cited)) if cited else None
+def _numbered(given: ObserveInput, prompt: Prompt) -> list[tuple[int | None, Message]]:
+    """Return the live messages of a span with the numbers under which the model saw them."""
+    waiting: dict[tuple[str, int], list[int]] = {}
+    for shown in reversed(prompt.shown):
+        waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
+    live = (message for message in given.messages if message.state == "live")
+    found = ((waiting.get((message.thread, message.seq)), message) for message in live)
+    return [(numbers.pop() if numbers else None, message) for numbers, message in found]
 
 
 def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
@@ -329,27 +299,22 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
         for number in draft.cites:
             cited.setdefault(number, []).append(draft)
     is_foreign = _are_in_other_languages("\n".join(map(_words, lines)), "\n".join(map(source_text, stated)))
+
+    def is_covered(number: int | None, text: str) -> bool:
+        said = Evidence(text)
+        if any(is_foreign or _says_of(_words(draft), said) for draft in cited.get(number or 0, ())):
+            return True
+        return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+
     return tuple(
-        said.message
-        for said in _Sources(given, prompt).all
-        if said.message in stated and not _is_covered(said, cited, loose, is_foreign=is_foreign)
+        message
+        for number, message in _numbered(given, prompt)
+        if message in stated and not is_covered(number, source_text(message))
     )
 
 
-def _is_covered(
-    said: _ShownMessage, cited: Mapping[int, Sequence[Draft]], loose: Iterable[Draft], *, is_foreign: bool
-) -> bool:
-    if any(is_foreign or _says_of(said, _words(draft)) for draft in cited.get(said.number or 0, ())):
-        return True
-    text = source_text(said.message)
-    return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
-
-
-def _says_of(said: _ShownMessage, line: str) -> bool:
-    """Return whether a line shares a word or a number with a message."""
-    if _log_line(line, None).numbers & said.evidence.words:
-        return True
-    return support(line, said.evidence) > 0
+def _says_of(line: str, said: Evidence) -> bool:
+    return bool(_log_line(line)[1] & said.words) or support(line, said) > 0
 
 
 def _words(draft: Draft) -> str:

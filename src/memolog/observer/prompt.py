@@ -7,7 +7,7 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, tzinfo
 from functools import cache
 from importlib.resources import files
 from typing import Final, get_args
@@ -16,8 +16,9 @@ from memolog.core.message import FilePart, Message, ToolResultPart
 from memolog.core.observation import KEPT, MARKS, UNVERIFIED, Observation
 from memolog.core.settings import Mode, Voice
 from memolog.core.thread import Hints
-from memolog.errors import ConfigError, InputError
+from memolog.errors import InputError
 from memolog.observer.drafts import Draft, Parsed
+from memolog.observer.evidence import source_text
 from memolog.observer.extractors import Wanted, wanted_section
 from memolog.observer.transcript import Shown, last_lines, said_in_zone, transcript
 from memolog.text.escape import clean, closed, escape, short_line
@@ -94,20 +95,11 @@ def level_text(level: int, *, said_too_long: bool = True) -> str:
 
 
 def _observing(mode: str, voice: str) -> list[str]:
-    _check("mode", mode, MODES)
-    _check("voice", voice, VOICES)
     return [_text("observer"), _text(f"voice_{voice}"), _text(f"mode_{mode}")]
 
 
 def _of_the_application(custom: str) -> list[str]:
     return [f"# Instructions of this application\n\n{custom.strip()}"] if custom.strip() else []
-
-
-def _check(kind: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise ConfigError(
-            f"`{kind}` must be one of {', '.join(known)}, got {name!r}.", then=f"Set `{kind}` to one of them."
-        )
 
 
 # ---------------------------------------------------------------- prompts
@@ -222,15 +214,8 @@ def observer_prompt(
 ) -> Prompt:
     """Return the prompt that observes one span of one thread; its messages are numbered from `first` on."""
     text, shown = _thread(given, counter, given.most_tokens, redactor, first)
-    keeps = given.document is not None
-    system = observer_system(given.mode, given.voice, given.custom, keeps_document=keeps)
-    listed, files = _attachments([given], shown, redactor)
     wanted = _section("wanted", wanted_section(given.wanted))
-    log_end = _log_end(given, counter, redactor)
-    ask = _ASK.format(messages=_ask_messages(shown), repeated=_ASK_REPEATED if log_end else "")
-    ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
-    parts = (log_end, text, listed, wanted, ask)
-    return Prompt(system=system, text="\n\n".join(filter(None, parts)), shown=shown, files=files)
+    return _observer_prompt([given], [text], shown, _ASK, wanted, counter, redactor)
 
 
 def observer_batch_prompt(
@@ -244,21 +229,39 @@ def observer_batch_prompt(
     """
     if not inputs:
         raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
-    first, blocks, shown = inputs[0], list[str](), list[Shown]()
+    blocks, shown = list[str](), list[Shown]()
     for given in inputs:
         text, seen = _thread(given, counter, given.most_tokens // len(inputs), redactor, len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
+    return _observer_prompt(inputs, blocks, shown, _ASK_BATCH, "", counter, redactor)
+
+
+def _observer_prompt(
+    inputs: Sequence[ObserveInput],
+    blocks: Sequence[str],
+    shown: Sequence[Shown],
+    ask: str,
+    wanted: str,
+    counter: TokenCounter,
+    redactor: Redactor,
+) -> Prompt:
+    first = inputs[0]
     aliases = ", ".join(_alias(given.alias) for given in inputs)
-    log_end = _log_end(first, counter, redactor)
+    # The log may be older than the application's own patterns.
+    lines = redactor.redact(last_lines(closed(first.previous), first.previous_tokens, counter))
+    log_end = _section("log-end", lines)
     repeated = _ASK_REPEATED if log_end else ""
-    ask = _ASK_BATCH.format(aliases=aliases, messages=_ask_messages(shown), repeated=repeated)
     keeps = any(given.document is not None for given in inputs)
-    ask = f"{ask} {_ASK_DOCUMENT}" if keeps else ask
-    system = observer_system(first.mode, first.voice, first.custom, keeps_document=keeps)
+    asked = ask.format(aliases=aliases, messages=_ask_messages(shown), repeated=repeated)
+    asked = f"{asked} {_ASK_DOCUMENT}" if keeps else asked
     listed, files = _attachments(inputs, shown, redactor)
-    text = "\n\n".join(filter(None, (log_end, *blocks, listed, ask)))
-    return Prompt(system=system, text=text, shown=tuple(shown), files=files)
+    return Prompt(
+        system=observer_system(first.mode, first.voice, first.custom, keeps_document=keeps),
+        text="\n\n".join(filter(None, (log_end, *blocks, listed, wanted, asked))),
+        shown=tuple(shown),
+        files=files,
+    )
 
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
@@ -277,7 +280,6 @@ def reflector_prompt(given: ReflectInput) -> Prompt:
 
 
 def _ask_messages(shown: Sequence[Shown]) -> str:
-    """Return the request to go through the messages, with their numbers and days."""
     if not shown:
         return ""
     days = list(dict.fromkeys(message.at.date().isoformat() for message in shown))
@@ -322,11 +324,6 @@ def _thread(
     return "\n\n".join(filter(None, sections)), read.shown
 
 
-def _log_end(given: ObserveInput, counter: TokenCounter, redactor: Redactor) -> str:
-    # The log may be older than the application's own patterns.
-    return _section("log-end", redactor.redact(last_lines(closed(given.previous), given.previous_tokens, counter)))
-
-
 def _attachments(
     inputs: Sequence[ObserveInput], shown: Sequence[Shown], redactor: Redactor
 ) -> tuple[str, tuple[FilePart, ...]]:
@@ -350,16 +347,12 @@ def _attachments(
 
 
 def _files_of(message: Message) -> list[FilePart]:
+    """Return the files of a message that a model can see."""
     found: list[FilePart] = []
     for part in message.parts:
-        files = part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()
-        found += [file for file in files if _can_be_seen(file)]
-    return found
-
-
-def _can_be_seen(file: FilePart) -> bool:
-    is_kind = file.media_type.startswith("image/") or file.media_type == "application/pdf"
-    return is_kind and (file.data is not None or (file.url or "").startswith("https://"))
+        found += part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()
+    seen = [file for file in found if file.media_type.startswith("image/") or file.media_type == "application/pdf"]
+    return [file for file in seen if file.data is not None or (file.url or "").startswith("https://")]
 
 
 def _document(given: ObserveInput, redactor: Redactor) -> str:
@@ -401,21 +394,17 @@ def _target(given: ReflectInput) -> str:
 
 def _missing(given: ReflectInput) -> str:
     """Return what the last answer lost: statements first, then lines that say too little, then names."""
+    lines = {
+        line.id: (f"o{number} {MARKS[line.priority]} ", line.text) for number, line in enumerate(given.observations, 1)
+    }
     pieces: list[str] = []
-    if given.omitted:
-        numbers = {observation.id: number for number, observation in enumerate(given.observations, 1)}
-        shown = [(numbers[name], given.observations[numbers[name] - 1]) for name in given.omitted if name in numbers]
-        pieces.append(_MISSING_LINES)
-        pieces += [
-            f"- o{number} {MARKS[line.priority]} {escape(short_line(line.text, _MISSING_CHARACTERS))}"
-            for number, line in shown[:_MOST_MISSING]
-        ]
-    if given.vague:
-        pieces.append(_MISSING_DETAIL)
-        pieces += [f"- {escape(short_line(text, _MISSING_CHARACTERS))}" for text in given.vague[:_MOST_MISSING]]
-    if given.missing:
-        pieces.append(_MISSING_NAMES)
-        pieces += [f"- {escape(short_line(name, _MISSING_CHARACTERS))}" for name in given.missing[:_MOST_MISSING]]
+    for ask, lost in (
+        (_MISSING_LINES, [lines[name] for name in given.omitted if name in lines]),
+        (_MISSING_DETAIL, [("", text) for text in given.vague]),
+        (_MISSING_NAMES, [("", name) for name in given.missing]),
+    ):
+        pieces += [ask] if lost else []
+        pieces += [f"- {head}{escape(short_line(text, _MISSING_CHARACTERS))}" for head, text in lost[:_MOST_MISSING]]
     return "\n".join(pieces)
 
 
@@ -424,14 +413,16 @@ def _missing(given: ReflectInput) -> str:
 
 def _log(given: ReflectInput) -> str:
     lines: list[str] = []
-    depths: dict[tuple[str, int], int] = {}
+    depths: dict[tuple[str, int | None], int] = {}
     day = ""
     for number, observation in enumerate(given.observations, 1):
         said = said_in_zone(observation, given.zone)
         if said and said.date().isoformat() != day:
             day = said.date().isoformat()
             lines.append(f"Date: {day}")
-        depth = _depth(observation, depths)
+        # Lines above it that are not shown do not count.
+        depth = 1 + depths.get((observation.group, observation.parent), -1)
+        depths[observation.group, observation.ordinal] = depth
         indent = "  " * depth
         names = _short_names(observation, given.aliases)
         time = f" ({said:%H:%M})" if said else ""
@@ -439,13 +430,6 @@ def _log(given: ReflectInput) -> str:
         if observation.verbatim:
             lines.extend(f"{indent}  | {row}" for row in escape(clean(observation.verbatim)).split("\n"))
     return "\n".join(lines)
-
-
-def _depth(observation: Observation, depths: dict[tuple[str, int], int]) -> int:
-    """Return how deep a line stands under others of its group that are shown as well."""
-    above = -1 if observation.parent is None else depths.get((observation.group, observation.parent), -1)
-    depths[observation.group, observation.ordinal] = above + 1
-    return above + 1
 
 
 def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
@@ -472,16 +456,6 @@ _LONGEST_FINDING: Final = 300
 _SHORTEST_FINDING: Final = 8
 _SENTENCES: Final = re.compile(r"\n+|(?<=[.!?])\s+(?=[A-Z\"'`(])")
 _OPENING: Final = re.compile(r"^[\s>*•#|-]+(?:\d{1,3}[.)]\s)?")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Spoken:
-    """A message of an assistant or a tool, as it is cited."""
-
-    number: int
-    at: datetime
-    text: str
-    is_tool: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -550,21 +524,24 @@ _LOOKED_FOR: Final[Mapping[Mode, tuple[_Search, ...]]] = {
 }
 
 
-def with_findings(parsed: Parsed, spoken: Sequence[Spoken], mode: Mode) -> Parsed:
+def with_findings(parsed: Parsed, messages: Sequence[Message], mode: Mode) -> Parsed:
     """Return what was observed, with the sentences of assistant and tools that the mode looks for and no line holds.
 
-    At most three sentences of a message and twenty in all are added, each cut to 300 characters.
+    Messages are cited by number, from 1. At most three sentences of a message and twenty in all are added, each cut to 300
+    characters.
     """
     if not _LOOKED_FOR[mode]:
         return parsed
     known = "\n".join(draft.text for draft in parsed.observations)
     found: list[Draft] = []
-    for message in spoken:
-        fresh = [text for text in _findings(message.text, mode) if text[:_LONGEST_FINDING] not in known]
+    for number, message in enumerate(messages, start=1):
+        if message.own or message.role not in {"assistant", "tool"}:
+            continue
+        fresh = [text for text in _findings(source_text(message), mode) if text[:_LONGEST_FINDING] not in known]
         for text in fresh[:_MOST_OF_MESSAGE]:
-            who = "Result" if message.is_tool else "Assistant"
+            who = "Result" if message.role == "tool" else "Assistant"
             line = f"{who}: {short_line(text, _LONGEST_FINDING)}"
-            found.append(Draft(priority="medium", text=line, said_at=message.at, cites=(message.number,)))
+            found.append(Draft(priority="medium", text=line, said_at=message.created_at, cites=(number,)))
             known += f"\n{text}"
     if not found:
         return parsed

@@ -8,27 +8,34 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time, tzinfo
-from typing import Final, cast
+from typing import Any, Final, cast
 
 from memolog.core.observation import MARKS, Priority
-from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
-from memolog.observer.faults import (
+from memolog.observer.drafts import (
     ANSWER_KEYS,
     FATAL,
     LONGEST_LINE,
     MOST_LINE,
+    Draft,
     FaultNotes,
+    HintsDraft,
+    Parsed,
+    ParsedReflection,
+    ReflectedDraft,
     is_apology,
     is_chatter,
     is_degenerate,
     is_nonsense,
     is_refusal,
 )
-from memolog.observer.reply_lines import PRIORITY_WORDS, Known, Line, read_lines
-from memolog.observer.sections import (
+from memolog.observer.reply_lines import (
+    PRIORITY_WORDS,
     THREAD_OPENING,
+    Known,
+    Line,
     Sections,
     cleaned,
+    read_lines,
     sections,
     thread_sections,
     without_fence,
@@ -40,7 +47,6 @@ from memolog.text.dates import find_date
 from memolog.text.escape import short_line, unescape
 from memolog.text.word_lists import NOTHING
 
-_DEFAULT_PRIORITY: Final = "medium"
 _ID: Final = re.compile(r"o(\d{1,9})")
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
@@ -56,72 +62,51 @@ _THREAD: Final = re.compile(rf"{THREAD_OPENING}(.*?)(?:</thread>|\Z)", re.DOTALL
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Reply:
-    """The lines and hints of a reply."""
-
     lines: tuple[Line, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
     off_track: str | None = None
     nothing: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Times:
     """The times of the messages, from which the time of a line is computed."""
 
-    by_number: Mapping[int, datetime]
-    base: datetime
-    zone: tzinfo
-    first: date
-    last: date
-
-    @classmethod
-    def of(cls, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> "_Times":
-        moments = {message.number: in_zone(message.at, zone) for message in shown}
-        start = in_zone(base, zone)
-        days = [start.date(), *(moment.date() for moment in moments.values())]
-        return cls(by_number=moments, base=start, zone=zone, first=min(days), last=max(days))
+    def __init__(self, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> None:
+        self._by_number = {message.number: in_zone(message.at, zone) for message in shown}
+        self._base, self._zone = in_zone(base, zone), zone
+        self._days = sorted({self._base.date(), *(moment.date() for moment in self._by_number.values())})
 
     def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
         """Return when a line was said: from the messages it cites, else the message nearest to its time, else its parent."""
-        cited = sorted(self.by_number[number] for number in line.refs)
+        cited = sorted(self._by_number[number] for number in line.refs)
         if cited:
             return self._among(cited, line, notes)
-        day = self._day(line.on, notes)
+        day = line.on
+        if day and self._by_number and not self._days[0] <= day <= self._days[-1]:
+            notes.note("wrong_date", day.isoformat())
+            day = None
         if line.at is None and parent is not None and day in {None, parent.said_at.date()}:
             return parent.said_at
-        day = day or (parent.said_at if parent else self.base).date()
+        day = day or (parent.said_at if parent else self._base).date()
+        same_day = [moment for moment in self._by_number.values() if moment.date() == day]
         if line.at is not None:
-            return self._nearest(self._moment(day, line.at))
-        if day == self.base.date():
-            return self.base
-        first = min((moment for moment in self.by_number.values() if moment.date() == day), default=None)
-        return first or self._moment(day, time())
+            # Models invent times: the message nearest to it counts, on that day if there is one.
+            return self._nearest(day, line.at, same_day or list(self._by_number.values()))
+        if day == self._base.date():
+            return self._base
+        return min(same_day, default=datetime.combine(day, time(), tzinfo=self._zone))
 
     def _among(self, cited: list[datetime], line: Line, notes: FaultNotes) -> datetime:
-        """Return the moment of the cited messages that is nearest to what the line says."""
         if line.on and line.on not in {moment.date() for moment in cited}:
             notes.note("wrong_date", f"{line.on.isoformat()}: {line.text}")
             return cited[0]
         if line.at is None:
             return next((moment for moment in cited if line.on in {None, moment.date()}), cited[0])
-        said = self._moment(line.on or cited[0].date(), line.at)
-        return min(cited, key=lambda moment: abs(moment.timestamp() - said.timestamp()))
+        return self._nearest(line.on or cited[0].date(), line.at, cited)
 
-    def _nearest(self, said: datetime) -> datetime:
-        """Return the moment of the message nearest to a time, on that day if there is one: models invent times."""
-        same_day = [moment for moment in self.by_number.values() if moment.date() == said.date()]
-        among = same_day or self.by_number.values()
+    def _nearest(self, day: date, at: time, among: Sequence[datetime]) -> datetime:
+        said = datetime.combine(day, at, tzinfo=self._zone)
         return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
-
-    def _day(self, day: date | None, notes: FaultNotes) -> date | None:
-        """Return the day that a line names, if anything was said on it."""
-        if day is None or not self.by_number or self.first <= day <= self.last:
-            return day
-        notes.note("wrong_date", day.isoformat())
-        return None
-
-    def _moment(self, day: date, at: time) -> datetime:
-        return datetime.combine(day, at, tzinfo=self.zone)
 
 
 def parse_observations(
@@ -139,8 +124,8 @@ def parse_observations(
 def _parsed(
     text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
 ) -> Parsed:
-    read = _read_reply(text, Known.of(message.number for message in shown), notes, is_cut_off=is_cut_off)
-    drafts = _drafts(read, _Times.of(shown, base, zone), notes)
+    read = _read_reply(text, Known(message.number for message in shown), notes, is_cut_off=is_cut_off)
+    drafts = _drafts(read, _Times(shown, base, zone), notes)
     if not drafts and not read.nothing and not notes.has_fatal:
         notes.note("empty", "no observation, and no word that there is none")
     return Parsed(observations=drafts, hints=read.hints, faults=notes.faults(), nothing=read.nothing and not drafts)
@@ -150,21 +135,24 @@ def _drafts(read: _Reply, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]
     drafts: list[Draft] = []
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
-        drafts.append(
-            Draft(
-                priority=line.priority or (above.priority if above else _DEFAULT_PRIORITY),
-                text=line.text,
-                said_at=times.said_at(line, above, notes),
-                about=line.about,
-                parent=parent,
-                verbatim=line.verbatim,
-                cites=line.refs or (above.cites if above else ()),
-                category=line.facts.category,
-                files=line.facts.files,
-                metadata=dict(line.facts.other),
-            )
-        )
+        cites = line.refs or (above.cites if above else ())
+        fields = _fields(line, parent, above)
+        drafts.append(Draft(**fields, said_at=times.said_at(line, above, notes), cites=cites))
     return tuple(drafts)
+
+
+def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None) -> dict[str, Any]:
+    """Return what drafts of observers and reflectors have in common."""
+    return {
+        "priority": line.priority or (above.priority if above else "medium"),
+        "text": line.text,
+        "about": line.about,
+        "parent": parent,
+        "verbatim": line.verbatim,
+        "category": line.category,
+        "files": line.files,
+        "metadata": line.facts,
+    }
 
 
 def parse_batch(
@@ -207,10 +195,16 @@ def _by_citations(
     owners = {message.number: message.thread for message in shown}
     results: dict[str, Parsed] = {}
     for thread in by_thread:
-        places = [
-            place for place, draft in enumerate(whole.observations) if draft.cites and owners[draft.cites[0]] == thread
-        ]
-        drafts = tuple(_in_thread(whole.observations[place], places, owners, thread) for place in places)
+        told = whole.observations
+        places = [place for place, draft in enumerate(told) if draft.cites and owners[draft.cites[0]] == thread]
+        drafts = tuple(
+            replace(
+                told[place],
+                parent=places.index(parent) if (parent := told[place].parent) in places else None,
+                cites=tuple(number for number in told[place].cites if owners[number] == thread),
+            )
+            for place in places
+        )
         own = FaultNotes()
         own.take(whole.faults)
         own.note("untagged", "no sections for threads")
@@ -218,12 +212,6 @@ def _by_citations(
             own.note("empty", "nothing that belongs to this thread")
         results[thread] = Parsed(observations=drafts, faults=own.faults())
     return results
-
-
-def _in_thread(draft: Draft, places: list[int], owners: Mapping[int, str], thread: str) -> Draft:
-    """Return a draft with its parent's new index and the citations of its own thread."""
-    parent = places.index(draft.parent) if draft.parent in places else None
-    return replace(draft, parent=parent, cites=tuple(number for number in draft.cites if owners[number] == thread))
 
 
 def parse_reflection(
@@ -244,25 +232,13 @@ def parse_reflection(
     if aliases:
         text = _LEADING_NAMES.sub(_named, text)
         text, of_threads = _of_threads(text, frozenset(aliases), notes)
-    read = _read_reply(text, Known.of(numbers), notes)
+    read = _read_reply(text, Known(numbers), notes)
     drafts: list[ReflectedDraft] = []
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
-        drafts.append(
-            ReflectedDraft(
-                priority=line.priority or (above.priority if above else "medium"),
-                text=line.text,
-                merges=tuple(numbers[number] for number in line.refs),
-                on=line.on or (above.on if above else None),
-                at=line.at,
-                about=line.about,
-                parent=parent,
-                verbatim=line.verbatim,
-                category=line.facts.category,
-                files=line.facts.files,
-                metadata=dict(line.facts.other),
-            )
-        )
+        merges = tuple(numbers[number] for number in line.refs)
+        on = line.on or (above.on if above else None)
+        drafts.append(ReflectedDraft(**_fields(line, parent, above), merges=merges, on=on, at=line.at))
     if not drafts and not notes.has_fatal:
         notes.note("empty", "no line: a reflection never replaces lines by nothing")
     return ParsedReflection(
@@ -349,15 +325,12 @@ def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool 
 def _found(text: str, notes: FaultNotes) -> Sections:
     """Return the sections of a reply that is tagged, in Markdown or in JSON; JSON may also stand inside a section."""
     plain = without_fence(text)
-    whole = _json_reply(plain)
-    if whole:
-        return Sections(observations=_json_lines(whole[0], notes), hints=whole[1])
+    if whole := _json_reply(plain, notes):
+        return Sections(observations=whole[0], hints=whole[1])
     found = sections(plain, notes)
-    inner = _json_reply(without_fence(found.observations or ""))
-    if inner:
-        found.observations = _json_lines(inner[0], notes)
+    if inner := _json_reply(without_fence(found.observations or ""), notes):
+        found.observations, found.unclosed = inner[0], ""
         found.hints = {**inner[1], **found.hints}
-        found.unclosed = ""
     return found
 
 
@@ -387,7 +360,6 @@ def _checked_lines(found: Sections, body: str, known: Known, notes: FaultNotes, 
 
 
 def _without_apologies(lines: list[Line], notes: FaultNotes) -> list[Line]:
-    """Return the lines without those in which the model itself refuses."""
     kept = [line for line in lines if not is_apology(line.text)]
     if len(kept) < len(lines):
         refused = next(line.text for line in lines if is_apology(line.text))
@@ -483,9 +455,6 @@ def _hint(text: str | None, notes: FaultNotes) -> str | None:
 
 # ---------------------------------------------------------------- replies in JSON
 
-_JsonReply = tuple[str, dict[str, str]]
-"""The lines, and the hints by their tags."""
-
 _TEXTS: Final = ("text", "observation", "content", "description", "summary", "fact", "note", "value", "message")
 _INSIDE: Final = ("children", "details", "sub", "subitems", "results", "outcomes", "observations")
 _TIMES: Final = ("time", "timestamp", "saidat", "at", "datetime", "when")
@@ -518,8 +487,8 @@ _LOOKS_LIKE: Final = re.compile(r"\s*(?:\{\s*(?:\"|\}|\Z)|\[\s*(?:[\{\"\]]|\Z))"
 _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
-def _json_reply(text: str) -> _JsonReply | None:
-    """Return a reply in JSON as lines and hints; None if it is not JSON, no lines if it has none."""
+def _json_reply(text: str, notes: FaultNotes) -> tuple[str, dict[str, str]] | None:
+    """Return a reply in JSON as lines, and its hints by their tags; None if it is not JSON."""
     if not _LOOKS_LIKE.match(text):
         return None
     try:
@@ -529,7 +498,10 @@ def _json_reply(text: str) -> _JsonReply | None:
         if not value:
             return None
     hints: dict[str, str] = {}
-    return "\n".join(_lines(value, 0, hints)), hints
+    lines = "\n".join(_lines(value, 0, hints))
+    if not lines:
+        notes.note("unparsable", "JSON without observations")
+    return lines, hints
 
 
 def _salvaged(text: str) -> list[object]:
@@ -558,11 +530,8 @@ def _lines(value: object, depth: int, hints: dict[str, str]) -> Iterator[str]:
 
 
 def _normal(value: Mapping[object, object]) -> dict[str, object]:
-    return {_name(str(key)): item for key, item in value.items()}
-
-
-def _name(key: str) -> str:
-    return key if find_date(key) else re.sub(r"[\s_-]+", "", key).lower()
+    keys = [(str(key), item) for key, item in value.items()]
+    return {key if find_date(key) else re.sub(r"[\s_-]+", "", key).lower(): item for key, item in keys}
 
 
 def _object(entry: dict[str, object], depth: int, hints: dict[str, str]) -> Iterator[str]:
@@ -591,7 +560,6 @@ def _first(entry: dict[str, object], names: tuple[str, ...]) -> object:
 
 
 def _entry(entry: dict[str, object], text: str, depth: int) -> Iterator[str]:
-    """Yield one object as a line, followed by its verbatim text."""
     given = _PRIORITIES.get(str(_first(entry, _MARK_KEYS)).strip().lower())
     mark = f"{MARKS[given]} " if given else ""
     if isinstance(day := entry.get("date"), str):
@@ -632,9 +600,3 @@ def _cited(entry: dict[str, object]) -> str:
     items = cast("list[object]", cites) if isinstance(cites, list) else [cites]
     numbers = [number for item in items for number in re.findall(r"[o#]?\d{1,9}", str(item))] if cites else []
     return f" [{','.join(numbers)}]" if numbers else ""
-
-
-def _json_lines(lines: str, notes: FaultNotes) -> str:
-    if not lines:
-        notes.note("unparsable", "JSON without observations")
-    return lines

@@ -1,4 +1,7 @@
-"""Parse the lines of a reply: mark, time, text, references, facts in braces, and verbatim text below them."""
+"""Split a reply into its tagged sections, and parse their lines. Linear in the length of the reply.
+
+Thoughts and code fences are left out. A line has a mark, a time, its text, references, facts in braces, and verbatim text below.
+"""
 
 import re
 from bisect import bisect_left, bisect_right
@@ -9,45 +12,277 @@ from itertools import islice
 from typing import Final
 
 from memolog.core.observation import CODE_METADATA, MARKS, UNVERIFIED, Priority
-from memolog.observer.faults import LONGEST_LINE, MOST_LINE, FaultNotes
-from memolog.observer.sections import FENCE, without_tags
+from memolog.observer.drafts import LONGEST_LINE, MOST_LINE, MOST_REPLY, FaultNotes
 from memolog.text.cutting import cut
 from memolog.text.dates import TIME, date_heading, find_date, read_time
-from memolog.text.escape import unescape
+from memolog.text.escape import clean, unescape
 from memolog.text.word_lists import MEANING
+
+_KNOWN: Final = {
+    "observations": "observations",
+    "observation": "observations",
+    "reflections": "observations",
+    "reflection": "observations",
+    "current-task": "current-task",
+    "suggested-response": "suggested-response",
+    "thread-title": "thread-title",
+    "title": "thread-title",
+    "off-track": "off-track",
+    "working-memory": "working-memory",
+}
+# Our tags, and those of chat templates that leak. Tags that code and web pages use too are not included: lines may mention
+# them, and `<` is escaped wherever a line is shown.
+_OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
+_PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
+_TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
+_SECTION_TAG: Final = re.compile(
+    r"[ \t]*<(/?)[ \t]*([A-Za-z][A-Za-z_ -]{1,24}?)(?:[ \t]++[^<>\n]{0,100})?[ \t]*+/?>[ \t]*+"
+)
+_CLOSING: Final = re.compile(r"</[ \t]*([A-Za-z][A-Za-z_ -]{1,24}?)[ \t]*>")
+_LONE_TAG: Final = re.compile(r"[ \t]*</?[A-Za-z][\w:-]{0,40}(?:[ \t][^<>\n]{0,200})?/?>[ \t]*")
+_FORGED: Final = re.compile(rf"</?[ \t]*(?:{_OURS}|{_PROMPT})\b[^<>\n]{{0,100}}>", re.IGNORECASE)
+_FOREIGN: Final = re.compile(
+    rf"</?(?:{_TEMPLATE})\b[^<>\n]{{0,100}}>|<\|[^<>|\n]{{1,40}}\|>|<[｜|][^<>\n]{{1,40}}[｜|]>|\[/?INST\]|</?s>",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Sections:
+    """The texts of a reply by section."""
+
+    observations: str | None = None
+    """None if the reply had no such section."""
+    hints: dict[str, str] = field(default_factory=dict[str, str])
+    """Current task, suggested response, title and off-track, by their tags."""
+    loose: str = ""
+    """What stood outside every section."""
+    unclosed: str = ""
+    """The section that never ended."""
+
+
+# ---------------------------------------------------------------- cleaning
+
+_THOUGHTS: Final = re.compile(
+    r"<[ \t]*(think|thinking|thought|thoughts|analysis|scratchpad)\b[^<>\n]{0,100}>", re.IGNORECASE
+)
+_END_OF_THOUGHTS: Final = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_BEFORE_THOUGHTS: Final = re.compile(r"<think|<observations", re.IGNORECASE)
+_ANSWER: Final = re.compile(r"\n(?=[ \t]*<observations)", re.IGNORECASE)
+FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
+
+
+def cleaned(reply: str, notes: FaultNotes) -> str:
+    """Return the readable text of a reply: bounded, with plain line ends, without thoughts."""
+    if len(reply) > MOST_REPLY:
+        notes.note("too_large", f"{len(reply):,} characters")
+        reply = reply[:MOST_REPLY]
+    return _without_thoughts(clean(reply), notes).strip()
+
+
+def _without_thoughts(text: str, notes: FaultNotes) -> str:
+    """Remove thoughts: those between tags, and those before a closing tag whose opening tag is missing."""
+    at = orphan = _orphan_end(text)
+    kept: list[str] = []
+    endless: set[str] = set()
+    while hit := _THOUGHTS.search(text, at):
+        if hit.start() != orphan and not _starts_line(text, hit.start()):
+            # In the middle of a line it is part of the text.
+            kept.append(text[at : hit.end()])
+            at = hit.end()
+            continue
+        kept.append(text[at : hit.start()])
+        notes.note("thinking", "thoughts beside the answer")
+        name = hit[1].lower()
+        end = None if name in endless else re.compile(rf"</{name}>", re.IGNORECASE).search(text, hit.end())
+        if end is None:
+            # Thoughts that never end reach to the answer, or to the end of the reply.
+            endless.add(name)
+            end = _ANSWER.search(text, hit.end())
+        at = len(text) if end is None else end.end()
+    if orphan:
+        notes.note("thinking", "thoughts before the answer")
+    return "".join([*kept, text[at:]])
+
+
+def _orphan_end(text: str) -> int:
+    """Return where the answer begins after thoughts that only have an end, or 0."""
+    end = _END_OF_THOUGHTS.search(text)
+    return end.end() if end and not _BEFORE_THOUGHTS.search(text, 0, end.start()) else 0
+
+
+def _starts_line(text: str, at: int) -> bool:
+    return not text[max(at - 200, 0) : at].rpartition("\n")[2].strip()
+
+
+def without_fence(text: str) -> str:
+    """Return a text without the code fence that wraps all of it."""
+    lines = text.strip().split("\n")
+    if len(lines) > 1 and FENCE.match(lines[0]):
+        end = len(lines) - 1 if lines[-1].strip() in {"```", "~~~"} else len(lines)
+        return "\n".join(lines[1:end])
+    return text
+
+
+def without_tags(text: str, notes: FaultNotes) -> str:
+    """Return a line without our tags and tags of chat templates; other tags stay."""
+    if "<" not in text and "[" not in text:
+        return text
+    plain = _FORGED.sub("", text)
+    if plain != text:
+        notes.note("forged_tag", text)
+    bare = _FOREIGN.sub("", plain)
+    if bare != plain:
+        notes.note("foreign_tag", text)
+    return bare
+
+
+# ---------------------------------------------------------------- taking apart
+
+
+class _SectionReader:
+    def __init__(self, notes: FaultNotes) -> None:
+        self.texts: dict[str, list[str]] = {"": []}
+        self.current = ""
+        self.notes = notes
+
+    def take(self, line: str) -> None:
+        """Take one line: tags at its beginning, text, the tag that ends the section, and what comes after it."""
+        at = 0
+        while at < len(line) or not at:
+            at = self._tags(line, at)
+            if at and at == len(line):
+                return
+            end = self._end(line, at)
+            self._text(line[at : end.start() if end else len(line)])
+            if end is None:
+                return
+            self.current, at = "", end.end()
+
+    def _tags(self, line: str, at: int) -> int:
+        """Read the section tags from here on; return where the text begins."""
+        while tag := _SECTION_TAG.match(line, at):
+            name = _name(tag[2])
+            if name is None:
+                break
+            self._turn(name, is_end=bool(tag[1]))
+            at = tag.end()
+        return at
+
+    def _end(self, line: str, at: int) -> re.Match[str] | None:
+        """Return the tag that ends the present section on this line."""
+        if not self.current:
+            return None
+        return next((end for end in _CLOSING.finditer(line, at) if _name(end[1]) == self.current), None)
+
+    def _turn(self, name: str, *, is_end: bool) -> None:
+        if is_end:
+            self.current = "" if name == self.current else self.current
+        elif name != "observations" and name in self.texts:
+            # Only the first section counts; a second one repeats text that the model read.
+            self.notes.note("forged_tag", f"a second <{name}>")
+            self.current = "ignored"
+            self.texts.setdefault("ignored", [])
+        else:
+            self.current = name
+            self.texts.setdefault(name, [])
+
+    def _text(self, text: str) -> None:
+        if _LONE_TAG.fullmatch(text):
+            self.notes.note("foreign_tag", text)
+        else:
+            self.texts[self.current].append(text)
+
+
+def _name(tag: str) -> str | None:
+    return _KNOWN.get(tag.lower().replace("_", "-").replace(" ", "-"))
+
+
+def sections(text: str, notes: FaultNotes) -> Sections:
+    """Return the sections of a reply, found by tags or, if it has none, by headings."""
+    reader = _SectionReader(notes)
+    for line in text.split("\n"):
+        reader.take(line)
+    if len(reader.texts) == 1:
+        return _by_headings(text)
+    joined = {name: "\n".join(lines).strip("\n") for name, lines in reader.texts.items()}
+    return Sections(
+        observations=joined.pop("observations", None),
+        loose=joined.pop(""),
+        unclosed=reader.current if reader.current != "ignored" else "",
+        hints={name: body for name, body in joined.items() if name != "ignored"},
+    )
+
+
+_HEADING: Final = re.compile(
+    r"[ \t]*(#{1,6}[ \t]*|\*\*|__)?(observations?|current[ _-]task|suggested[ _-]response|(?:thread[ _-])?title|off[ _-]track)"
+    r"[ \t]*(\*\*|__)?[ \t]*([:：])?[ \t]*(?:\*\*|__)?[ \t]*",
+    re.IGNORECASE,
+)
+
+
+def _by_headings(text: str) -> Sections:
+    texts: dict[str, list[str]] = {"": []}
+    current = ""
+    for line in text.split("\n"):
+        hit = _HEADING.match(line)
+        if hit and (hit[4] or (hit[1] and hit.end() == len(line))):
+            current = _name(hit[2]) or ""
+            texts.setdefault(current, [])
+            line = line[hit.end() :]  # noqa: PLW2901 - the rest of the heading's line is the section's first
+        texts[current].append(line)
+    joined = {name: "\n".join(lines).strip("\n") for name, lines in texts.items()}
+    return Sections(observations=joined.pop("observations", None), loose=joined.pop(""), hints=joined)
+
+
+# ---------------------------------------------------------------- threads
+
+THREAD_OPENING: Final = r"<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
+"""The tag that opens the section of a thread; its group is the alias."""
+_THREAD: Final = re.compile(
+    rf"[ \t]*(?:{THREAD_OPENING}"
+    r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*+:?[ \t]*+$)",
+    re.IGNORECASE,
+)
+_THREAD_TAG: Final = re.compile(r"(<thread[ \t][^<>\n]{1,80}>|</thread>)", re.IGNORECASE)
+_THREAD_END: Final = re.compile(r"[ \t]*</thread>[ \t]*$", re.IGNORECASE)
+
+
+def thread_sections(text: str, aliases: frozenset[str], notes: FaultNotes) -> dict[str, str]:
+    """Return what a reply says about each thread, by alias; threads that were not asked about are left out."""
+    found: dict[str, list[str]] = {}
+    current: list[str] = []
+    for line in _THREAD_TAG.sub(r"\n\1\n", text).split("\n"):
+        hit = _THREAD.match(line)
+        name = (hit[1] or hit[2]) if hit else None
+        if hit and name in aliases:
+            current = found.setdefault(name or "", [])
+            current.append(line[hit.end() :])
+        elif hit and hit[1]:
+            notes.note("forged_tag", f"the thread {name}, which was not asked about")
+            current = []
+        elif _THREAD_END.match(line):
+            current = []
+        else:
+            current.append(line)
+    return {name: "\n".join(lines) for name, lines in found.items()}
+
 
 _MOST_LINES: Final = 2_000
 _MOST_ROWS: Final = 100
 _MOST_VERBATIM: Final = 20_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
     """The numbers that may be cited."""
 
-    numbers: tuple[int, ...]
-    """In order."""
-    members: frozenset[int] = field(default=frozenset())
+    def __init__(self, numbers: Iterable[int]) -> None:
+        self.members = frozenset(numbers)
+        self._ordered = sorted(self.members)
 
-    @classmethod
-    def of(cls, numbers: Iterable[int]) -> "Known":
-        """Return what may be cited, from any collection of numbers."""
-        members = frozenset(numbers)
-        return cls(numbers=tuple(sorted(members)), members=members)
-
-    def between(self, first: int, last: int) -> tuple[int, ...]:
+    def between(self, first: int, last: int) -> list[int]:
         """Return the numbers of a range, both ends included; the range may be huge."""
-        return self.numbers[bisect_left(self.numbers, first) : bisect_right(self.numbers, last)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
-    """The facts in braces at the end of a line."""
-
-    category: str | None = None
-    files: tuple[str, ...] = ()
-    other: Mapping[str, str] = field(default_factory=dict[str, str])
-    """By normalised name; `lines` names places as path:number. Free fields have the name that they were given."""
+        return self._ordered[bisect_left(self._ordered, first) : bisect_right(self._ordered, last)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +302,10 @@ class Line:
     at: time | None = None
     about: date | None = None
     refs: tuple[int, ...] = ()
-    facts: Facts = field(default_factory=Facts)
+    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What stood in braces at its end, by normalised name; `lines` names places as path:number."""
+    category: str | None = None
+    files: tuple[str, ...] = ()
     verbatim: str | None = None
 
     @property
@@ -81,7 +319,7 @@ class Line:
 _AROUND: Final = " \t.;,[]()【】（）"
 _VERBATIM: Final = re.compile(r"[ \t]*[|>│](?: (.*)|(.*))\Z", re.DOTALL)
 _RULE: Final = re.compile(r"[\s*_=\-–—#]*\Z")
-_HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
+_ANY_HEADING: Final = re.compile(r"[ \t]*#{1,6}[ \t]")
 PRIORITY_WORDS: Final[dict[str, Priority]] = {
     **dict.fromkeys(("high", "critical", "important", "red"), "high"),
     **dict.fromkeys(("medium", "normal", "yellow", "med"), "medium"),
@@ -141,18 +379,15 @@ class _Gathered:
         self.has_gap = False
 
     def begin(self, raw: str, line: Line) -> None:
-        """Begin a line."""
         self.first, self.rows, self.verbatim, self.has_gap = line, [raw], [], False
 
     def goes_on(self, line: Line) -> bool:
-        """Return whether a row continues the line before it."""
         if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
             return False
         is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
         return is_bare and (line.indent > self.first.indent or (line.is_cited and not self.has_gap))
 
     def finished(self) -> Iterator[Line]:
-        """Yield the line, if there is one."""
         if self.first:
             line = _line(" ".join(self.rows), self.known, self.notes)
             if line.text:
@@ -182,7 +417,7 @@ def _with_kinds(text: str) -> Iterator[tuple[str, str]]:
             fenced.append(raw)
         elif (hit := _VERBATIM.match(raw)) and seen:
             yield "verbatim", hit[1] if hit[1] is not None else hit[2]
-        elif _RULE.match(raw) or (_HEADING.match(raw) and not date_heading(raw)):
+        elif _RULE.match(raw) or (_ANY_HEADING.match(raw) and not date_heading(raw)):
             yield "gap", ""
         else:
             seen = seen or not date_heading(raw)
@@ -204,7 +439,6 @@ _DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 
 
 def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
-    """Parse one line of the reply."""
     raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
     indent = len(raw) - len(raw.lstrip(" "))
     bullet = _BULLET.match(raw)
@@ -219,7 +453,7 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
         # Small models put the number where the time belongs.
         text, refs = _take_leading_references(text, known)
     is_cited = bool(refs)
-    text, facts = take_facts(text)
+    text, facts = _take_facts(text)
     if len(text) > MOST_LINE:
         notes.note("over_long", f"{len(text):,} characters")
         text = cut(text, MOST_LINE)
@@ -237,6 +471,8 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
         about=about,
         refs=refs,
         facts=facts,
+        category=_normal(facts.pop("category", ""))[:_MOST_WORD] or None,
+        files=_take_files(facts),
     )
 
 
@@ -307,7 +543,6 @@ class _Head:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it has a mark or a time."""
         return self.priority is not None or self.at is not None
 
     def _mark(self) -> bool:
@@ -465,34 +700,32 @@ _MOST_FILES: Final = 50
 _MOST_FIELDS: Final = 20
 
 
-def take_facts(text: str) -> tuple[str, Facts]:
-    """Return the text without the facts in braces at its end, and the facts."""
+def _take_facts(text: str) -> tuple[str, dict[str, str]]:
+    """Return the text without the facts in braces at its end, and the facts by their normalised names.
+
+    Other names are kept as free fields, as many as one line may have.
+    """
     hit = _BRACES.search(text, max(len(text) - _LONGEST_FACTS, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:
-        return text, Facts()
+        return text, {}
     pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
-    found = {_normal(pair[1]): pair[2].rstrip() or pair[2] for pair in pairs if pair}
+    found = {_normal(pair[1]): (pair[2].rstrip() or pair[2])[:_MOST_VALUE] for pair in pairs if pair}
     is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
     if len(found) < len(pairs) or not is_ours:
-        return text, Facts()
-    return text[: hit.start()].rstrip(), _as_facts(found)
+        return text, {}
+    free = [(name, value) for name, value in found.items() if name not in _NAMES and name not in _RESERVED]
+    known = {_NAMES[name]: value for name, value in found.items() if name in _NAMES}
+    return text[: hit.start()].rstrip(), {**dict(free[:_MOST_FIELDS]), **known}
 
 
 def _normal(name: str) -> str:
     return re.sub(r"[\s-]+", "_", _HUMP.sub("_", name.strip()).lower())
 
 
-def _as_facts(given: Mapping[str, str]) -> Facts:
-    """Return facts under their normalised names; other names are kept as free fields, as many as one line may have."""
-    normal = {_normal(name): value[:_MOST_VALUE] for name, value in given.items()}
-    known = {_NAMES[name]: value for name, value in normal.items() if name in _NAMES}
-    free = {name: value for name, value in normal.items() if name not in _NAMES and name not in _RESERVED}
-    named = {**dict(list(free.items())[:_MOST_FIELDS]), **known}
-    category = _normal(named.pop("category", ""))[:_MOST_WORD] or None
-    places = [place.strip() for place in named.pop("files", "").split(",")][:_MOST_FILES]
+def _take_files(facts: dict[str, str]) -> tuple[str, ...]:
+    """Take the files from the facts of a line; the numbers after them become its `lines`."""
+    places = [place.strip() for place in facts.pop("files", "").split(",")][:_MOST_FILES]
     hits = [(place, _FILE.fullmatch(place)) for place in places if place]
-    numbered = [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]
-    if numbered:
-        named["lines"] = ", ".join(numbered)
-    files = tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))
-    return Facts(category=category, files=files, other=named)
+    if numbered := [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]:
+        facts["lines"] = ", ".join(numbered)
+    return tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))

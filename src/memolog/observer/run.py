@@ -1,4 +1,4 @@
-"""Produce the result of a claimed run: read its rows, ask the observer, check the answer.
+"""Produce the result of a claimed run: read its rows, ask the observer within its budget, check the answer.
 
 Ids, sources, trust and grounding are set by code. The inputs of a run are fixed in its row.
 """
@@ -12,22 +12,23 @@ from typing import TYPE_CHECKING, Final
 
 from memolog.core.config import Config
 from memolog.core.deadline import offload
-from memolog.core.exact_json import JsonValue
+from memolog.core.document import Proposal
+from memolog.core.exact_json import JsonValue, dumps, encode
 from memolog.core.message import Message, Part, ToolResultPart, has_many_parts, parts_to_json
 from memolog.core.observation import KEPT, Observation, Span
 from memolog.core.pairs import PartPlace, part_at, results_of_calls
+from memolog.core.run import Run, Usage
 from memolog.core.thread import Hints
 from memolog.core.zones import zone_of
-from memolog.errors import LeaseLost, ThreadNotFound
+from memolog.errors import DocumentNotFound, LeaseLost, MemologError, ThreadNotFound
 from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
-from memolog.observer.bisect import TRIES, observe_in_parts
-from memolog.observer.budget import ModelCalls
 from memolog.observer.drafts import Parsed, ParsedReflection
 from memolog.observer.extractors import Extractors, latest
-from memolog.observer.judge import Judged, judge, judge_reflection
+from memolog.observer.judge import Judged, judge, judge_reflection, trusted_document
 from memolog.observer.llm import (
+    TRIES,
     EmbeddedObserver,
     Observed,
     Observer,
@@ -35,19 +36,131 @@ from memolog.observer.llm import (
     embedded_answer,
     embedded_answer_now,
     embedded_statements,
+    observe_in_parts,
     readings_of,
 )
-from memolog.observer.model import BudgetSpent
-from memolog.observer.observations import draft_hints, observations_from, reflected_hints, reflections_from
+from memolog.observer.model import (
+    BudgetedModel,
+    BudgetSpent,
+    CallableModel,
+    Limit,
+    Model,
+    ModelReply,
+    ModelRequest,
+    cause_of,
+)
+from memolog.observer.observations import (
+    Guarded,
+    archived,
+    draft_hints,
+    guarded,
+    observations_from,
+    reflected_hints,
+    reflections_from,
+    unchanged,
+)
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
-from memolog.observer.reflection import Guarded, archived, guarded, unchanged
 from memolog.observer.reply import failure
-from memolog.observer.working_memory import document_for, proposal_of
-from memolog.text.redaction import Redactor, cleaned, messages_without_secrets, redactor_for
+from memolog.text.redaction import REDACTION, Redactor, cleaned, messages_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
+from memolog.working_memory.schema import template
 
 if TYPE_CHECKING:
     from memolog.store import Store
+
+
+async def spent_of(store: "Store", resource: str, thread: str | None, config: Config) -> float:
+    """Return what was spent on observing and reflecting, within the scope of the budget."""
+    if config.budget_scope == "all":
+        return await store.spent()
+    of = thread if config.budget_scope == "thread" else None
+    lines = await store.ledger.lines(resource, thread=of)
+    return sum(line.total.cost for line in lines if line.kind in {"observe", "reflect"})
+
+
+class ModelCalls:
+    """Calls models for the runs of one batch, within their budget. Create one for each batch."""
+
+    def __init__(self, store: "Store", resource: str, thread: str | None, runs: Sequence[str], config: Config) -> None:
+        self._store, self._resource, self._runs, self._config = store, resource, runs, config
+        self._guarded: BudgetedModel | None = None
+        self._limits: tuple[Limit, ...] = ()
+        if config.budget is not None:
+            of = {"thread": "thread", "resource": "resource", "all": "database"}[config.budget_scope]
+            spent = lambda: spent_of(store, resource, thread, config)  # noqa: E731 - a short closure
+            self._limits = (Limit(of=of, dollars=config.budget, spent=spent),)
+        self.usage: Usage | None = None
+        """The usage of all calls so far."""
+
+    async def __call__(self, model: Model, request: ModelRequest) -> ModelReply:
+        """Return the model's answer; raises BudgetSpent without asking it, or RunFault if it fails."""
+        if self._guarded is None:
+            self._guarded = BudgetedModel(model, *self._limits)
+        most = min(filter(None, (request.max_tokens, self._config.reply_tokens)))
+        own = model.timeout if isinstance(model, CallableModel) else None
+        request = replace(request, max_tokens=most, timeout=own or self._config.model_timeout)
+        try:
+            return await self._once(self._guarded, request)
+        except (BudgetSpent, KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:
+            if _is_ours(error):
+                raise
+            if not request.files or cause_of(error) != "refused":
+                reason = f"the model failed: {type(error).__name__}: {error}"
+                raise RunFault(reason, cause=cause_of(error)) from error
+        # The model does not accept these files: ask with their placeholders only.
+        return await self(model, replace(request, files=()))
+
+    async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
+        try:
+            reply = await model.complete(request)
+        except BudgetSpent:
+            raise
+        except Exception as error:
+            await self._keep(request, None, error)
+            raise
+        if reply.usage is not None:
+            self.usage = _sum(self.usage, replace(reply.usage, kind=request.purpose))
+        await self._keep(request, reply.text, None)
+        return reply
+
+    async def _keep(self, request: ModelRequest, reply: str | None, error: Exception | None) -> None:
+        if not self._config.keep_prompts:
+            return
+        asked = {
+            "purpose": request.purpose,
+            "system": request.system,
+            "text": request.text,
+            "temperature": request.temperature,
+            "max_tokens": request.max_tokens,
+            "files": [file.name or file.media_type for file in request.files],
+            "error": None if error is None else REDACTION.redact(f"{type(error).__name__}: {error}"),
+        }
+        for run in self._runs:
+            # The answer is used even if its prompt cannot be stored.
+            with contextlib.suppress(MemologError):
+                await self._store.runs.keep_prompt(self._resource, run, dumps(encode(asked)), reply)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Return whether this task was cancelled; a model that raises CancelledError by itself has failed."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+def _sum(one: Usage | None, other: Usage) -> Usage:
+    if one is None:
+        return other
+    return replace(
+        one,
+        input_tokens=one.input_tokens + other.input_tokens,
+        output_tokens=one.output_tokens + other.output_tokens,
+        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
+        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
+        cost=one.cost + other.cost,
+    )
+
 
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
@@ -57,20 +170,33 @@ _ANSWERED: Final = 6
 """How many messages before a span are shown: its first messages may answer them."""
 # A second answer may exceed the target by a tenth of the log: it adds what the first one lost.
 _LOST_SHARE: Final = 10
+_FIRST: Final = "personal"
+"""The template of the working memory that the observer starts from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ClaimedRun:
-    """One claimed run with everything that it needs."""
-
     claim: RunClaim
     work: StoredRun
     messages: tuple[Message, ...]
     given: ObserveInput
     known: Mapping[str, JsonValue]
     """The values of the application before this span."""
-    lines: tuple[Observation, ...] = ()
+    lines: tuple[Observation, ...]
     """The lines of the log that the observer is shown."""
+    config: Config
+    observer: Observer
+    foreign: tuple[Message, ...] = ()
+    """Messages of other conversations that the observer is shown beside these."""
+
+    @property
+    def redactor(self) -> Redactor:
+        return redactor_for(self.config)
+
+    def messages_of(self, answer: Observed) -> tuple[Message, ...]:
+        """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
+        last = answer.last_seq
+        return self.messages if last is None else tuple(message for message in self.messages if message.seq <= last)
 
 
 class RunExecutor:
@@ -153,13 +279,13 @@ class RunExecutor:
         threads = [work.run.thread for _, work in found if work.run.thread is not None]
         aliases = await self._aliases(resource, found[0][1].log_pk, threads)
         tasks = [
-            await self._task(resource, claim, work, config, aliases.get(work.run.thread or "", f"c{number}"))
+            await self._task(resource, claim, work, config, observer, aliases.get(work.run.thread or "", f"c{number}"))
             for number, (claim, work) in enumerate(found, start=1)
         ]
         spoken = [task for task in tasks if task.messages]
-        outcomes = await self._observe(spoken, config, observer, ask) if spoken else []
+        outcomes = await self._observe(spoken, ask) if spoken else []
         nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
-        return [*outcomes, *(self._outcome(task, nothing, config, observer) for task in tasks if not task.messages)]
+        return [*outcomes, *(self._outcome(task, nothing) for task in tasks if not task.messages)]
 
     # ------------------------------------------------------------ observing
 
@@ -168,7 +294,9 @@ class RunExecutor:
         numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
-    async def _task(self, resource: str, claim: RunClaim, work: StoredRun, config: Config, alias: str) -> _ClaimedRun:
+    async def _task(
+        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, alias: str
+    ) -> _ClaimedRun:
         run = work.run
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
@@ -208,10 +336,32 @@ class RunExecutor:
             alias=alias,
             wanted=self._extractors.wanted(known),
             attach_files=config.observation.attach_files,
-            document=await document_for(self._store, resource, run),
+            document=await self._document(resource, run),
             document_most=config.working_memory_characters,
         )
-        return _ClaimedRun(claim=claim, work=work, messages=messages, given=given, known=known, lines=tuple(lines))
+        return _ClaimedRun(
+            claim=claim,
+            work=work,
+            messages=messages,
+            given=given,
+            known=known,
+            lines=tuple(lines),
+            config=config,
+            observer=observer,
+        )
+
+    async def _document(self, resource: str, run: Run) -> str | None:
+        """Return the working memory that an observer is shown; None if it keeps none."""
+        given = run.inputs.get("document")
+        if given is None:
+            return None
+        if not given["version"]:
+            return template(_FIRST)
+        owner = run.thread if given["of_thread"] else None
+        try:
+            return (await self._store.working_memory.version(resource, given["version"], thread=owner)).text
+        except DocumentNotFound:
+            return None
 
     async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
         """Return the messages right before a span, which the log may not cover yet."""
@@ -237,51 +387,52 @@ class RunExecutor:
                 found.setdefault(call[0], []).append(part_at(rows, call))
         return tuple(replace(rows[number], parts=tuple(parts)) for number, parts in sorted(found.items()))
 
-    async def _observe(
-        self, tasks: Sequence[_ClaimedRun], config: Config, observer: Observer, ask: ModelCalls
-    ) -> list[RunOutcome]:
+    async def _observe(self, tasks: Sequence[_ClaimedRun], ask: ModelCalls) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
-            return [await self._observe_divided(tasks[0], config, observer, ask)]
-        answers = await observer.observe([task.given for task in tasks], redactor_for(config), ask)
+            return [await self._observe_divided(tasks[0], ask)]
+        answers = await tasks[0].observer.observe([task.given for task in tasks], tasks[0].redactor, ask)
         outcomes: list[RunOutcome] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
-            outcomes.append(await self._finished(task, answer, config, observer, others))
+            outcomes.append(await self._finished(replace(task, foreign=others), answer))
         return outcomes
 
-    async def _finished(
-        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
-    ) -> RunOutcome:
-        """Return the outcome of an answer; if all its lines are dropped, the embedded observer stands in."""
-        outcome = await self._checked(task, answer, config, observer, foreign)
-        if answer.parsed.observations and outcome.result and not outcome.result.observations:
-            messages = _messages_of(task, answer)
-            embedded = await embedded_answer(task.given, messages, self._counter)
-            answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
-            again = await self._checked(task, answer, config, observer, foreign)
-            outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
-        return await self._with_extracts(outcome, task, answer, config)
+    async def _finished(self, task: _ClaimedRun, answer: Observed) -> RunOutcome:
+        """Return the outcome of an answer; if all its lines are dropped, the embedded observer stands in.
 
-    async def _checked(
-        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
-    ) -> RunOutcome:
+        The values of the application are added; a failing extractor is only reported.
+        """
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
-        return await offload(self._outcome, task, answer, config, observer, foreign, when=is_long)
+        outcome = await offload(self._outcome, task, answer, when=is_long)
+        if answer.parsed.observations and outcome.result and not outcome.result.observations:
+            embedded = await embedded_answer(task.given, task.messages_of(answer), self._counter)
+            answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
+            again = await offload(self._outcome, task, answer, when=is_long)
+            outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
+        if outcome.result is None or not self._extractors:
+            return outcome
+        values, problems = await self._extractors.extract(
+            task.messages_of(answer), answer.said, task.known, task.redactor
+        )
+        return replace(
+            outcome,
+            result=replace(outcome.result, extracts=values),
+            problems=(*outcome.problems, *problems),
+            faults=(*outcome.faults, *("extract" for _ in problems)),
+        )
 
-    async def _observe_divided(
-        self, task: _ClaimedRun, config: Config, observer: Observer, ask: ModelCalls
-    ) -> RunOutcome:
+    async def _observe_divided(self, task: _ClaimedRun, ask: ModelCalls) -> RunOutcome:
         """Observe part by part what failed as a whole, so that it does not hold up the log forever."""
         divided = await observe_in_parts(
-            observer,
+            task.observer,
             task.given,
-            redactor_for(config),
+            task.redactor,
             ask,
             attempt=task.work.run.attempt,
             is_alive=_is_alive(task.work),
             counter=self._counter,
         )
-        outcome = await self._finished(task, divided.observed, config, observer)
+        outcome = await self._finished(task, divided.observed)
         if divided.missing or divided.embedded:
             span = task.work.run.span
             of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
@@ -295,102 +446,70 @@ class RunExecutor:
             outcome = replace(outcome, problems=(*outcome.problems, noted), faults=(*outcome.faults, "stood_in"))
         return outcome
 
-    async def _with_extracts(
-        self, outcome: RunOutcome, task: _ClaimedRun, answer: Observed, config: Config
-    ) -> RunOutcome:
-        """Add the values of the application to an outcome; a failing extractor is only reported."""
-        if outcome.result is None or not self._extractors:
-            return outcome
-        messages = _messages_of(task, answer)
-        found = await self._extractors.extract(messages, answer.said, task.known, redactor_for(config))
-        return replace(
-            outcome,
-            result=replace(outcome.result, extracts=tuple(found.values)),
-            problems=(*outcome.problems, *found.problems),
-            faults=(*outcome.faults, *("extract" for _ in found.problems)),
-        )
-
-    def _outcome(
-        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message] = ()
-    ) -> RunOutcome:
-        run, parsed = task.work.run, answer.parsed
-        task = replace(task, messages=_messages_of(task, answer))
+    def _outcome(self, task: _ClaimedRun, answer: Observed) -> RunOutcome:
+        parsed = answer.parsed
+        task = replace(task, messages=task.messages_of(answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         result = None
         faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
         if problem is None:
-            result, found = self._result(task, answer, config, observer, foreign)
+            result, found = self._result(task, answer)
             faults = (*faults, *found)
             if parsed.observations and not result.observations and "foreign_line" in found:
                 result, problem = None, "empty: nothing in it is about this conversation"
-        return RunOutcome(
-            claim=task.claim, result=result, kind="observe", thread=run.thread, faults=faults, error=problem
-        )
+        thread = task.work.run.thread
+        return RunOutcome(claim=task.claim, result=result, kind="observe", thread=thread, faults=faults, error=problem)
 
-    def _result(
-        self, task: _ClaimedRun, answer: Observed, config: Config, observer: Observer, foreign: Sequence[Message]
-    ) -> tuple[RunResult, tuple[str, ...]]:
-        """Return the result of an answer, checked against the messages, and its faults."""
-        parsed = answer.parsed
-        run, group, redactor = task.work.run, self._store.new_id(), redactor_for(config)
-        drafted = self._drafted(answer, task.messages, task, group, redactor)
+    def _result(self, task: _ClaimedRun, answer: Observed) -> tuple[RunResult, tuple[str, ...]]:
+        hinted, name, group = answer.parsed.hints, task.observer.name, self._store.new_id()
+        drafted = self._drafted(answer, task.messages, task, group)
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judged = judge(
             drafted,
             task.messages,
             log=log,
-            policy=config.grounding,
-            foreign=foreign,
+            policy=task.config.grounding,
+            foreign=task.foreign,
             lines=task.lines,
             readings=lambda: readings_of(task.given, task.messages, self._counter),
-            extracted=[
-                line.id for line in drafted if EmbeddedObserver.name in {observer.name, line.metadata.get("observer")}
-            ],
+            extracted=[line.id for line in drafted if EmbeddedObserver.name in {name, line.metadata.get("observer")}],
         )
-        judged = self._with_statements(judged, task, group, observer, redactor)
-        hints, wrong = draft_hints(parsed.hints, task.given.hints, task.messages, redactor, foreign, task.lines)
-        proposal, refused = proposal_of(parsed.hints.working_memory, run, task.given, task.messages, redactor, foreign)
+        judged = self._with_statements(judged, task, group)
+        hints, wrong = draft_hints(
+            hinted, task.given.hints, task.messages, task.redactor, foreign=task.foreign, lines=task.lines
+        )
+        proposal, refused = _proposal(hinted.working_memory, task)
         result = RunResult(
             group=group,
             observations=judged.observations,
             proposal=proposal,
             hints=hints,
             tokens=sum(observation.tokens for observation in judged.observations),
-            model=observer.name,
+            model=name,
             prompt_version=answer.prompt.version,
             last_seq=answer.last_seq,
         )
         return result, (*judged.faults, *wrong, *refused)
 
     def _drafted(
-        self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str, redactor: Redactor
+        self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str
     ) -> tuple[Observation, ...]:
+        new_id, run, mode = self._store.new_id, task.work.run, task.given.mode
         return observations_from(
-            answer.parsed,
-            messages,
-            answer.prompt,
-            group,
-            task.work.run.thread or "",
-            self._store.new_id,
-            self._counter,
-            redactor,
-            task.given.mode,
+            answer.parsed, messages, answer.prompt, group, run.thread or "", new_id, self._counter, task.redactor, mode
         )
 
-    def _with_statements(
-        self, judged: Judged, task: _ClaimedRun, group: str, observer: Observer, redactor: Redactor
-    ) -> Judged:
+    def _with_statements(self, judged: Judged, task: _ClaimedRun, group: str) -> Judged:
         """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
         doubtful = (line for line in judged.observations if line.is_unverified)
         lowered = {place for line in doubtful if line.metadata.get("lowered_from") in KEPT for place in _cited(line)}
         told = {place for line in judged.observations if line.priority in KEPT for place in _cited(line)}
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
-        if not messages or observer is self._embedded:
+        if not messages or task.observer is self._embedded:
             return judged
-        found = embedded_statements(task.given, messages, self._counter)
-        drafted = self._drafted(found, messages, task, group, redactor)
+        drafted = self._drafted(embedded_statements(task.given, messages, self._counter), messages, task, group)
         more = judge(
             drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
         )
@@ -507,7 +626,7 @@ def embedded_lines(
         voice=config.voice,
         zone=_zone(messages),
     )
-    found = embedded_answer_now(given, counter)
+    found = embedded_answer_now(given, given.messages, counter)
     return observations_from(
         found.parsed, given.messages, found.prompt, group, thread, new_id, counter, redactor, config.mode
     )
@@ -524,10 +643,18 @@ def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:
     }
 
 
-def _messages_of(task: _ClaimedRun, answer: Observed) -> tuple[Message, ...]:
-    """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
-    last = answer.last_seq
-    return task.messages if last is None else tuple(message for message in task.messages if message.seq <= last)
+def _proposal(answered: str | None, task: _ClaimedRun) -> tuple[Proposal | None, tuple[str, ...]]:
+    """Return the working memory that an answer proposes, and its faults; it takes effect when its group is activated."""
+    known, shown, most = task.work.run.inputs.get("document"), task.given.document, task.given.document_most
+    if answered is None or known is None or shown is None:
+        return None, ()
+    wanted = task.redactor.redact(answered)
+    is_json = shown.lstrip().startswith("{")
+    text = trusted_document(shown, wanted, task.messages, foreign=task.foreign, whole=is_json)
+    wrong = () if text.strip() == wanted.strip() else ("untrusted_document",)
+    if text.strip() == shown.strip() or len(text) > most:
+        return None, (*wrong, *(("long_document",) if len(text) > most else ()))
+    return Proposal(of_thread=bool(known["of_thread"]), base=int(known["version"]), text=text, most=most), wrong
 
 
 def _cited(line: Observation) -> list[tuple[str, int]]:
@@ -567,7 +694,6 @@ def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
 def _changed_hints(
     given: ReflectInput, parsed: ParsedReflection, hints: Mapping[str, Hints], redactor: Redactor
 ) -> tuple[dict[str, Hints], tuple[str, ...]]:
-    """Return the changed hints of a reflection by thread, and the faults."""
     changed: dict[str, Hints] = {}
     faults: list[str] = []
     for thread, old in hints.items():

@@ -66,28 +66,27 @@ class _Piece:
 
     @property
     def text(self) -> str:
-        """Return the piece as it is shown."""
         return f"{self.open}{self.body}{self.close}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Calls:
-    """The tool calls of some messages, and which of them were answered."""
+    """The tool calls of some messages, and which of them were answered. Parts are told by identity: ids of calls may repeat."""
 
-    of_results: Mapping[int, ToolCallPart]
-    """The call of each result, by the identity of the result's part, because ids of calls may repeat."""
-    by_id: Mapping[str, ToolCallPart]
-    answered: frozenset[int]
+    def __init__(self, messages: Sequence[Message]) -> None:
+        places = results_of_calls(messages).items()
+        pairs = [(part_at(messages, call), part_at(messages, result)) for call, result in places]
+        parts = [part for message in messages for part in message.parts]
+        self._by_id = {part.id: part for part in parts if isinstance(part, ToolCallPart)}
+        self._of_results = {id(result): call for call, result in pairs if isinstance(call, ToolCallPart)}
+        self.answered = frozenset(id(call) for call, _ in pairs)
 
     def call_of(self, result: ToolResultPart) -> ToolCallPart | None:
         """Return the call that a result answers, also for a repeated result."""
-        return self.of_results.get(id(result)) or self.by_id.get(result.call_id)
+        return self._of_results.get(id(result)) or self._by_id.get(result.call_id)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """One message, ready to be written."""
-
     shown: Shown
     header: str
     pieces: tuple[_Piece, ...]
@@ -102,6 +101,15 @@ class _Entry:
     def day(self) -> str:
         at = self.shown.at
         return f"<day>{ENGLISH_WEEKDAYS[at.weekday()]} {at.date().isoformat()}, UTC{at.isoformat()[-6:]}</day>"
+
+
+def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int = 1) -> tuple[Shown, ...]:
+    """Return messages under consecutive numbers, with their times in a zone if one is given."""
+    times = [message.created_at if zone is None else in_zone(message.created_at, zone) for message in messages]
+    return tuple(
+        Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
+        for number, (message, at) in enumerate(zip(messages, times, strict=True), first)
+    )
 
 
 # Encoded files and encrypted data: no run of letters in prose is that long.
@@ -247,38 +255,31 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
 
 def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
-    calls = _calls_of(live)
-    entries = [_entry(message, calls, zone, writer, number) for number, message in enumerate(live, first)]
-    return [replace(entry, tokens=writer.counter.count(entry.text) + 1) for entry in entries]
-
-
-def _entry(message: Message, calls: _Calls, zone: tzinfo, writer: PartWriter, number: int) -> _Entry:
-    at = in_zone(message.created_at, zone)
-    shown = Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
-    # The role comes first and names are quoted, so that no name looks like a role.
-    speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
-    again = " (continued)" if message.continuation else ""
-    header = f"[{number}] {at:%H:%M} {message.role}{speaker}{again}:"
-    return _Entry(shown=shown, header=header, pieces=_pieces_of(message, calls, writer))
+    calls = _Calls(live)
+    entries: list[_Entry] = []
+    for message, shown in zip(live, numbered(live, zone, first), strict=True):
+        # The role comes first and names are quoted, so that no name looks like a role.
+        speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
+        again = " (continued)" if message.continuation else ""
+        header = f"[{shown.number}] {shown.at:%H:%M} {message.role}{speaker}{again}:"
+        entry = _Entry(shown=shown, header=header, pieces=_pieces_of(message, calls, writer))
+        entries.append(replace(entry, tokens=writer.counter.count(entry.text) + 1))
+    return entries
 
 
 def _written(entries: Sequence[_Entry], left_out: int) -> str:
     lines: list[str] = []
-    day = ""
+    day, mark = "", f"<left-out>{left_out:,} messages</left-out>"
     for place, entry in enumerate(entries):
         if left_out and place == (len(entries) + 1) // 2:
-            lines.append(_left_out(left_out))
+            lines.append(mark)
         if entry.day != day:
             day = entry.day
             lines.append(day)
         lines.append(entry.text)
     if left_out and len(entries) <= 1:
-        lines.append(_left_out(left_out))
+        lines.append(mark)
     return "\n".join(lines)
-
-
-def _left_out(count: int) -> str:
-    return f"<left-out>{count:,} messages</left-out>"
 
 
 # ---------------------------------------------------------------- fitting
@@ -336,21 +337,7 @@ _REASONING_TOKENS: Final = 200
 _OTHER_TOKENS: Final = 500
 
 
-def _calls_of(messages: Sequence[Message]) -> _Calls:
-    """Return the calls in these messages."""
-    pairs = [
-        (part_at(messages, call), part_at(messages, result)) for call, result in results_of_calls(messages).items()
-    ]
-    parts = [part for message in messages for part in message.parts]
-    return _Calls(
-        by_id={part.id: part for part in parts if isinstance(part, ToolCallPart)},
-        of_results={id(result): call for call, result in pairs if isinstance(call, ToolCallPart)},
-        answered=frozenset(id(call) for call, _ in pairs),
-    )
-
-
 def _pieces_of(message: Message, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]:
-    """Return the parts of a message that have something to show."""
     if message.own:
         return tuple(dict.fromkeys(_own(part, calls, writer) for part in message.parts)) or (_Piece(body=_OWN),)
     return tuple(piece for part in message.parts for piece in _pieces(part, calls, writer) if piece.text.strip())
@@ -393,7 +380,6 @@ def _result(part: ToolResultPart, calls: _Calls, writer: PartWriter) -> _Piece:
 
 
 def _file(part: FilePart, writer: PartWriter) -> _Piece:
-    """Return a placeholder with the name, type and size of a file."""
     facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
         # What follows the path may be a signature that opens the file.
@@ -560,7 +546,6 @@ def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
 
 
 def _torn(head: str) -> int:
-    """Return the length of an incomplete entity at the end."""
     entity = _OPEN_ENTITY.search(head, max(len(head) - _ENTITY, 0))
     return len(head) - entity.start() if entity else 0
 

@@ -148,7 +148,6 @@ def _texts(part: Part) -> Iterator[str]:
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:
-    """Yield the texts inside a JSON value, including keys."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, bool) or value is None or depth > _DEEPEST:
@@ -174,7 +173,6 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _is_short(value: object) -> bool:
-    """Return whether a value is a few words on one line."""
     if isinstance(value, str):
         return 0 < len(value) <= _SHORT and "\n" not in value and '"' not in value
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -158,7 +158,6 @@ class _Scale:
 def _add(
     keys: Iterable[int], said: Sequence[float], others: Sequence[float], factor: float, into: dict[int, float]
 ) -> None:
-    """Add the score of the last bits of each key."""
     if into:
         known = into.get
         for key in keys:
@@ -332,7 +331,6 @@ def _placed(
 
 
 def _by_thread(keys: Sequence[int], threads: Sequence[int]) -> Iterator[tuple[int, Sequence[int]]]:
-    """Yield the keys of each of some threads."""
     at, count = 0, len(keys)
     for thread in threads:
         at = bisect_left(keys, first_key_of(thread), at)

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from memolog.core.exact_json import loads, unpack
 from memolog.core.message import LONGEST_SPEAKER, parts_from_json
@@ -102,21 +102,18 @@ def has_words(row: Row, redact: Redact) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Document:
-    """One row, analysed and ready to be written."""
-
     values: Values
     words: frozenset[str]
     level: int = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Stretch:
-    """Messages of a thread that are not indexed yet."""
+class _Stretch(NamedTuple):
+    """Messages of a thread that are not indexed yet: rows, and documents once they are analysed."""
 
     thread_pk: int
     from_seq: int
     up_to: int
-    documents: tuple[_Document, ...]
+    found: Sequence[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,10 +132,7 @@ class _Changed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Unread:
-    """The rows that wait to be indexed."""
-
-    threads: Sequence[tuple[int, int, int, Sequence[Row]]] = ()
-    """The key of a thread, its last indexed message, the last message of the rows, and the rows."""
+    threads: Sequence[_Stretch] = ()
     messages: Sequence[Row] = ()
     observations: Sequence[Row] = ()
     tasks: Sequence[Row] = ()
@@ -150,16 +144,13 @@ class _Unread:
     @property
     def is_long(self) -> bool:
         """Whether the rows have much text."""
-        rows = chain(*(rows for *_, rows in self.threads), self.messages, self.observations, self.tasks)
+        rows = chain(*(stretch.found for stretch in self.threads), self.messages, self.observations, self.tasks)
         return sum(len(cell) for row in rows for cell in row if isinstance(cell, str)) > _LONG
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    """The analysed rows of a batch."""
-
-    stretches: tuple[_Stretch, ...]
-    changed: tuple[_Changed, ...]
+class _Waiting(NamedTuple):
+    stretches: Sequence[_Stretch]
+    changed: Sequence[_Changed]
 
 
 def _reading_waiting(resource: str) -> Script[_Unread]:
@@ -174,8 +165,8 @@ def _reading_waiting(resource: str) -> Script[_Unread]:
     return _Unread(threads=threads, messages=messages, observations=observations, tasks=tasks, labels=labels)
 
 
-def _reading_threads(resource: str) -> Script[Sequence[tuple[int, int, int, Sequence[Row]]]]:
-    found: list[tuple[int, int, int, Sequence[Row]]] = []
+def _reading_threads(resource: str) -> Script[Sequence[_Stretch]]:
+    found: list[_Stretch] = []
     left = _BATCH
     for thread in (yield q.threads_behind(resource=resource, limit=_BATCH)):
         indexed, last = thread.indexed_seq, thread.last_seq
@@ -187,27 +178,21 @@ def _reading_threads(resource: str) -> Script[Sequence[tuple[int, int, int, Sequ
         # Numbers may be missing at the end, as in a clone of a part of a thread.
         up_to = rows[-1].seq if len(rows) == left and rows else last
         left -= len(rows)
-        found.append((thread.pk, indexed, up_to, rows))
+        found.append(_Stretch(thread.pk, indexed, up_to, rows))
     return found
 
 
 def _analysed(unread: _Unread, redact: Redact) -> _Waiting:
-    """Return rows as documents."""
-    stretches = tuple(
-        _Stretch(
-            thread_pk=thread_pk,
-            from_seq=indexed,
-            up_to=up_to,
-            documents=tuple(document for row in rows if (document := _message(row, redact))),
-        )
-        for thread_pk, indexed, up_to, rows in unread.threads
-    )
+    stretches = [
+        stretch._replace(found=[document for row in stretch.found if (document := _message(row, redact))])
+        for stretch in unread.threads
+    ]
     changed = (
         *(_changed_message(row, redact) for row in unread.messages),
         *(_changed_observation(row, redact) for row in unread.observations),
         *(_changed_task(row, unread.labels, redact) for row in unread.tasks),
     )
-    return _Waiting(stretches=stretches, changed=changed)
+    return _Waiting(stretches, changed)
 
 
 def _message(row: Row, redact: Redact) -> _Document | None:
@@ -218,16 +203,17 @@ def _message(row: Row, redact: Redact) -> _Document | None:
     if not analysed.terms:
         return None
     kind = kind_of(row.role, parts)
-    values: Values = {
-        "doc": key_of_message(row.thread_pk, row.seq, analysed.length, kind),
-        "thread_pk": row.thread_pk,
-        "source_pk": row.pk,
-        "source": "raw" if row.level == 0 else "compacted",
-        "kind": kind,
-        "at": row.created_at,
-        "speaker": _name(unpack(row.speaker) or ""),
-    }
-    return _document(values, analysed, row.level)
+    return _document(
+        analysed,
+        level=row.level,
+        doc=key_of_message(row.thread_pk, row.seq, analysed.length, kind),
+        thread_pk=row.thread_pk,
+        source_pk=row.pk,
+        source="raw" if row.level == 0 else "compacted",
+        kind=kind,
+        at=row.created_at,
+        speaker=_name(unpack(row.speaker) or ""),
+    )
 
 
 def _name(speaker: str) -> str | None:
@@ -235,7 +221,7 @@ def _name(speaker: str) -> str | None:
     return folded(normal("".join(filter(str.isprintable, speaker[:LONGEST_SPEAKER])))) or None
 
 
-def _document(values: Values, analysed: Analysed, level: int = 0) -> _Document:
+def _document(analysed: Analysed, level: int = 0, **values: Any) -> _Document:
     values |= {"length": analysed.length, "traits": analysed.traits, "terms": analysed.terms}
     return _Document(values=values, words=analysed.words, level=level)
 
@@ -272,16 +258,10 @@ def _other(kind: int, pk: int, at: int, source: str, thread_pk: int | None, text
     analysed = analyse(text)
     if not analysed.terms:
         return None
-    values: Values = {
-        "doc": key_of_other(pk, analysed.length, kind),
-        "thread_pk": thread_pk,
-        "source_pk": pk,
-        "source": source,
-        "kind": kind,
-        "at": at,
-        "speaker": None,
-    }
-    return _document(values, analysed)
+    doc = key_of_other(pk, analysed.length, kind)
+    return _document(
+        analysed, doc=doc, thread_pk=thread_pk, source_pk=pk, source=source, kind=kind, at=at, speaker=None
+    )
 
 
 def _changed_observation(row: Row, redact: Redact) -> _Changed:
@@ -311,7 +291,7 @@ def _writing(resource: str, waiting: _Waiting) -> Script[None]:
     for stretch in waiting.stretches:
         claimed = yield q.claim_thread(thread_pk=stretch.thread_pk, from_seq=stretch.from_seq, up_to=stretch.up_to)
         if claimed:
-            documents += stretch.documents
+            documents += stretch.found
             yield q.thread_is_indexed(thread_pk=stretch.thread_pk)
     for changed in (yield from _claiming(resource, waiting.changed)):
         yield q.remove_docs(first=changed.first, last=changed.last)
@@ -359,7 +339,6 @@ def _claiming(resource: str, changed: Iterable[_Changed]) -> Script[list[_Change
 
 
 def _reading_sources(taken: Iterable[_Changed]) -> Script[dict[tuple[str, int], tuple[object, ...]]]:
-    """Return the present columns of observations and tasks that are indexed."""
     lines = [one.source_pk for one in taken if one.kind == "observation"]
     plans = [one.source_pk for one in taken if one.kind == "task"]
     found: dict[tuple[str, int], tuple[object, ...]] = {}
@@ -403,19 +382,8 @@ def _writing_words(scope_pk: int, documents: Sequence[_Document]) -> Script[None
     new.sort()
     for chunk in chunks(new, _WORDS_A_QUERY):
         yield q.add_word.many([{"scope_pk": scope_pk, "word": word} for word in chunk])
-        yield q.add_gram.many(list(_gram_values(scope_pk, chunk)))
-    names = sorted({name for document in documents for name in _names(document.values)})
-    if names:
+        pairs = [(gram, word) for word in chunk for gram in sorted(grams(word))]
+        yield q.add_gram.many([{"scope_pk": scope_pk, "gram": gram, "word": word} for gram, word in pairs])
+    speakers = {document.values["speaker"] for document in documents}
+    if names := sorted(name for name in speakers if name and words_of(name)):
         yield q.add_speaker.many([{"scope_pk": scope_pk, "name": name} for name in names])
-
-
-def _gram_values(scope_pk: int, words: Iterable[str]) -> Iterator[Values]:
-    for word in words:
-        for gram in sorted(grams(word)):
-            yield {"scope_pk": scope_pk, "gram": gram, "word": word}
-
-
-def _names(values: Values) -> Iterator[str]:
-    speaker: str | None = values["speaker"]
-    if speaker and words_of(speaker):
-        yield speaker

@@ -8,6 +8,7 @@ auth*           words that begin like this          after:2024-03  before:2024-0
 
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -280,25 +281,23 @@ def parse(text: str, now: datetime) -> Query:
     # Questions are short: only the beginning of a long text is checked for the form of a question.
     plain = " ".join(found.plain)[:_LOOKED_AT]
     said = tuple(folded(word) for word in words_of(plain))
-    phrases = tuple(found.phrases[:_MOST_SPECIAL])
+    wanted, excluded = found.wanted, found.excluded
+    phrases = tuple(wanted["phrase"][:_MOST_SPECIAL])
     asks_about_phrases = bool(phrases) and bool(_QUESTION.search(" ".join(found.unquoted)[:_LOOKED_AT]))
     chosen, left = _chosen(found, plain)
     names_code = bool(_CODE.search(plain))
     return Query(
-        wishes=(*map(_wish, chosen), *_starred(found.prefixes, found.insides)),
+        wishes=(*map(_wish, chosen), *_starred(wanted)),
         unread=(*left, *_too_many(found), *_skipped(text)),
         phrases=() if asks_about_phrases else phrases,
         named=phrases if asks_about_phrases else (),
-        without=(
-            *(_wish(word) for word in found.without[:_MOST_WITHOUT]),
-            *_starred(found.not_starting, found.not_inside),
-        ),
-        without_phrases=tuple(found.without_phrases[:_MOST_WITHOUT]),
-        without_roles=frozenset(found.excluded["role"]),
-        without_threads=frozenset(found.excluded["thread"]),
-        roles=frozenset(found.values["role"]),
-        threads=frozenset(found.values["thread"]),
-        tasks=frozenset(found.values["task"]),
+        without=(*map(_wish, excluded["word"][:_MOST_WITHOUT]), *_starred(excluded)),
+        without_phrases=tuple(excluded["phrase"][:_MOST_WITHOUT]),
+        without_roles=frozenset(excluded["role"]),
+        without_threads=frozenset(excluded["thread"]),
+        roles=frozenset(wanted["role"]),
+        threads=frozenset(wanted["thread"]),
+        tasks=frozenset(wanted["task"]),
         sources=_sources(found),
         after=max(found.after, default=None),
         before=min(found.before, default=None),
@@ -315,54 +314,42 @@ def parse(text: str, now: datetime) -> Query:
 
 
 class _Pieces:
-    """Collects the pieces of a query by kind."""
+    """Collects the pieces of a query by kind, those that are wanted and those that are excluded."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
         self.plain: list[str] = []
         self.unquoted: list[str] = []
-        self.phrases: list[str] = []
-        self.without: list[Word] = []
-        self.without_phrases: list[str] = []
-        self.prefixes: list[str] = []
-        self.insides: list[str] = []
-        self.not_starting: list[str] = []
-        self.not_inside: list[str] = []
-        self.excluded: dict[str, list[str]] = {"role": [], "thread": [], "source": []}
-        self.values: dict[str, list[str]] = {"role": [], "thread": [], "task": [], "source": []}
+        self.wanted: dict[str, list[str]] = defaultdict(list)
+        self.excluded: dict[str, list[str]] = defaultdict(list)
         self.after: list[datetime] = []
         self.before: list[datetime] = []
 
     def take(self, piece: re.Match[str]) -> None:
         """Add one piece."""
         if (phrase := piece["phrase"]) is not None:
-            wanted = phrase_of(phrase)
-            if wanted:
-                (self.without_phrases if piece["minus"] else self.phrases).append(wanted)
-                if not piece["minus"]:
-                    self.plain.append(phrase)
+            if wanted := phrase_of(phrase):
+                (self.excluded if piece["minus"] else self.wanted)["phrase"].append(wanted)
+                self.plain += [] if piece["minus"] else [phrase]
             return
         if piece["key"] and self._filter(piece["key"].lower(), piece["quoted"] or piece["value"] or "", piece["minus"]):
             return
         plain = piece["plain"] or piece[0]
         is_excluded = bool(piece["minus"]) and not _OPTION.match(plain)
+        found, words = (self.excluded if is_excluded else self.wanted), words_of(plain)
         if len(plain) > 2 and plain.startswith("*") and plain.endswith("*"):  # noqa: PLR2004
-            (self.not_inside if is_excluded else self.insides).extend(map(plain_of, words_of(plain)))
-        elif len(plain) > 1 and plain.endswith("*"):
-            *others, last = words_of(plain) or [""]
-            self._say(others, is_excluded=is_excluded)
-            (self.not_starting if is_excluded else self.prefixes).extend([plain_of(last)] if last else [])
-        elif is_excluded:
-            self._say(words_of(plain), is_excluded=True)
+            found["inside"] += map(plain_of, words)
+            return
+        is_prefix = len(plain) > 1 and plain.endswith("*")
+        if is_prefix and words:
+            found["prefix"].append(plain_of(words.pop()))
+        if is_excluded:
+            found["word"] += [word for word in words if word not in found["word"]]
+        elif is_prefix:
+            self.plain += words
         else:
             self.plain.append(plain)
             self.unquoted.append(plain)
-
-    def _say(self, words: list[Word], *, is_excluded: bool) -> None:
-        if is_excluded:
-            self.without += [word for word in words if word not in self.without]
-        else:
-            self.plain += words
 
     def _filter(self, key: str, value: str, minus: str | None) -> bool:
         """Take a filter; False if its value makes no sense: then it is words like any others."""
@@ -372,13 +359,12 @@ class _Pieces:
                 return False
             (self.after if key == "after" else self.before).append(window.first)
             return True
-        taken = (self.excluded if minus else self.values).get(key)
         known = {"role": ROLES, "source": SOURCES}.get(key)
         value = value.lower() if known else value
-        # No id holds what cannot be printed.
-        if taken is None or not value or not value.isprintable() or (known and value not in known):
+        # No id holds what cannot be printed. A task cannot be excluded.
+        if (minus and key == "task") or not value or not value.isprintable() or (known and value not in known):
             return False
-        taken.append(value)
+        (self.excluded if minus else self.wanted)[key].append(value)
         return True
 
 
@@ -397,7 +383,6 @@ def _wish(word: Word) -> Wish:
 
 
 def _chosen(found: _Pieces, plain: str) -> tuple[list[Word], list[Word]]:
-    """Return the words to look for, and those that are too many."""
     words = list(dict.fromkeys(word for text in found.plain for word in words_of(text)))
     telling = [word for word in words if folded(word) not in STOP_WORDS]
     if _ASKS_ADVICE.search(plain):
@@ -414,7 +399,6 @@ def _chosen(found: _Pieces, plain: str) -> tuple[list[Word], list[Word]]:
 
 
 def _read(text: str) -> tuple[str, ...]:
-    """Return what is read of a text: all of it, or its two ends."""
     half = _MOST_CHARACTERS // 2
     return (text,) if len(text) <= _MOST_CHARACTERS else (text[:half], text[-half:])
 
@@ -426,22 +410,20 @@ def _skipped(text: str) -> Iterator[str]:
 
 def _sources(found: _Pieces) -> frozenset[str]:
     """Return the sources that are wanted; none means all, so that an exclusion names the others."""
-    wanted, excluded = frozenset(found.values["source"]), frozenset(found.excluded["source"])
+    wanted, excluded = frozenset(found.wanted["source"]), frozenset(found.excluded["source"])
     return (wanted or frozenset(SOURCES)) - excluded or _NO_SOURCE if excluded else wanted
 
 
 def _too_many(found: _Pieces) -> Iterator[str]:
-    yield from (f"{prefix}*" for prefix in found.prefixes[_MOST_SPECIAL:])
-    yield from (f"*{inside}*" for inside in found.insides[_MOST_SPECIAL:])
-    yield from (f'"{phrase.strip()}"' for phrase in found.phrases[_MOST_SPECIAL:])
-    yield from (f"-{word}" for word in found.without[_MOST_WITHOUT:])
-    yield from (f"-{prefix}*" for prefix in found.not_starting[_MOST_SPECIAL:])
-    yield from (f"-*{inside}*" for inside in found.not_inside[_MOST_SPECIAL:])
-    yield from (f'-"{phrase.strip()}"' for phrase in found.without_phrases[_MOST_WITHOUT:])
+    for sign, pieces, most in (("", found.wanted, _MOST_SPECIAL), ("-", found.excluded, _MOST_WITHOUT)):
+        yield from (f"{sign}{word}" for word in pieces["word"][most:])
+        yield from (f"{sign}{prefix}*" for prefix in pieces["prefix"][_MOST_SPECIAL:])
+        yield from (f"{sign}*{inside}*" for inside in pieces["inside"][_MOST_SPECIAL:])
+        yield from (f'{sign}"{phrase.strip()}"' for phrase in pieces["phrase"][most:])
 
 
-def _starred(prefixes: list[str], insides: list[str]) -> Iterator[Wish]:
-    for prefix in prefixes[:_MOST_SPECIAL]:
+def _starred(pieces: dict[str, list[str]]) -> Iterator[Wish]:
+    for prefix in pieces["prefix"][:_MOST_SPECIAL]:
         yield Wish(word=prefix, terms=terms_of_word(prefix), prefix=prefix)
-    for inside in insides[:_MOST_SPECIAL]:
+    for inside in pieces["inside"][:_MOST_SPECIAL]:
         yield Wish(word=inside, terms=terms_of_word(inside), inside=inside)

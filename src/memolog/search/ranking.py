@@ -223,7 +223,6 @@ def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: fr
 
 
 def _preferred(query: Query) -> int:
-    """Return the class of documents that is preferred; -1 for none."""
     if not query.is_question:
         return -1
     return ASSISTANT if query.asks_assistant else USER

@@ -84,8 +84,6 @@ async def recall(
 
 
 class _Walk:
-    """Reads the rows of a place and fills a page with them."""
-
     def __init__(self, store: "Store", resource: str, place: Place, draft: PageDraft) -> None:
         self._store, self._resource, self._place, self._draft = store, resource, place, draft
         self._keys = {stretch.thread: stretch.thread_pk for stretch in place.stretches}
@@ -99,7 +97,7 @@ class _Walk:
             for message in _said(rows):
                 here = self._keys[message.thread], message.seq
                 at = position[2:] if position[:2] == here else None
-                stopped = self._draft.add_before(message, at) if back else self._draft.add(message, at or (0, 0))
+                stopped = self._draft.add(message, at, back=back)
                 if stopped is not None:
                     return *here, *stopped
             if len(rows) < batch:
@@ -123,7 +121,6 @@ class _Walk:
 
 
 def _said(rows: Iterable[Message]) -> Iterable[Message]:
-    """Yield messages without results of our own tools."""
     return (message for message in rows if not message.own)
 
 

@@ -3,7 +3,7 @@
 A part that is too large for a page is shown in pieces; put together, the pieces are its text.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, assert_never
 
@@ -81,47 +81,33 @@ class PageDraft:
         for message in messages:
             self.tools |= {part.id: part.name for part in message.parts if isinstance(part, ToolCallPart)}
 
-    def add(self, message: Message, start: tuple[int, int]) -> tuple[int, int] | None:
-        """Add a message from a part and a character on; return where it stopped if the page is full, else None."""
-        shown = self._shown(message)
-        if shown is not None:
-            return None if self._put(shown) else start
-        pieces: list[RecalledPiece] = []
-        for index, part in self._parts(message):
-            if index < start[0]:
-                continue
-            whole = self._whole(index, part)
-            offset = min(start[1], whole.length) if index == start[0] else 0
-            piece = self._piece(message, pieces, whole, offset)
-            end = offset if piece is None else piece.start + len(piece.text)
-            pieces += [] if piece is None else [piece]
-            if piece is None or end < whole.length:
-                self._finish(message, pieces)
-                return index, end
-        self._finish(message, pieces)
-        return None
+    def add(self, message: Message, at: tuple[int, int] | None = None, *, back: bool = False) -> tuple[int, int] | None:
+        """Add what a message has after a part and a character, or (`back`) before them.
 
-    def add_before(self, message: Message, end: tuple[int, int] | None) -> tuple[int, int] | None:
-        """Add the content of a message before a part and a character; return where it begins if the page is full."""
-        all_of_it = (max(1, len(message.parts)), 0)
+        Returns where it stopped if the page is full, else None.
+        """
+        everything = (max(1, len(message.parts)), 0) if back else (0, 0)
+        stopped = edge = at or everything
         shown = self._shown(message)
         if shown is not None:
-            return None if self._put(shown, first=True) else all_of_it
+            return None if self._put(shown, first=back) else everything if back else edge
         pieces: list[RecalledPiece] = []
-        begins = end or all_of_it
-        for index, part in reversed(self._parts(message)):
-            if end is not None and (index, 0) >= end:
+        for index, part in reversed(self._parts(message)) if back else self._parts(message):
+            if (index, 0) >= edge if back else index < edge[0]:
                 continue
             whole = self._whole(index, part)
-            until = min(end[1], whole.length) if end is not None and index == end[0] else whole.length
-            piece = self._piece_before(message, pieces, whole, until)
+            outer = whole.length if back else 0
+            place = min(edge[1], whole.length) if index == edge[0] else outer
+            piece = self._fitting(message, pieces, whole, place, back=back)
             if piece is not None:
-                pieces.insert(0, piece)
-                begins = index, piece.start
-            if piece is None or piece.start > 0:
-                self._finish(message, pieces, first=True)
-                return begins
-        self._finish(message, pieces, first=True)
+                pieces.insert(0 if back else len(pieces), piece)
+                stopped = index, piece.start if back else piece.start + len(piece.text)
+            elif not back:
+                stopped = index, place
+            if piece is None or stopped[1] != whole.length - outer:
+                self._finish(message, pieces, first=back)
+                return stopped
+        self._finish(message, pieces, first=back)
         return None
 
     @property
@@ -162,7 +148,6 @@ class PageDraft:
         return True
 
     def _finish(self, message: Message, pieces: Sequence[RecalledPiece], *, first: bool = False) -> None:
-        """Put the chosen pieces of a message on the page."""
         if pieces:
             # They were counted one by one, with some slack for the text around them.
             item = replace(_head(message), pieces=tuple(pieces))
@@ -197,7 +182,6 @@ class PageDraft:
         )
 
     def _line(self, index: int, part: Part) -> RecalledPiece:
-        """Return a part shortened to a line or two."""
         whole = self._whole(index, part)
         most = _RESULT_CHARACTERS if whole.type in {"tool_result", "reasoning"} else _LINE_CHARACTERS
         # Only the ends of a long text are needed.
@@ -218,36 +202,17 @@ class PageDraft:
         self._used += self._head_size(message, pieces) + self._count(_body(piece)) + _SLACK
         return piece
 
-    def _piece(
-        self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, offset: int
-    ) -> RecalledPiece | None:
-        return self._fitting(message, pieces, whole, lambda most: (offset, self._end(whole.text, offset, most)))
-
-    def _piece_before(
-        self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, until: int
-    ) -> RecalledPiece | None:
-        before = whole.text[:until]
-
-        def stretch(most: int) -> tuple[int, int]:
-            return until - len(cut_end(before, min(until, _CHARACTERS_A_TOKEN * most))), until
-
-        return self._fitting(message, pieces, whole, stretch)
-
     def _fitting(
-        self,
-        message: Message,
-        pieces: Sequence[RecalledPiece],
-        whole: RecalledPiece,
-        stretch: Callable[[int], tuple[int, int]],
+        self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, place: int, *, back: bool
     ) -> RecalledPiece | None:
-        """Return the largest piece that fits the page; `stretch` returns start and end of a piece of about that many tokens."""
+        """Return the largest piece from a place on, or (`back`) up to it, that fits the page."""
         room = self._room(message, pieces)
         # A piece of a few tokens is useless: the next page begins with more of it.
         if room < _LEAST_ROOM:
             return None
         most = room
         while True:
-            start, end = stretch(most)
+            start, end = self._stretch(whole.text, place, most, back=back)
             piece = replace(whole, text=whole.text[start:end], start=start)
             size = self._count(_body(piece))
             if size <= room:
@@ -257,14 +222,16 @@ class PageDraft:
                 return None if self.items or pieces else self._spend(message, pieces, piece)
             most = min(most - 1, max(1, most * room // size))
 
-    def _end(self, text: str, offset: int, most: int) -> int:
-        """Return the end of a piece of that many tokens, at the border of a visible character."""
-        stretch = text[offset : offset + _CHARACTERS_A_TOKEN * most]
+    def _stretch(self, text: str, place: int, most: int, *, back: bool) -> tuple[int, int]:
+        """Return start and end of about so many tokens of a text, at the borders of visible characters."""
+        if back:
+            return place - len(cut_end(text[:place], min(place, _CHARACTERS_A_TOKEN * most))), place
+        stretch = text[place : place + _CHARACTERS_A_TOKEN * most]
         taken = cut_tokens(stretch, most, self.counter) or cut(stretch, 1) or stretch[:1]
-        end = offset + len(taken)
-        while end - 1 > offset and not is_boundary(text, end):
+        end = place + len(taken)
+        while end - 1 > place and not is_boundary(text, end):
             end -= 1
-        return end if is_boundary(text, end) else offset + len(taken)
+        return place, end if is_boundary(text, end) else place + len(taken)
 
     # ------------------------------------------------------------ text
 

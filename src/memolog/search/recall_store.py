@@ -136,7 +136,6 @@ def _finding(resource: str, reference: Reference, thread: str | None, *, shared:
 
 
 def _thread(resource: str, name: str, *, shared: bool) -> Script[Row]:
-    """Return a thread by its id or, in a shared log, by its alias."""
     found = yield from _thread_if_any(resource, name, shared=shared)
     if found is None:
         raise ThreadNotFound(name)
@@ -152,7 +151,6 @@ def _thread_if_any(resource: str, name: str, *, shared: bool) -> Script[Row | No
 
 
 def _known(resource: str, reference: str, thread: Row | None, *, shared: bool) -> Script[Place | None]:
-    """Return the place of a group or an observation."""
     handle = _HANDLE.fullmatch(reference)
     if handle:
         rows = yield q.groups_by_handle(resource=resource, handle=handle["group"])

@@ -92,7 +92,6 @@ async def search_memory(
 
 
 async def _found(store: "Store", config: Config, resource: str, query: Query, *, explain: bool) -> SearchHits:
-    """Return what the index finds, after bringing it up to date if it is behind."""
     tries = 0 if config.read_only else _MOST_TRIES
     for _ in range(tries):
         found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
@@ -138,7 +137,6 @@ def _checked(text: object, resource: str, wanted: SearchOptions) -> int:
 
 
 def _mark(text: str, resource: str, wanted: SearchOptions) -> int:
-    """Return a checksum of the search that a cursor belongs to."""
     asked = (text, resource, wanted.thread, sorted(wanted.sources or ()), wanted.by)
     return crc32(repr(asked).encode("utf-8", "surrogatepass"))
 
@@ -344,7 +342,6 @@ async def _with_neighbours(store: "Store", resource: str, result: SearchResult, 
 
 
 async def _nearest(store: "Store", resource: str, thread: str, count: int, **start: int) -> tuple[Message, ...]:
-    """Return so many live messages before or after a number."""
     found: list[Message] = []
     ((side, at),) = start.items()
     size = count

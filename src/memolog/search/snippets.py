@@ -77,8 +77,7 @@ class Marker:
         self._terms = terms
         self._phrases = [phrase.split() for phrase in phrases]
         # A phrase counts more than all single words together.
-        self._all = sum(terms.values())
-        self._phrase_worth = self._all + 1.0
+        self._phrase_worth = sum(terms.values()) + 1.0
         self._seen: set[Word] = set()
         self._marked: dict[Word, tuple[float, str]] = {}
 
@@ -114,50 +113,16 @@ class Marker:
 
     def _best(self, text: str, length: int) -> tuple[int, list[_Hit]]:
         """Return the start of the best part, and the matches in and around it."""
-        phrases = self._phrase_hits(text[:_MOST_CHARACTERS], length - _BEFORE) if self._phrases else []
-        if len(text) > _LOOKED_AT:
-            return self._best_of_long(text, phrases, length)
-        hits = self._hits(text, *self._words(text))
-        return _start(sorted(hits + phrases) if phrases else hits, length)[0], hits
-
-    def _best_of_long(self, text: str, phrases: Sequence[_Hit], length: int) -> tuple[int, list[_Hit]]:
-        """Return the same for a long text, piece by piece; pieces that cannot be better are skipped."""
-        best, start, shown = 0.0, 0, list[_Hit]()
-        sieve = _sieve(self._terms)
-        most, left = self._all + self._phrase_worth * len(self._phrases), _MOST_HITS
-        most -= _SHADE * _MOST_SHADES * len(self._terms)
-        # Pieces overlap, so that a part across a border is complete in the second piece.
-        step = max(_LOOKED_AT - length, _LOOKED_AT // 2)
-        for at in range(0, min(len(text), _MOST_CHARACTERS), step):
-            piece = text[at : at + _LOOKED_AT]
-            if shown and at > _MOST_OTHERWISE and not piece.isascii():
-                break
-            quoted = [hit for hit in phrases if at <= hit[0] < at + _LOOKED_AT]
-            words, here = self._words(piece, sieve)
-            worths = self._worths(words, here)
-            if self._limit(here, worths, quoted) <= best + _SAME:
-                continue
-            hits = _moved(self._hits(piece, words, here), worths, at, len(piece), is_last=at + len(piece) == len(text))
-            begins, worth = _start(sorted(hits + quoted), length)
-            if worth > best + _SAME:
-                best, start, shown = worth, begins, hits
-            left -= len(hits)
-            if left < 0 or best >= most:
-                break
-        return start, shown
-
-    def _worths(self, words: Sequence[Word], here: AbstractSet[Word]) -> dict[str, float]:
-        """Return the weight of each term in a piece of a long text."""
-        often = Counter(self._marked[word] for word in words if word in here)
-        return {term: worth - _SHADE * min(count, _MOST_SHADES) for (worth, term), count in often.items()}
-
-    def _limit(self, here: AbstractSet[Word], worths: Mapping[str, float], quoted: Sequence[_Hit]) -> float:
-        """Return the highest possible weight of a part with these words and phrases."""
-        most = self._phrase_worth * len({hit[2] for hit in quoted})
-        if any(map(is_unspaced, here)):
-            # A run without spaces may contain any of the terms.
-            return most + self._all
-        return most + sum(worths.values())
+        text = text[: _MOST_CHARACTERS if text.isascii() else _MOST_OTHERWISE]
+        is_long = len(text) > _LOOKED_AT
+        words, here = self._words(text, _sieve(self._terms) if is_long else None)
+        hits = self._hits(text, words, here)
+        if is_long:
+            often = Counter(self._marked[word] for word in words if word in here)
+            worths = {term: worth - _SHADE * min(count, _MOST_SHADES) for (worth, term), count in often.items()}
+            hits = [(first, last, term, worths.get(term, worth)) for first, last, term, worth in hits]
+        phrases = self._phrase_hits(text, length - _BEFORE) if self._phrases else []
+        return _start(sorted(hits + phrases) if phrases else hits, length), hits
 
     def _phrase_hits(self, text: str, longest: int) -> list[_Hit]:
         """Return the matches of the phrases, each cut to the length of a part."""
@@ -173,7 +138,6 @@ class Marker:
         return sorted(hits)
 
     def _words(self, text: str, sieve: re.Pattern[str] | None = None) -> tuple[list[Word], AbstractSet[Word]]:
-        """Return the words of a text, and the distinct words that match."""
         words = words_of(text)
         # Most words do not match and many are repeated, so only distinct words are checked.
         here = set(words)
@@ -186,10 +150,9 @@ class Marker:
         return words, here
 
     def _hits(self, text: str, words: Sequence[Word], here: AbstractSet[Word]) -> list[_Hit]:
-        """Return the matches of the terms."""
         marked = self._marked
         if text.isascii():
-            places = [(at, word) for word in here for at in places_of(word, text)]
+            places = [(at, word) for word in here for at in islice(places_of(word, text), _MOST_HITS)]
             places.sort()
         else:
             places = _one_by_one(text, words, here)
@@ -231,7 +194,6 @@ class Marker:
 
 
 def _one_by_one(text: str, words: Sequence[Word], wanted: AbstractSet[Word]) -> list[tuple[int, Word]]:
-    """Return the positions of some of the words of a text in any script."""
     found: list[tuple[int, Word]] = []
     at = 0
     for word in words if wanted else ():
@@ -266,23 +228,12 @@ def _sieve(terms: Collection[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, sorted(short | {form for form in IRREGULAR if stem(form) in terms}))))
 
 
-def _moved(hits: Sequence[_Hit], worths: Mapping[str, float], by: int, size: int, *, is_last: bool) -> list[_Hit]:
-    """Return the matches of a piece with their positions in the text, without those that the border may cut."""
-    return [
-        (first + by, last + by, term, worths.get(term, worth))
-        for first, last, term, worth in hits
-        if (first or not by) and (last < size or is_last)
-    ]
-
-
 def _in_ascii(words: Sequence[str], plain: str) -> Iterator[tuple[int, int]]:
-    """Yield the matches of a phrase in lower-case ASCII text."""
     if all(word in plain for word in words):
         yield from (hit.span() for hit in among_ascii(" ".join(words)).finditer(plain))
 
 
 def _in_parts(words: Sequence[str], parts: Sequence[tuple[str, int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the matches of a phrase in a text that is given by its parts."""
     texts = [part for part, _, _ in parts]
     for at, text in enumerate(texts):
         if text == words[0] and texts[at : at + len(words)] == words:
@@ -306,8 +257,8 @@ def _parts_of(text: str) -> list[tuple[str, int, int]]:
     return found
 
 
-def _start(hits: Sequence[_Hit], length: int) -> tuple[int, float]:
-    """Return the start of the part whose distinct terms have the highest weight, and that weight; of equals, the first."""
+def _start(hits: Sequence[_Hit], length: int) -> int:
+    """Return the start of the part whose distinct terms have the highest weight; of equals, the first."""
     best, start, worth, end = 0.0, 0, 0.0, 0
     inside: dict[str, int] = {}
     for first, _, term, weight in hits:
@@ -327,4 +278,4 @@ def _start(hits: Sequence[_Hit], length: int) -> tuple[int, float]:
         else:
             # A word longer than the window never entered it.
             end += 1
-    return start, best
+    return start

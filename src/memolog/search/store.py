@@ -152,7 +152,6 @@ def _searching(resource: str, query: Query, *, explain: bool) -> Script[SearchHi
 
 
 def _named_speakers(scope_pk: int, query: Query) -> Script[frozenset[str]]:
-    """Return the speakers that the query names, by their whole name or by a word of it."""
     rows = yield q.speakers(scope_pk=scope_pk, limit=_MOST_SPEAKERS)
     return frozenset(row.name for row in rows if not query.spoken.isdisjoint(words_of(row.name)))
 
@@ -212,7 +211,6 @@ def _is_narrow(query: Query) -> bool:
 def _passing(
     resource: str, scope_pk: int, query: Query, keys: AbstractSet[int], unwanted: set[int]
 ) -> Script[frozenset[int]]:
-    """Return the keys among these that pass the filters."""
     named: dict[str, int] = {}
     if query.threads or query.without_threads:
         rows = yield q.thread_keys(resource=resource, threads=sorted(query.threads | query.without_threads))
@@ -343,10 +341,9 @@ class Terms:
         rows = yield q.words_sharing_grams(scope_pk=self._scope_pk, grams=wanted, count=least, limit=_MOST_EXPANDED)
         alike = {row.word: _likeness(piece, len(wanted), row.word, row.shared) for row in rows}
         words = sorted((word for word in alike if alike[word] >= _ALIKE), key=lambda word: (-alike[word], word))
-        return (yield from self._expanded(words[:_MOST_ALIKE], _PART, wish.word))
+        return (yield from self._expanded(words[:_MOST_ALIKE], _PART))
 
     def _chosen(self, found: Mapping[str, _Listed], *, is_one: bool) -> Script[tuple[list[Posting], tuple[str, ...]]]:
-        """Return the postings of the terms within the budget, and the terms left out."""
         if self._is_narrow or is_one:
             chosen = yield from self._read_further(found.values())
         else:
@@ -359,22 +356,15 @@ class Terms:
 
     def _wished(self, wish: Wish, lists: _Lists) -> Script[list[_Listed]]:
         """Return the terms of one word that occur; a word that does not occur is searched inside other words."""
-        if wish.prefix is not None and is_unspaced(wish.prefix):
-            return (yield from self._anywhere(wish))
-        if wish.prefix is not None:
-            rows = yield q.words_with_prefix(
-                scope_pk=self._scope_pk,
-                first=wish.prefix,
-                last=f"{wish.prefix}\U0010ffff",
-                limit=_MOST_EXPANDED + 1,
-            )
-            return (yield from self._expanded([row.word for row in rows], 1.0, f"{wish.prefix}*"))
-        if wish.inside is not None:
-            return (yield from self._asked_inside(wish, wish.inside))
+        if wish.prefix is not None or wish.inside is not None:
+            if is_unspaced(wish.word):
+                weighed = _weighed(wish)
+                return _listed((yield from self._lists(weighed)), weighed)
+            return (yield from self._like(wish, 1.0 if wish.inside is None else _PART))
         terms = _listed(lists, _weighed(wish))
         if not terms and self._insides and len(wish.word) >= _SHORTEST_INSIDE:
             self._insides -= 1
-            terms = yield from self._inside(wish.word.lower())
+            terms = yield from self._like(replace(wish, inside=wish.word.lower()), _PART)
             if terms:
                 self.relaxed.append(wish.word)
         elif not any(term.term.startswith("=") for term in terms):
@@ -382,33 +372,16 @@ class Terms:
             terms = [term._replace(weight=1.0) for term in terms]
         return terms
 
-    def _asked_inside(self, wish: Wish, piece: str) -> Script[list[_Listed]]:
-        if is_unspaced(piece):
-            return (yield from self._anywhere(wish))
-        if len(piece) < _SHORTEST_INSIDE:
-            self._cut.append(f"*{piece}*")
-            return []
-        return (yield from self._inside(piece))
+    def _like(self, wish: Wish, weight: float) -> Script[list[_Listed]]:
+        """Return the terms of words that begin with a wish or contain it."""
+        most = 2 * _MOST_EXPANDED if wish.inside else _MOST_EXPANDED + 1
+        words, is_cut = yield from _words_like(self._scope_pk, wish, most)
+        if is_cut or len(words) > _MOST_EXPANDED:
+            self._cut.append(_starred(wish))
+        return (yield from self._expanded(words, weight))
 
-    def _anywhere(self, wish: Wish) -> Script[list[_Listed]]:
-        """Return the terms of a text without spaces: its characters and pairs of characters."""
-        weighed = _weighed(wish)
-        return _listed((yield from self._lists(weighed)), weighed)
-
-    def _inside(self, piece: str) -> Script[list[_Listed]]:
-        """Return the terms of words that contain a piece."""
-        wanted, most = sorted(grams(piece)), 2 * _MOST_EXPANDED
-        rows = yield q.words_with_grams(scope_pk=self._scope_pk, grams=wanted, count=len(wanted), limit=most)
-        # A word may have the same trigrams in another order.
-        words = [row.word for row in rows if piece in row.word]
-        if len(rows) == most:
-            self._cut.append(f"*{piece}*")
-        return (yield from self._expanded(words, _PART, f"*{piece}*"))
-
-    def _expanded(self, words: Sequence[str], weight: float, asked: str) -> Script[list[_Listed]]:
+    def _expanded(self, words: Sequence[str], weight: float) -> Script[list[_Listed]]:
         """Return the terms of words that replace a word of the query."""
-        if len(words) > _MOST_EXPANDED:
-            self._cut.append(asked)
         terms = dict.fromkeys((term for word in words[:_MOST_EXPANDED] for term in _first(word)), weight)
         return _listed((yield from self._lists(terms)), terms)
 
@@ -436,7 +409,6 @@ class Terms:
         return sorted((*chosen, *longer), key=_rarest_first)
 
     def _longer(self, cut: Sequence[_Listed], left: int) -> Script[list[_Listed]]:
-        """Read lists again, with an equal share of the budget each."""
         share = left // max(1, len(cut))
         lists = yield from self._lists([listed.term for listed in cut], share)
         return _listed(lists, {listed.term: listed.weight for listed in cut}, share)
@@ -464,18 +436,21 @@ def reading_unwanted(scope_pk: int, wishes: Iterable[Wish]) -> Script[tuple[set[
         elif wish.prefix is wish.inside is None:
             unwanted |= yield from _holding_all(scope_pk, wish.terms[:1])
         else:
-            words, is_cut = yield from _words_like(scope_pk, wish)
+            words, is_cut = yield from _words_like(scope_pk, wish, _MOST_UNWANTED + 1)
             if is_cut:
-                cut.append(f"-{wish.prefix}*" if wish.inside is None else f"-*{wish.inside}*")
+                cut.append(f"-{_starred(wish)}")
             terms = list(dict.fromkeys(term for word in words for term in _first(word)))
             for some in chunks(terms, _TERMS_A_QUERY):
                 unwanted.update(*(yield from _holding(scope_pk, some)))
     return unwanted, cut
 
 
-def _words_like(scope_pk: int, wish: Wish) -> Script[tuple[list[str], bool]]:
-    """Return the words that begin with a wish or contain it, and whether there may be more."""
-    most = _MOST_UNWANTED + 1
+def _starred(wish: Wish) -> str:
+    return f"{wish.prefix}*" if wish.inside is None else f"*{wish.inside}*"
+
+
+def _words_like(scope_pk: int, wish: Wish, most: int) -> Script[tuple[list[str], bool]]:
+    """Return the words that begin with a wish or contain it, at most so many, and whether there may be more."""
     if wish.inside is None:
         first = wish.prefix or ""
         rows = yield q.words_with_prefix(scope_pk=scope_pk, first=first, last=f"{first}\U0010ffff", limit=most)
@@ -489,7 +464,6 @@ def _words_like(scope_pk: int, wish: Wish) -> Script[tuple[list[str], bool]]:
 
 
 def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
-    """Return the keys of documents with all of some terms."""
     holding: set[int] | None = None
     for some in chunks(terms, _TERMS_A_QUERY):
         for keys in (yield from _holding(scope_pk, some)):
@@ -500,7 +474,6 @@ def _holding_all(scope_pk: int, terms: Sequence[str]) -> Script[set[int]]:
 
 
 def _holding(scope_pk: int, terms: Sequence[str]) -> Script[list[list[int]]]:
-    """Return the keys of the documents of each of a few terms."""
     some = [_quoted(scope_pk, term) for term in terms]
     return [keys_in(row.keys) for row in (yield q.hits(terms=some, first=FIRST, last=LAST, most=LAST))]
 
@@ -513,7 +486,6 @@ def keys_in(listed: str | None) -> list[int]:
 
 
 def _affordable(found: Iterable[_Listed], left: int) -> list[_Listed]:
-    """Return the rarest terms within a number of rows."""
     chosen: list[_Listed] = []
     for listed in sorted(found, key=_rarest_first):
         is_too_common = listed.occurs > left or (chosen and listed.is_cut)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -40,7 +40,7 @@ from memolog.tasks.task import (
 from memolog.text.redaction import Redactor, redactor_for
 
 if TYPE_CHECKING:
-    from memolog.components import Components
+    from memolog.connection import Components
     from memolog.store import Store
 
 _MESSAGES = 5
@@ -60,27 +60,25 @@ class Unchanged:
 UNCHANGED: Final = Unchanged()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Scoped:
-    """The resource, session, author and thread that calls on tasks are made for."""
-
-    resource: str
-    session: str | None = None
-    who: str | None = None
-    thread: str | None = None
-    config: Config = field(default_factory=Config)
-
-
 class Tasks:
     """The tasks of one resource. A task is named by its id or its handle (`T-12`, `t12`, `#12`) everywhere."""
 
-    def __init__(self, open_components: "Callable[[], Awaitable[Components]]", scoped: Scoped) -> None:
-        self._open_components, self._scoped = open_components, scoped
-        self.resource = check_id("resource", scoped.resource)
-        self._session = scoped.session or scoped.thread
+    def __init__(
+        self,
+        open_components: "Callable[[], Awaitable[Components]]",
+        resource: str,
+        config: Config,
+        *,
+        session: str | None,
+        who: str | None,
+        thread: str | None,
+    ) -> None:
+        self._open_components, self._config, self._who, self._thread = open_components, config, who, thread
+        self.resource = check_id("resource", resource)
+        self._session = session or thread
 
     async def _store(self, *, to_write: bool = False) -> "Store":
-        if to_write and self._scoped.config.read_only:
+        if to_write and self._config.read_only:
             raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
         components = await self._open_components()
         if self._session is None:
@@ -91,7 +89,7 @@ class Tasks:
     @property
     def _name(self) -> str:
         """Return the author that the history names."""
-        return self._scoped.who or self._session or "unknown"
+        return self._who or self._session or "unknown"
 
     @property
     def _holder(self) -> str:
@@ -195,9 +193,25 @@ class Tasks:
     ) -> tuple[TaskHit, ...]:
         """Return the tasks that match a text best; `related` adds the messages and observations about each."""
         store = await self._store()
-        asked = TaskQuery(text=query, statuses=names_in(status), limit=limit, related=related)
         now = (await self._open_components()).clock.now()
-        return await search_tasks(store, self._scoped.config, self.resource, asked, now)
+        statuses = names_in(status)
+        size = check_limit(limit) if not statuses else 3 * check_limit(limit)
+        hits: list[TaskHit] = []
+        cursor: str | None = None
+        for _ in range(_MOST_PAGES):
+            wanted = SearchOptions(limit=size, sources=("task",), cursor=cursor)
+            answer = await search_memory(store, self._config, query, self.resource, wanted, now)
+            found = await store.task_views.some(self.resource, [result.id for result in answer.results])
+            hits.extend(
+                TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
+                for result in answer.results
+                if result.id in found and (not statuses or found[result.id].status in statuses)
+            )
+            cursor = answer.next
+            if cursor is None or len(hits) >= limit:
+                break
+        shown = hits[:limit]
+        return tuple([await _with_related(store, self.resource, hit) for hit in shown] if related else shown)
 
     async def messages(self, task: str, *, limit: int = 50, after: str | None = None) -> Page[LinkedMessage]:
         """Return the messages of a task, oldest first."""
@@ -326,7 +340,7 @@ class Tasks:
             self._holder,
             lasts=self._lasts(lease),
             who=self._name,
-            thread=thread or self._scoped.thread,
+            thread=thread or self._thread,
         )
 
     async def claim_next(
@@ -391,7 +405,7 @@ class Tasks:
         return await store.task_claims.reopen(self.resource, task, who=self._name, why=why)
 
     def _lasts(self, lease: float | None) -> timedelta:
-        seconds = self._scoped.config.task_lease if lease is None else lease
+        seconds = self._config.task_lease if lease is None else lease
         try:
             return timedelta(seconds=seconds)
         except (OverflowError, ValueError, TypeError):
@@ -411,23 +425,21 @@ class Tasks:
     ) -> int:
         """Link past messages to a task, by their ids or as a span of a thread; returns how many links are new."""
         store = await self._store(to_write=True)
-        where = thread or (self._scoped.thread if isinstance(messages, Span) else None)
+        where = thread or (self._thread if isinstance(messages, Span) else None)
         return await store.task_messages.attach(self.resource, task, messages, kind, who=self._name, thread=where)
 
     async def detach(self, task: str, messages: Sequence[str] | Span, *, thread: str | None = None) -> int:
         """Unlink messages from a task, whether they were linked by hand or not."""
         store = await self._store(to_write=True)
-        where = thread or (self._scoped.thread if isinstance(messages, Span) else None)
+        where = thread or (self._thread if isinstance(messages, Span) else None)
         return await store.task_messages.detach(self.resource, task, messages, who=self._name, thread=where)
 
     async def draft_summary(self, task: str, *, most: int = 8) -> DraftSummary:
         """Draft the summary for closing a task, with citations, by the model if there is one."""
         components = await self._open_components()
         found = await self.get(task)
-        config = self._scoped.config
-        return await drafted_summary(
-            components, self.resource, found, most=most, to_write=not config.read_only, redactor=redactor_for(config)
-        )
+        to_write, redactor = not self._config.read_only, redactor_for(self._config)
+        return await drafted_summary(components, self.resource, found, most=most, to_write=to_write, redactor=redactor)
 
     # ------------------------------------------------------------ decay
 
@@ -438,39 +450,6 @@ class Tasks:
     async def restore(self, task: str) -> Task:
         """Restore a decayed task exactly."""
         return await (await self._store(to_write=True)).task_decay.restore(self.resource, task)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskQuery:
-    """The arguments of a search for tasks."""
-
-    text: str
-    statuses: tuple[TaskStatus, ...] = ()
-    limit: int = 10
-    related: bool = False
-
-
-async def search_tasks(
-    store: "Store", config: Config, resource: str, asked: TaskQuery, now: datetime
-) -> tuple[TaskHit, ...]:
-    """Return the tasks that match a text best."""
-    size = check_limit(asked.limit) if not asked.statuses else 3 * check_limit(asked.limit)
-    hits: list[TaskHit] = []
-    cursor: str | None = None
-    for _ in range(_MOST_PAGES):
-        wanted = SearchOptions(limit=size, sources=("task",), cursor=cursor)
-        answer = await search_memory(store, config, asked.text, resource, wanted, now)
-        found = await store.task_views.some(resource, [result.id for result in answer.results])
-        hits.extend(
-            TaskHit(task=found[result.id], snippet=result.snippet, rank=result.score)
-            for result in answer.results
-            if result.id in found and (not asked.statuses or found[result.id].status in asked.statuses)
-        )
-        cursor = answer.next
-        if cursor is None or len(hits) >= asked.limit:
-            break
-    shown = hits[: asked.limit]
-    return tuple([await _with_related(store, resource, hit) for hit in shown] if asked.related else shown)
 
 
 async def _with_related(store: "Store", resource: str, hit: TaskHit) -> TaskHit:

@@ -24,7 +24,7 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import CleanValue, check_ids, check_limit, check_optional_ids, taking_thread
 from memolog.errors import InputError, StoreCorrupt, TaskBlocked, TaskHeld, TaskMoveRefused
 from memolog.tasks.dependencies import reading_refs, reading_roots, settling_after_status, taking_book
-from memolog.tasks.rows import TaskRow, change_step, finding, lease_name, reading_task, ref_from_row
+from memolog.tasks.rows import change_step, finding, lease_name, reading_task, ref_from_row
 from memolog.tasks.rules import named
 from memolog.tasks.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Decayed, Task
 
@@ -84,14 +84,14 @@ class TaskClaims:
                     resource=resource, thread=thread, task_pk=found.pk, session=pack(session)
                 )
             if rows:
-                before = found.session if found.status == "in_progress" else None
+                before = unpack(found.session) if found.status == "in_progress" else None
                 yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
             claimed = yield from reading_task(found.pk)
             return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
 
         return await self._engine.write(script, name="task_claims.claim")
 
-    def _prolonging(self, resource: str, found: TaskRow, session: str, until: int) -> Script[int]:
+    def _prolonging(self, resource: str, found: Row, session: str, until: int) -> Script[int]:
         """Renew the lease of this session and return its fence; raises TaskHeld if another session has it."""
         rows = yield claim_queries.prolong(
             resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until
@@ -107,7 +107,7 @@ class TaskClaims:
 
         def script() -> Script[Claimed]:
             found = yield from finding(resource, task)
-            if found.status != "in_progress" or found.session != session:
+            if found.status != "in_progress" or unpack(found.session) != session:
                 yield from _held_by_other(resource, found)
             fence = yield from self._prolonging(resource, found, session, to_micros(end))
             held = yield from reading_task(found.pk)
@@ -128,7 +128,7 @@ class TaskClaims:
             yield from _expecting_free(resource, found, session, now, force=force)
             yield claim_queries.free(resource=resource, name=lease_name(found.id))
             if (yield claim_queries.let_go(task_pk=found.pk, now=now)):
-                yield change_step(found.pk, now, who, "released", session=found.session)
+                yield change_step(found.pk, now, who, "released", session=unpack(found.session))
             return (yield from reading_task(found.pk))
 
         return await self._engine.write(script, name="task_claims.release")
@@ -161,7 +161,7 @@ class TaskClaims:
             if not (yield claim_queries.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
                 raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
             yield claim_queries.free(resource=resource, name=lease_name(found.id))
-            yield change_step(found.pk, now, who, "closed", reason=reason, session=found.session)
+            yield change_step(found.pk, now, who, "closed", reason=reason, session=unpack(found.session))
             changed = yield from settling_after_status(found.pk)
             freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
             unblocked = yield from reading_refs(freed)
@@ -249,7 +249,7 @@ def decaying(resource: str, now: int, *, limit: int) -> Script[Decayed]:
     return Decayed(summarised=tuple(summarised), archived=tuple(archived))
 
 
-def unpacking(found: TaskRow, now: int) -> Script[None]:
+def unpacking(found: Row, now: int) -> Script[None]:
     """Restore the columns of a task from its archive."""
     rows = yield decay_queries.kept(task_pk=found.pk)
     archive = cast("str", rows[0].archive or "")
@@ -325,7 +325,7 @@ def _locking_thread(resource: str, thread: str, now: int) -> Script[None]:
     yield from taking_thread(resource, thread)
 
 
-def _refusing(resource: str, found: TaskRow) -> Script[None]:
+def _refusing(resource: str, found: Row) -> Script[None]:
     """Raise the error for a task that could not be taken although its lease was free."""
     now = yield from finding(resource, found.id)
     if now.status == "closed":
@@ -334,14 +334,14 @@ def _refusing(resource: str, found: TaskRow) -> Script[None]:
     raise TaskBlocked(found.handle, tuple(root.handle for root in roots), named(roots) or "a blocked parent")
 
 
-def _held_by_other(resource: str, found: TaskRow) -> Script[None]:
+def _held_by_other(resource: str, found: Row) -> Script[None]:
     rows = yield claim_queries.holder(resource=resource, name=lease_name(found.id))
     if not rows:
         raise TaskHeld(found.handle, None, "")
     raise TaskHeld(found.handle, unpack(rows[0].owner), f"{from_micros(rows[0].expires_at):%Y-%m-%d %H:%M:%S} UTC")
 
 
-def _expecting_free(resource: str, found: TaskRow, session: str, now: int, *, force: bool) -> Script[None]:
+def _expecting_free(resource: str, found: Row, session: str, now: int, *, force: bool) -> Script[None]:
     """Raise TaskHeld while another session holds the task."""
     rows = yield claim_queries.holder(resource=resource, name=lease_name(found.id))
     is_held = bool(rows) and rows[0].expires_at > now and unpack(rows[0].owner) != session

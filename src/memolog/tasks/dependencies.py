@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 
@@ -16,7 +16,6 @@ from memolog.db.scope import FIRST, check_ids, check_limit, chunks, page_key, pa
 from memolog.errors import InputError, TaskCycle
 from memolog.tasks.rows import (
     TaskFilter,
-    TaskRow,
     change_step,
     finding,
     parent_of,
@@ -24,7 +23,7 @@ from memolog.tasks.rows import (
     ref_from_row,
     tasks_of_rows,
 )
-from memolog.tasks.rules import ORDERING, CycleSearch, EdgeTask, EdgeTasks, not_ready_because, why_ready
+from memolog.tasks.rules import ORDERING, EdgeTask, EdgeTasks, not_ready_because, why_ready
 from memolog.tasks.task import LINK_KINDS, Explained, LinkKind, ReadyTask, ReadyTasks, Task, TaskCounts, TaskRef
 
 link_queries = load_queries("tasks/task_links")
@@ -173,11 +172,11 @@ def _check(resource: str, source: str, target: str, kind: str, who: str) -> None
 
 
 def taking_book(resource: str) -> Script[None]:
-    """Lock the blocking link_queries of a resource's tasks until the transaction ends."""
+    """Lock the blocking links of a resource's tasks until the transaction ends."""
     yield task_queries.take_book(resource=resource, count=0)
 
 
-def linking(source: TaskRow, target: TaskRow, kind: LinkKind, who: str, now: int) -> Script[bool]:
+def linking(source: Row, target: Row, kind: LinkKind, who: str, now: int) -> Script[bool]:
     """Link two tasks, refusing cycles; returns whether the link is new. The caller has taken the book, and settles."""
     if source.pk == target.pk:
         raise InputError(
@@ -192,33 +191,53 @@ def linking(source: TaskRow, target: TaskRow, kind: LinkKind, who: str, now: int
     return True
 
 
-def _ordered(source: TaskRow, target: TaskRow, kind: LinkKind) -> tuple[TaskRow, TaskRow]:
+def _ordered(source: Row, target: Row, kind: LinkKind) -> tuple[Row, Row]:
     # "related" has no direction, so it is stored once.
     return (target, source) if kind == "related" and target.pk < source.pk else (source, target)
 
 
-def _recording_link(source: TaskRow, target: TaskRow, kind: LinkKind, who: str, now: int, what: str) -> Script[None]:
+def _recording_link(source: Row, target: Row, kind: LinkKind, who: str, now: int, what: str) -> Script[None]:
     yield change_step(source.pk, now, who, what, kind=kind, target=target.handle)
     yield change_step(target.pk, now, who, what, kind=kind, source=source.handle)
 
 
-def refusing_cycle(source: TaskRow, target: TaskRow, kind: LinkKind) -> Script[None]:
+def refusing_cycle(source: Row, target: Row, kind: LinkKind) -> Script[None]:
     """Raise TaskCycle if the target of a link already comes before the source."""
-    search = CycleSearch(source.pk, target.pk)
-    while not search.is_over:
-        direction, ends = search.next()
-        found: list[tuple[int, int]] = []
-        for pks in chunks(ends, _KEYS_A_QUERY):
-            rows = yield (
-                link_queries.after_these(pks=pks) if direction == "forward" else link_queries.before_these(pks=pks)
+    pks = yield from finding_path(target.pk, source.pk)
+    if pks:
+        handles = {row.pk: row.handle for row in (yield link_queries.handles(pks=pks))}
+        raise TaskCycle(source.handle, target.handle, kind, (source.handle, *(handles[pk] for pk in pks)))
+
+
+def finding_path(start: int, end: int) -> Script[list[int]]:
+    """Return the tasks on a path of ordering links from one task to another, both included; none if there is no path.
+
+    The search runs from both ends and extends the side with fewer open ends.
+    """
+    seen: tuple[dict[int, int], dict[int, int]] = ({start: start}, {end: end})
+    ends = [[start], [end]]
+    meeting = start if start == end else None
+    while meeting is None and all(ends):
+        side = 0 if len(ends[0]) <= len(ends[1]) else 1
+        found: dict[int, int] = {}
+        for pks in chunks(ends[side], _KEYS_A_QUERY):
+            rows = yield link_queries.before_these(pks=pks) if side else link_queries.after_these(pks=pks)
+            found |= (
+                {row.source_pk: row.target_pk for row in rows}
+                if side
+                else {row.target_pk: row.source_pk for row in rows}
             )
-            found.extend((row.source_pk, row.target_pk) for row in rows)
-        search.feed(direction, found)
-    if search.path is not None:
-        rows = yield link_queries.handles(pks=search.path)
-        handles = {row.pk: row.handle for row in rows}
-        path = (source.handle, *(handles[pk] for pk in search.path))
-        raise TaskCycle(source.handle, target.handle, kind, path)
+        ends[side] = [pk for pk in found if pk not in seen[side]]
+        seen[side].update({pk: found[pk] for pk in ends[side]})
+        meeting = next((pk for pk in ends[side] if pk in seen[1 - side]), None)
+    return [] if meeting is None else [*_way(seen[0], meeting)[::-1], *_way(seen[1], meeting)[1:]]
+
+
+def _way(seen: Mapping[int, int], pk: int) -> list[int]:
+    way = [pk]
+    while seen[way[-1]] != way[-1]:
+        way.append(seen[way[-1]])
+    return way
 
 
 def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:

@@ -12,6 +12,7 @@ from memolog.db.engine import Engine
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import FIRST, LAST, Page, check_id, check_ids, check_limit, check_optional_ids, page_key, page_of
 from memolog.errors import InputError
+from memolog.tasks.dependencies import reading_refs
 from memolog.tasks.rows import TaskFilter, finding, parent_of, reading_task, ref_from_row, tasks_of_rows
 from memolog.tasks.rules import like_pairs
 from memolog.tasks.task import LikelyDuplicate, Task, TaskRef, TaskView
@@ -158,7 +159,7 @@ class TaskViews:
         def script() -> Script[tuple[TaskRef, list[TaskRef]]]:
             asked = TaskRef(id="", handle="", title=title or "", status="open", priority=2)
             if task is not None:
-                asked = _ref_of((yield from reading_task((yield from finding(resource, task)).pk)))
+                (asked,) = yield from reading_refs([(yield from finding(resource, task)).pk])
             rows = yield q.open_texts(resource=resource, limit=_COMPARED)
             return asked, [ref for ref in map(ref_from_row, rows) if ref.id != asked.id]
 
@@ -177,14 +178,3 @@ class TaskViews:
             )
             for one, other, likeness in pairs[:limit]
         )
-
-
-def _ref_of(task: Task) -> TaskRef:
-    return TaskRef(
-        id=task.id,
-        handle=task.handle,
-        title=task.title,
-        status=task.status,
-        priority=task.priority,
-        blocked=task.blocked,
-    )

@@ -19,41 +19,17 @@ q = load_queries("tasks/tasks")
 _ROWS_A_QUERY = 512
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRow:
-    """The key of a task and the columns that decide what may be done with it."""
-
-    pk: int
-    id: str
-    handle: str
-    status: TaskStatus
-    is_blocked: bool
-    level: int
-    version: int
-    session: str | None
-
-
 def lease_name(task_id: str) -> str:
     """Return the name of the lease on a task."""
     return f"task:{task_id}"
 
 
-def finding(resource: str, task: str) -> Script[TaskRow]:
-    """Find a task by id or handle; raises TaskNotFound."""
+def finding(resource: str, task: str) -> Script[Row]:
+    """Find a task by id or handle, with the columns that decide what may be done with it; raises TaskNotFound."""
     rows = yield q.find(resource=resource, task=task, handle=handle_in(task))
     if not rows:
         raise TaskNotFound(task)
-    row = rows[0]
-    return TaskRow(
-        pk=row.pk,
-        id=row.id,
-        handle=row.handle,
-        status=row.status,
-        is_blocked=bool(row.blocked),
-        level=row.level,
-        version=row.version,
-        session=unpack(row.session),
-    )
+    return rows[0]
 
 
 def reading_task(task_pk: int) -> Script[Task]:

@@ -1,4 +1,4 @@
-"""The rules of tasks: blocking, cycles of links, likely duplicates, reasons for being ready, and which tasks a context shows.
+"""The rules of tasks: blocking, likely duplicates, reasons for being ready, and which tasks a context shows.
 
 The store keeps the blocked state in a column; tests compare it with this definition:
 
@@ -15,69 +15,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import combinations
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 from memolog.tasks.task import Task, TaskCounts, TaskRef
 
 ORDERING: Final = ("blocks", "parent-child")
 """The kinds of links that order tasks."""
-
-Direction: TypeAlias = Literal["forward", "backward"]
-
-
-class CycleSearch:
-    """Searches for a path from `target` to `source`: with one, a link from `source` to `target` would close a cycle.
-
-    The search runs from both ends and extends the side with fewer open ends. Look up the links that `next` names and pass them
-    to `feed`, until `is_over`.
-    """
-
-    def __init__(self, source: int, target: int) -> None:
-        self._seen: dict[Direction, dict[int, int | None]] = {"forward": {target: None}, "backward": {source: None}}
-        self._ends: dict[Direction, list[int]] = {"forward": [target], "backward": [source]}
-        self._meeting: int | None = source if source == target else None
-
-    @property
-    def is_over(self) -> bool:
-        """Return whether the answer is known."""
-        return self._meeting is not None or not all(self._ends.values())
-
-    def next(self) -> tuple[Direction, Sequence[int]]:
-        """Return which links to look up: those out of (forward) or into (backward) these tasks."""
-        forward, backward = self._ends["forward"], self._ends["backward"]
-        return ("forward", forward) if len(forward) <= len(backward) else ("backward", backward)
-
-    def feed(self, direction: Direction, found: Iterable[tuple[int, int]]) -> None:
-        """Add the links that were found, as source and target."""
-        seen = self._seen[direction]
-        other = self._seen["backward" if direction == "forward" else "forward"]
-        ends: list[int] = []
-        for source, target in found:
-            near, far = (source, target) if direction == "forward" else (target, source)
-            if far in seen:
-                continue
-            seen[far] = near
-            ends.append(far)
-            if far in other:
-                self._meeting = far
-                return
-        self._ends[direction] = ends
-
-    @property
-    def path(self) -> tuple[int, ...] | None:
-        """Return the path from `target` to `source`, both included; None if there is none."""
-        if self._meeting is None:
-            return None
-        before = self._back(self._seen["forward"], self._meeting)[::-1]
-        return (*before, *self._back(self._seen["backward"], self._meeting)[1:])
-
-    @staticmethod
-    def _back(seen: Mapping[int, int | None], start: int) -> list[int]:
-        way = [start]
-        while (step := seen[way[-1]]) is not None:
-            way.append(step)
-        return way
-
 
 _WORD = re.compile(r"[^\W_]+", re.UNICODE)
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, cast
 
 from memolog.core.clock import Clock, to_micros
@@ -27,7 +28,7 @@ from memolog.db.scope import (
 from memolog.errors import InputError, MessageNotFound, TaskChanged, TaskMoveRefused
 from memolog.log.rows import observation_from_row, sources_by_line
 from memolog.tasks.dependencies import linking, settling
-from memolog.tasks.rows import LOWEST_PRIORITY, TaskRow, change_from_row, change_step, finding, reading_task
+from memolog.tasks.rows import LOWEST_PRIORITY, change_from_row, change_step, finding, reading_task
 from memolog.tasks.rules import ORDERING
 from memolog.tasks.task import (
     MESSAGE_LINK_KINDS,
@@ -46,6 +47,7 @@ task_queries = load_queries("tasks/tasks")
 EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
 """The fields that `edit` can change."""
 _TEXTS: Final = ("title", "description", "assignee", "metadata")
+_check_label = partial(check_id, "label")
 _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
 
@@ -62,15 +64,18 @@ class TaskStore:
         """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
         check_ids(resource=resource, who=who)
         task_id = self._new_id() if new.id is None else check_id("task", new.id)
-        values = {**_columns(self._cleaned(_fields(new))), "resource": resource, "id": task_id}
-        labels = sorted(map(check_label, self._clean_labels(new.labels)))
+        values = {
+            **_columns(self._cleaned({name: getattr(new, name) for name in EDITABLE})),
+            "resource": resource,
+            "id": task_id,
+        }
+        labels = sorted(map(_check_label, self._clean_labels(new.labels)))
         links = _links_of(new)
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
             number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
-            handle = f"T-{number}"
-            rows = yield task_queries.insert_task(**values, handle=handle, now=now)
+            rows = yield task_queries.insert_task(**values, handle=f"T-{number}", now=now)
             if not rows:
                 raise InputError(
                     f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
@@ -79,16 +84,7 @@ class TaskStore:
             if labels:
                 yield task_queries.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
             yield change_step(pk, now, who, "created")
-            made = TaskRow(
-                pk=pk,
-                id=task_id,
-                handle=handle,
-                status="open",
-                is_blocked=False,
-                level=0,
-                version=1,
-                session=None,
-            )
+            made = yield from finding(resource, task_id)
             yield from _linking_new(resource, made, links, who, now)
             if created_from:
                 yield from attaching(resource, made, created_from, "created-from")
@@ -140,7 +136,10 @@ class TaskStore:
     ) -> Task:
         """Add and remove labels."""
         check_ids(resource=resource, task=task, who=who)
-        adding, removing = sorted(set(map(check_label, self._clean_labels(add)))), sorted(set(map(check_label, remove)))
+        adding, removing = (
+            sorted(set(map(_check_label, self._clean_labels(add)))),
+            sorted(set(map(_check_label, remove))),
+        )
         now = to_micros(self._clock.now())
 
         def script() -> Script[Task]:
@@ -258,7 +257,8 @@ class TaskMessages:
             found = yield from finding(resource, task)
             rows = yield message_queries.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
             shown, more = page_of(rows, limit, "created_at", "pk")
-            return Page(items=tuple(map(_linked, shown)), next=more)
+            linked = (LinkedMessage(message=message_from_row(row), kind=row.kind) for row in shown)
+            return Page(items=tuple(linked), next=more)
 
         return await self._engine.read(script)
 
@@ -287,7 +287,7 @@ class TaskMessages:
 
 
 def attaching(
-    resource: str, found: TaskRow, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
+    resource: str, found: Row, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
 ) -> Script[int]:
     """Link messages to a task, as part of a larger script; returns how many links are new."""
     pks = [row.pk for row in (yield from _reading_messages(resource, thread, messages))]
@@ -295,10 +295,6 @@ def attaching(
     for chunk in chunks(pks, _IDS_A_QUERY):
         new += len((yield message_queries.attach(task_pk=found.pk, kind=kind, pks=chunk)))
     return new
-
-
-def _linked(row: Row) -> LinkedMessage:
-    return LinkedMessage(message=message_from_row(row), kind=row.kind)
 
 
 def _reading_messages(resource: str, thread: str | None, messages: Sequence[str] | Span) -> Script[Sequence[Row]]:
@@ -323,7 +319,7 @@ def _reading_messages(resource: str, thread: str | None, messages: Sequence[str]
 
 
 def _linking_new(
-    resource: str, made: TaskRow, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
+    resource: str, made: Row, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
 ) -> Script[None]:
     """Link a new task. A cycle is only possible if it both blocks and is blocked."""
     affected: list[int] = []
@@ -351,20 +347,11 @@ def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
     return links
 
 
-def _fields(new: NewTask) -> dict[str, object]:
-    return {name: getattr(new, name) for name in EDITABLE}
-
-
 def _for_history(value: object) -> Any:
     """Return a value for the history, a long text shortened."""
     if isinstance(value, str) and len(value) > _LONGEST_TITLE:
         return f"{value[:_LONGEST_TITLE]}…"
     return encode(value)
-
-
-def check_label(label: str) -> str:
-    """Return a label; raises InputError for an invalid one."""
-    return check_id("label", label)
 
 
 def _columns(fields: Mapping[str, object]) -> dict[str, object]:

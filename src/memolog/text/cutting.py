@@ -4,7 +4,7 @@ A cautious form of Unicode's text segmentation (UAX #29): every boundary found h
 the neighbourhood of a cut is read, never the whole text.
 """
 
-from collections.abc import Callable
+from bisect import bisect_right
 from typing import Final
 from unicodedata import category, combining
 
@@ -48,7 +48,7 @@ def cut(text: str, limit: int) -> str:
     if limit >= len(text):
         return text
     limit = max(limit, 0)
-    return text[: _boundary_before(text, limit, 0) or _pair_before(text, limit, 0)]
+    return text[: _boundary_before(text, limit) or limit - _halves(text, limit)]
 
 
 def cut_end(text: str, limit: int) -> str:
@@ -70,7 +70,7 @@ def cut_middle(text: str, limit: int, mark: str = "…") -> str:
     room = limit - len(mark)
     if room <= 0:
         return cut(text, limit)
-    head = _boundary_before(text, (room + 1) // 2, 0)
+    head = _boundary_before(text, (room + 1) // 2)
     tail = _boundary_after(text, len(text) - (room - head))
     if head == 0 and tail == len(text):
         return cut(text, room) + mark
@@ -78,57 +78,28 @@ def cut_middle(text: str, limit: int, mark: str = "…") -> str:
 
 
 def cut_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return a long prefix of at most `tokens` tokens that ends at a boundary."""
-    if tokens <= 0:
-        return ""
-    end = _longest(text, tokens, counter, _boundary_before)
-    # If the first grapheme has too many tokens, it is cut, as in `cut`.
-    return text[: end or _longest(text, tokens, counter, _pair_before)]
+    """Return a long prefix of at most `tokens` tokens that ends at a boundary, as `cut`."""
+    end = min(4 * max(tokens, 0), len(text))
+    # Doubling first, so that no long text is counted whole.
+    while end < len(text) and counter.count(text[:end]) <= tokens:
+        end = min(2 * end, len(text)) or len(text)
+    most = bisect_right(range(1, end + 1), tokens, key=lambda length: counter.count(text[:length]))
+    return cut(text, most)
 
 
 # ---------------------------------------------------------------- searching
 
-_Step = Callable[[str, int, int], int]
 
-
-def _boundary_before(text: str, index: int, low: int) -> int:
-    """Return the last boundary at or before `index`, or `low` if there is none above it."""
-    while index > low and not is_boundary(text, index):
+def _boundary_before(text: str, index: int) -> int:
+    while not is_boundary(text, index):
         index -= 1
     return index
 
 
 def _boundary_after(text: str, index: int) -> int:
-    """Return the first boundary at or after `index`."""
     while not is_boundary(text, index):
         index += 1
     return index
-
-
-def _pair_before(text: str, index: int, low: int) -> int:
-    """Return `index`, or one less between the halves of a surrogate pair."""
-    return max(index - 1, low) if _halves(text, index) else index
-
-
-def _longest(text: str, tokens: int, counter: TokenCounter, step: _Step) -> int:
-    """Return the furthest end that fits: doubling first, so that no long text is counted whole."""
-    best, low, high = 0, 0, min(4 * tokens, len(text))
-    while (end := step(text, high, low)) == low or counter.count(text[:end]) <= tokens:
-        best = best if end == low else end
-        if high == len(text):
-            return best
-        low, high = high, min(2 * high, len(text))
-    high = end
-    while high - low > 1:
-        middle = (low + high) // 2
-        end = step(text, middle, low)
-        if end == low:
-            low = middle
-        elif counter.count(text[:end]) <= tokens:
-            best, low = end, middle
-        else:
-            high = end
-    return best
 
 
 # ---------------------------------------------------------------- rules
@@ -182,7 +153,6 @@ def _is_unassigned(char: str) -> bool:
 
 
 def _halves(text: str, index: int) -> bool:
-    """Return whether the index lies between the two halves of a surrogate pair."""
     return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
 
 

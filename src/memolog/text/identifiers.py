@@ -517,7 +517,6 @@ def _phrase(text: str, start: int, end: int) -> str:
 
 
 def _name(start: int, raw: str) -> tuple[int, int] | None:
-    """Return where the name in a word is, or None if it is no name."""
     word = raw.lstrip(_LEADING)
     start += len(raw) - len(word)
     word = word.rstrip(_TRAILING)

@@ -1,30 +1,28 @@
 """Count the tokens of a file part: images, PDF, audio, video and text, by their stated size or their bytes.
 
-Nothing is fetched: a file behind an address is over-estimated. Never raises.
+The rules are those of OpenAI; `Calibration` learns how far other providers are from them. Nothing is fetched: a file behind an
+address is over-estimated. Never raises.
 """
 
 import base64
 import math
 import re
 import struct
-from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
 from memolog.core.message import FilePart
 from memolog.text.tokens import TokenCounter, guarded
 
-# A page as an image and as text. OpenAI: four tiles (765) and about 1,000 of text. Anthropic, "PDF
-# support": an image (about 1,600) and from 1,500 of text. Gemini, "Document understanding": 258.
-_PER_PAGE: Final = {"openai": 1_765, "anthropic": 3_100, "gemini": 258}
+# A page as an image of four tiles (765), and about 1,000 of text.
+_PER_PAGE: Final = 1_765
 # The longest PDF that a provider takes (Gemini).
 _MOST_PAGES: Final = 1_000
 _BYTES_PER_PAGE: Final = 30_000
 _PAGES_UNKNOWN: Final = 25
-# OpenAI hears ten tokens a second; Gemini 32 a second, and sees 263 a second of video besides.
-# Anthropic takes neither.
-_PER_AUDIO_SECOND: Final = {"openai": 10, "gemini": 32}
-_PER_VIDEO_SECOND: Final = {"gemini": 263 + 32}
+# Ten tokens a second of sound. OpenAI takes no video: these are the 263 a second of Gemini, and 32 for the sound.
+_PER_AUDIO_SECOND: Final = 10
+_PER_VIDEO_SECOND: Final = 263 + 32
 # The lowest bit rates in use, 32 and 256 kbit a second, so that a length is rather over- than
 # under-estimated.
 _AUDIO_BYTES_PER_SECOND: Final = 4_000
@@ -46,32 +44,32 @@ _TEXT_TYPES: Final = re.compile(
 )
 
 
-def count_file(part: FilePart, counter: TokenCounter, provider: str = "openai") -> int:
+def count_file(part: FilePart, counter: TokenCounter) -> int:
     """Return the tokens of a file, over-estimated if its size is unknown; never raises."""
 
     def measure() -> int:
         name = counter.count(part.name) if part.name else 0
-        return _FILE_OVERHEAD + name + _count(part, counter, provider)
+        return _FILE_OVERHEAD + name + _count(part, counter)
 
     return guarded(measure, part)
 
 
-def _count(part: FilePart, counter: TokenCounter, provider: str) -> int:
+def _count(part: FilePart, counter: TokenCounter) -> int:
     media = part.media_type.partition(";")[0].strip().lower()
     data = _content(part)
     if _TEXT_TYPES.fullmatch(media):
         return _other(data) if data is None else counter.count(data.decode("utf-8", "replace"))
     family = media.partition("/")[0]
     if family == "image":
-        return _image(part, data, provider)
+        return _image(part, data)
     if media == "application/pdf":
-        return _pages(part, data) * _rate(_PER_PAGE, provider)
+        return _pages(part, data) * _PER_PAGE
     if family == "audio":
         seconds = _seconds(part, data, _AUDIO_BYTES_PER_SECOND, _MOST_AUDIO_SECONDS)
-        return math.ceil(seconds * _rate(_PER_AUDIO_SECOND, provider))
+        return math.ceil(seconds * _PER_AUDIO_SECOND)
     if family == "video":
         seconds = _seconds(part, data, _VIDEO_BYTES_PER_SECOND, _MOST_VIDEO_SECONDS)
-        return math.ceil(seconds * _rate(_PER_VIDEO_SECOND, provider))
+        return math.ceil(seconds * _PER_VIDEO_SECOND)
     return _other(data)
 
 
@@ -91,11 +89,11 @@ def _content(part: FilePart) -> bytes | None:
         return payload.encode("utf-8", "surrogatepass")
 
 
-def _image(part: FilePart, data: bytes | None, provider: str) -> int:
+def _image(part: FilePart, data: bytes | None) -> int:
     stated = _positive(part.width), _positive(part.height)
     known = all(stated)
     width, height = stated if known else (image_size(data) if data else None) or (None, None)
-    return image_tokens(width, height, provider=provider, detail=part.detail)
+    return image_tokens(width, height, is_low=part.detail == "low")
 
 
 def _pages(part: FilePart, data: bytes | None) -> int:
@@ -117,95 +115,48 @@ def _other(data: bytes | None) -> int:
 
 
 def _positive(value: object) -> int | float | None:
-    """Return a positive finite number; None for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     # NaN fails both comparisons.
     return value if 0 < value < math.inf else None
 
 
-def _rate(rates: Mapping[str, int], provider: str) -> int:
-    """Return the provider's rate, or the highest where the provider has none."""
-    return rates.get(provider) or max(rates.values())
-
-
 # ---------------------------------------------------------------- images
 
-# OpenAI, "Images and vision": low detail costs 85. Otherwise the image is fitted into 2048 x 2048,
-# its shortest side brought down to 768, and each 512-pixel tile costs 170 on top of the 85.
-_OPENAI_BASE: Final = 85
-_OPENAI_TILE: Final = 170
-_OPENAI_LONGEST: Final = 2048
-_OPENAI_SHORTEST: Final = 768
-_OPENAI_TILE_SIDE: Final = 512
-# Anthropic, "Vision": the longest side is brought down to 1568; a token is about 750 pixels. Its
-# further cap near 1,600 tokens differs between models and is left out, to err on the high side.
-_ANTHROPIC_LONGEST: Final = 1568
-_ANTHROPIC_PIXELS: Final = 750
-# Gemini, "Understand and count tokens": 258 if both sides are at most 384, else 258 for each tile
-# of 768 pixels. Images above 3072 x 3072 are scaled down to that, which makes sixteen tiles the
-# most.
-_GEMINI_TILE: Final = 258
-_GEMINI_SMALL: Final = 384
-_GEMINI_TILE_SIDE: Final = 768
-_GEMINI_MOST_TILES: Final = 16
-
+# "Images and vision": low detail costs 85. Otherwise the image is fitted into 2048 x 2048, its shortest side brought down to 768,
+# and each 512-pixel tile costs 170 on top of the 85.
+_BASE: Final = 85
+_TILE: Final = 170
+_LONGEST: Final = 2048
+_SHORTEST: Final = 768
+_TILE_SIDE: Final = 512
+# The shape with the most tiles.
+_DEAREST: Final = (768, 2048)
 # Larger than any image; keeps the arithmetic in range for any stated size.
 _LARGEST_SIDE: Final = 1_000_000
 
 
-def image_tokens(width: object, height: object, *, provider: str = "openai", detail: object = None) -> int:
-    """Return the tokens of an image; the largest possible number if its size or the provider is unknown."""
-    low = detail == "low"
+def image_tokens(width: object, height: object, *, is_low: bool = False) -> int:
+    """Return the tokens of an image; the largest possible number if its size is unknown."""
+    if is_low:
+        return _BASE
     sides = _side(width), _side(height)
-    rules = (_RULES[provider],) if provider in _RULES else tuple(_RULES.values())
-    return max(rule(*(sides if all(sides) else dearest), low) for rule, dearest in rules)
+    sides = sides if all(sides) else _DEAREST
+    sides = _shrunk(*sides, _LONGEST / max(sides))
+    sides = _shrunk(*sides, _SHORTEST / min(sides))
+    return _BASE + _TILE * math.prod(-(-side // _TILE_SIDE) for side in sides)
 
 
 def _side(value: object) -> int:
-    """Return a usable side, or zero."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return min(value, _LARGEST_SIDE)
     return 0
-
-
-def _openai(width: int, height: int, low: bool) -> int:
-    if low:
-        return _OPENAI_BASE
-    width, height = _shrunk(width, height, _OPENAI_LONGEST / max(width, height))
-    width, height = _shrunk(width, height, _OPENAI_SHORTEST / min(width, height))
-    return _OPENAI_BASE + _OPENAI_TILE * _tiles(width, height, _OPENAI_TILE_SIDE)
-
-
-def _anthropic(width: int, height: int, low: bool) -> int:
-    del low  # the rule does not depend on it
-    width, height = _shrunk(width, height, _ANTHROPIC_LONGEST / max(width, height))
-    return -(-width * height // _ANTHROPIC_PIXELS)
-
-
-def _gemini(width: int, height: int, low: bool) -> int:
-    del low  # the rule does not depend on it
-    if max(width, height) <= _GEMINI_SMALL:
-        return _GEMINI_TILE
-    return _GEMINI_TILE * min(_tiles(width, height, _GEMINI_TILE_SIDE), _GEMINI_MOST_TILES)
-
-
-# Each rule with the shape that costs the most by it.
-_RULES: Final[dict[str, tuple[Callable[[int, int, bool], int], tuple[int, int]]]] = {
-    "openai": (_openai, (768, 2048)),
-    "anthropic": (_anthropic, (1568, 1568)),
-    "gemini": (_gemini, (3072, 3072)),
-}
 
 
 def _shrunk(width: int, height: int, scale: float) -> tuple[int, int]:
     if scale >= 1:
         return width, height
     return max(round(width * scale), 1), max(round(height * scale), 1)
-
-
-def _tiles(width: int, height: int, side: int) -> int:
-    return -(-width // side) * -(-height // side)
 
 
 # ---------------------------------------------------------------- image headers

@@ -36,10 +36,8 @@ _PER_SCHEMAS: Final = 12
 # Opaque blobs are base64, of which at most one character in four becomes a token.
 _BLOB_CHARACTERS: Final = 4
 
-_PROVIDERS: Final = {"google": "gemini", "vertex": "gemini", "claude": "anthropic"}
 
-
-def count_message(message: Message | NewMessage, counter: TokenCounter, provider: str = "openai") -> int:
+def count_message(message: Message | NewMessage, counter: TokenCounter) -> int:
     """Return the tokens of a message in a request, with its speaker's name; never raises."""
 
     def measure() -> int:
@@ -49,18 +47,16 @@ def count_message(message: Message | NewMessage, counter: TokenCounter, provider
             return _PER_MESSAGE + _PER_ROLE + count_text(parts[0].text, counter)
         speaker = message.speaker
         name = _PER_NAME + count_text(speaker, counter) if speaker else 0
-        return name + count_parts(message.role, message.parts, counter, provider)
+        return name + count_parts(message.role, message.parts, counter)
 
     return guarded(measure, message)
 
 
-def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter, provider: str = "openai") -> int:
+def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter) -> int:
     """Return the tokens of one message of these parts in a request; never raises."""
 
     def measure() -> int:
-        rule = str(provider).lower()
-        rule = _PROVIDERS.get(rule, rule)
-        return sum(guarded(lambda part=part: _part(part, counter, rule), part) for part in parts)
+        return sum(guarded(lambda part=part: _part(part, counter), part) for part in parts)
 
     word = guarded(lambda: 0 if role in ROLES else count_text(role, counter), role)
     return _PER_MESSAGE + max(word, _PER_ROLE) + guarded(measure, parts)
@@ -83,7 +79,7 @@ def count_tool_schemas(schemas: Iterable[JsonObject], counter: TokenCounter) -> 
     return guarded(measure, schemas)
 
 
-def _part(part: object, counter: TokenCounter, provider: str) -> int:
+def _part(part: object, counter: TokenCounter) -> int:
     match part:
         case TextPart():
             return count_text(part.text, counter)
@@ -92,16 +88,17 @@ def _part(part: object, counter: TokenCounter, provider: str) -> int:
         case ToolCallPart():
             return _PER_CALL + count_text(part.name, counter) + _json(part.arguments, counter)
         case ToolResultPart():
-            return _result(part, counter, provider)
+            return _result(part, counter)
         case FilePart():
-            return count_file(part, counter, provider)
+            return count_file(part, counter)
         case _:
-            return _unknown(part)
+            data: JsonValue = part.data if isinstance(part, UnknownPart) else part
+            return over_estimate(dumps(data))
 
 
-def _result(part: ToolResultPart, counter: TokenCounter, provider: str) -> int:
+def _result(part: ToolResultPart, counter: TokenCounter) -> int:
     name = count_text(part.name, counter) if part.name else 0
-    files = guarded(lambda: sum(count_file(file, counter, provider) for file in part.files), part.files)
+    files = sum(count_file(file, counter) for file in part.files)
     return _PER_RESULT + name + _json(part.content, counter) + files
 
 
@@ -116,9 +113,3 @@ def _json(value: JsonValue, counter: TokenCounter) -> int:
 
 def _blob(blob: str | None) -> int:
     return -(-len(blob) // _BLOB_CHARACTERS) if blob else 0
-
-
-def _unknown(part: object) -> int:
-    """Over-estimate by the JSON text, because `over_estimate` stops early in large values."""
-    data: JsonValue = part.data if isinstance(part, UnknownPart) else part
-    return guarded(lambda: over_estimate(dumps(data)), data)

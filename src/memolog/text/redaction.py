@@ -10,9 +10,9 @@ import string
 import traceback
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, NamedTuple, cast
+from typing import Final, NamedTuple, TypeVar, cast
 
 from memolog.core.config import Config
 from memolog.core.deadline import offload
@@ -26,9 +26,9 @@ from memolog.core.message import (
     TextPart,
     ToolCallPart,
     ToolResultPart,
+    UnknownPart,
 )
 from memolog.core.settings import patterns_in
-from memolog.errors import ConfigError
 from memolog.text.secret_context import (
     CONTEXT_WORDS,
     is_reference,
@@ -38,6 +38,8 @@ from memolog.text.secret_context import (
     stands_for_secret,
 )
 from memolog.text.secret_formats import KEY_WORDS, Found, keys_by_words, keys_in, lower_words
+
+AnyMessage = TypeVar("AnyMessage", Message, NewMessage)
 
 _WORDS: Final = KEY_WORDS | CONTEXT_WORDS
 _LAYERS: Final = 6
@@ -52,41 +54,11 @@ _MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SecretPattern:
-    """A shape that secrets of one kind have. A group named `secret`, if there is one, is all that is replaced."""
-
-    kind: str
-    pattern: re.Pattern[str]
-
-
-def secret_patterns(given: Iterable[tuple[str, str]]) -> tuple[SecretPattern, ...]:
-    """Return further patterns from pairs of kind and regular expression, as a configuration holds them."""
-    return tuple(_compiled(kind, expression) for kind, expression in given)
-
-
-def _compiled(kind: str, expression: str) -> SecretPattern:
-    try:
-        pattern = re.compile(expression)
-    except re.error as error:
-        raise ConfigError(
-            f"The redaction pattern of kind {kind!r} is not a valid regular expression: {expression!r}.",
-            why=str(error),
-            then="Correct it; the syntax is that of Python's `re` module.",
-        ) from error
-    if pattern.match("") or not kind.strip():
-        raise ConfigError(
-            f"The redaction pattern {expression!r} of kind {kind!r} cannot be used.",
-            why="Its kind is empty, or it matches the empty text.",
-            then="Give it a kind, and make it match at least one character.",
-        )
-    return SecretPattern(kind=kind.strip(), pattern=pattern)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Redactor:
     """Replaces secrets by `[redacted: kind]`."""
 
-    extra: tuple[SecretPattern, ...] = field(default=())
+    extra: tuple[tuple[str, re.Pattern[str]], ...] = ()
+    """More kinds of secrets; a group named `secret`, if there is one, is all that is replaced."""
     enabled: bool = True
 
     def redact(self, text: str) -> str:
@@ -124,7 +96,7 @@ class Redactor:
         return _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
 
     def _found(self, text: str, layers: int) -> list[Found]:
-        found = [one for pattern in self.extra for one in _by_pattern(text, pattern)]
+        found = [one for kind, pattern in self.extra for one in _by_pattern(text, kind, pattern)]
         found += _blocks(text)
         lower, data = _lowered(text), text.encode("utf-8", "replace")
         words = _WORDS.intersection(lower_words(data))
@@ -154,23 +126,19 @@ def redactor_for(config: Config) -> Redactor:
 
 @lru_cache(maxsize=32)
 def _redactor_with(text: str) -> Redactor:
-    return Redactor(extra=secret_patterns(patterns_in(text)))
+    return Redactor(extra=tuple((kind, re.compile(expression)) for kind, expression in patterns_in(text)))
 
 
 def for_the_index(config: Config) -> Callable[[str], str]:
     """Return a function that removes secrets and their placeholders from a text before it is indexed."""
     redact = redactor_for(config).redact
-    return lambda text: _unmarked(redact(text))
-
-
-def _unmarked(text: str) -> str:
-    return _MARK.sub(" ", text) if "[redacted: " in text else text
+    return lambda text: _MARK.sub(" ", redact(text))
 
 
 # ---------------------------------------------------------------- messages
 
 
-def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewMessage:
+def without_secrets(message: AnyMessage, redactor: Redactor = REDACTION) -> AnyMessage:
     """Return the message with every secret replaced by `[redacted: kind]`; the same object if it has none."""
     parts = parts_without_secrets(message.parts, redactor)
     metadata = redactor.value(message.metadata)
@@ -181,20 +149,8 @@ def without_secrets(message: NewMessage, redactor: Redactor = REDACTION) -> NewM
 
 
 def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return stored messages without their secrets; messages without secrets are the same objects."""
-    return (
-        tuple(_stored_without_secrets(message, redactor) for message in messages)
-        if redactor.enabled
-        else tuple(messages)
-    )
-
-
-def _stored_without_secrets(message: Message, redactor: Redactor) -> Message:
-    parts = parts_without_secrets(message.parts, redactor)
-    speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
-    if speaker == message.speaker and _same(parts, message.parts):
-        return message
-    return replace(message, parts=parts, speaker=speaker)
+    """Return stored messages without their secrets."""
+    return tuple(without_secrets(message, redactor) for message in messages)
 
 
 async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
@@ -204,76 +160,52 @@ async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Mess
 
 
 def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
-    """Return the parts of a message without their secrets."""
-    return tuple(map(_PartRedactor(redactor).part, parts))
+    """Return the parts of a message without their secrets; those that have none are the same objects."""
+    return tuple(_clean_part(part, redactor) for part in parts)
 
 
-class _PartRedactor:
-    """Redacts the values of a message."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redact, self.value = redactor.redact, redactor.value
-
-    def part(self, part: Part) -> Part:
-        """Return a part without its secrets; the same object if it has none."""
-        match part:
-            case TextPart():
-                text = self._redact(part.text)
-                return part if text == part.text else replace(part, text=text)
-            case ReasoningPart():
-                text = self._redact(part.text)
-                # Providers refuse a signature that does not match the text.
-                return part if text == part.text else replace(part, text=text, signature=None)
-            case ToolCallPart():
-                name, arguments = self._redact(part.name), self.value(part.arguments)
-                if name == part.name and _is_same(arguments, part.arguments):
-                    return part
-                return replace(part, name=name, arguments=arguments)
-            case ToolResultPart():
-                content, files = self.value(part.content), tuple(map(self.file, part.files))
-                name = part.name and self._redact(part.name)
-                if _is_same(content, part.content) and files == part.files and name == part.name:
-                    return part
-                return replace(part, name=name, content=content, files=files)
-            case FilePart():
-                return self.file(part)
-            case _:
-                data = self.value(part.data)
-                return part if _is_same(data, part.data) else replace(part, data=data)
-
-    def file(self, part: FilePart) -> FilePart:
-        """Return a file without secrets in its text and its name."""
-        data = self.content(part)
-        url = part.url and self._redact(part.url)
-        name = part.name and self._redact(part.name)
-        return (
-            part
-            if (data, url, name) == (part.data, part.url, part.name)
-            else replace(part, data=data, url=url, name=name)
-        )
-
-    def content(self, part: FilePart) -> bytes | None:
-        """Return the bytes of a text file without its secrets; other files are unchanged."""
-        if part.data is None or not part.media_type.lower().startswith(_TEXT_TYPES):
-            return part.data
-        try:
-            text = part.data.decode()
-        except UnicodeDecodeError:
-            return part.data
-        clean = self._redact(text)
-        return part.data if clean == text else clean.encode()
+_SEARCHED: Final[dict[type[Part], tuple[str, ...]]] = {
+    TextPart: ("text",),
+    ReasoningPart: ("text",),
+    ToolCallPart: ("name", "arguments"),
+    ToolResultPart: ("name", "content", "files"),
+    FilePart: ("data", "url", "name"),
+    UnknownPart: ("data",),
+}
 
 
-def _is_same(new: JsonValue, old: JsonValue) -> bool:
-    return new is old or (isinstance(new, str) and new == old)
+def _clean_part(part: Part, redactor: Redactor) -> Part:
+    changed: dict[str, JsonValue] = {}
+    for name in _SEARCHED[type(part)]:
+        old = new = getattr(part, name)
+        if name == "files":
+            new = parts_without_secrets(old, redactor)
+        elif isinstance(old, bytes):
+            new = _clean_file(old, part, redactor)
+        elif old:
+            new = redactor.value(old)
+        if new is not old and new != old:
+            changed[name] = new
+    if changed and isinstance(part, ReasoningPart):
+        # Providers refuse a signature that does not match the text.
+        changed["signature"] = None
+    return replace(part, **changed) if changed else part
+
+
+def _clean_file(data: bytes, part: Part, redactor: Redactor) -> bytes:
+    """Return the bytes of a text file without its secrets; other files are unchanged."""
+    if not isinstance(part, FilePart) or not part.media_type.lower().startswith(_TEXT_TYPES):
+        return data
+    try:
+        return redactor.redact(data.decode()).encode()
+    except UnicodeDecodeError:
+        return data
 
 
 # ---------------------------------------------------------------- log records
 
 
 class _LogFilter(logging.Filter):
-    """Redacts secrets in log records, tracebacks included."""
-
     def filter(self, record: logging.LogRecord) -> bool:
         text = record.getMessage()
         clean = REDACTION.redact(text)
@@ -450,13 +382,12 @@ def _same(new: Sequence[object], old: Sequence[object]) -> bool:
 # ---------------------------------------------------------------- places in a text
 
 
-def _by_pattern(text: str, given: SecretPattern) -> Iterator[Found]:
-    """Yield the matches of a configured pattern."""
-    group = "secret" if "secret" in given.pattern.groupindex else 0
-    for hit in given.pattern.finditer(text):
+def _by_pattern(text: str, kind: str, pattern: re.Pattern[str]) -> Iterator[Found]:
+    group = "secret" if "secret" in pattern.groupindex else 0
+    for hit in pattern.finditer(text):
         start, end = hit.span(group)
         if start < end and not (group and is_reference(text[start:end])):
-            yield Found(start, end, given.kind)
+            yield Found(start, end, kind)
 
 
 def _lowered(text: str) -> str:
@@ -572,7 +503,6 @@ def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
 
 
 def _meaning(escape: str) -> str:
-    """Return what an escape stands for."""
     match escape[0]:
         case "\\":
             letter, digits = escape[1], escape[2:]

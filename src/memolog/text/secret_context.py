@@ -98,13 +98,16 @@ _NOT_THE_SECRET: Final = re.compile(
 _SCHEME: Final = re.compile(r"(?i:basic|bearer|token|apikey|digest|negotiate)[ \t]{1,4}")
 
 
-def kind_of_name(name: str) -> str | None:
-    """Return the kind of secret that a name stands for, regardless of its value; None if it stands for none."""
+def _kinds_of_name(name: str) -> Iterator[str]:
     for kind, pattern in (("password", _PASSWORD_ENTRY), ("secret", _SECRET_ENTRY)):
         hit = pattern.search(name)
         if hit and not _NO_SECRET_NAME.search(name[hit.end() :]):
-            return kind
-    return None
+            yield kind
+
+
+def kind_of_name(name: str) -> str | None:
+    """Return the kind of secret that a name stands for, regardless of its value; None if it stands for none."""
+    return next(_kinds_of_name(name), None)
 
 
 def kind_of_entry(name: str, value: str) -> str | None:
@@ -112,12 +115,9 @@ def kind_of_entry(name: str, value: str) -> str | None:
     value = _without_scheme(value)
     if len(value) < _LEAST or is_reference(value):
         return None
-    hit = _PASSWORD_ENTRY.search(name)
-    if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_password(value, "=", quoted=True):
-        return "password"
-    hit = _SECRET_ENTRY.search(name)
-    if hit and not _NO_SECRET_NAME.search(name[hit.end() :]) and _is_secret(value, quoted=True):
-        return "secret"
+    for kind in _kinds_of_name(name):
+        if _is_password(value, "=", quoted=True) if kind == "password" else _is_secret(value, quoted=True):
+            return kind
     return None
 
 
@@ -242,7 +242,6 @@ def _is_call(hit: re.Match[str], value: str) -> bool:
 
 
 def _before(text: str, at: int) -> str:
-    """Return the part of a name that stands before a place."""
     piece = text[max(0, at - _LONGEST_NAME) : at]
     return piece[len(piece.rstrip(_NAME_SIGNS)) :]
 
@@ -573,7 +572,6 @@ _PORTS: Final = re.compile(r"\d{1,5}(?::\d{1,5})?\Z|[\d.]{1,20}:")
 
 
 def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, line: bool = False) -> bool:
-    """Return whether what stands after the name of a password is one."""
     if quoted and sep.strip(" \t\"'") in {",", "(", "", "is"}:
         return " " not in value and (_is_mixed(value) or _has_signs(value))
     if quoted:
@@ -586,7 +584,6 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
 
 
 def _is_secret(value: str, *, quoted: bool, env: bool = False) -> bool:
-    """Return whether what stands after the name of a key or a token is one."""
     if " " in value or "//" in value:
         return False
     if env:
@@ -666,112 +663,90 @@ class _Rule(NamedTuple):
     """A pattern that starts at one of some words and contains a secret."""
 
     words: str
-    kind: str
+    """Separated by spaces; an underscore stands for a space."""
     shape: str
-    """What stands at the word; the group `bare` is the secret."""
+    """What follows the word; the group `bare` is the secret."""
     is_secret: Callable[[str], bool] = _any
+    kind: str = "password"
+    before: str = ""
+    """What stands before the word."""
 
 
 def _option(commands: str, option: str, is_secret: Callable[[str], bool] = _any) -> _Rule:
     """Return the rule for a password that follows an option of one of some commands."""
-    names = "|".join(commands.split())
-    return _Rule(commands, "password", rf"(?:{names}){_THEN}{option}{_VALUE_IS}", is_secret)
+    return _Rule(commands, f"{_THEN}{option}{_VALUE_IS}", is_secret)
 
 
 _RULES: Final = (
-    _Rule("://", "password", r"://[^\s:/@\"'<>]{0,200}+:(?P<bare>[^\s/\"'<>]{1,200})@(?=[\w\[.-])"),
+    _Rule("://", r"[^\s:/@\"'<>]{0,200}+:(?P<bare>[^\s/\"'<>]{1,200})@(?=[\w\[.-])"),
     _Rule(
         "://",
-        "password",
-        r"://[^\s:/@\"'<>]{0,60}+:(?!\d{1,5}[/\"'<>?#])(?P<bare>[^\s/\"'<>@]{4,100}+(?:[^\s/\"'<>]|[/\"'<>](?=\w)){1,100})@(?=[\w\[.-])",
+        r"[^\s:/@\"'<>]{0,60}+:(?!\d{1,5}[/\"'<>?#])"
+        r"(?P<bare>[^\s/\"'<>@]{4,100}+(?:[^\s/\"'<>]|[/\"'<>](?=\w)){1,100})@(?=[\w\[.-])",
         _is_mixed,
     ),
-    _Rule("://", "token", r"://(?P<bare>[^\s:/@\"'<>]{16,200}+)@", _is_strong),
+    _Rule("://", r"(?P<bare>[^\s:/@\"'<>]{16,200}+)@", _is_strong, "token"),
     # ---- headers
-    _Rule("bearer", "bearer token", r"bearer[ \t:]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9._~+/-]{12,8000}+=*)"),
+    _Rule("bearer", r"[ \t:]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9._~+/-]{12,8000}+=*)", kind="bearer token"),
     _Rule(
         "basic token apikey negotiate",
-        "credentials",
-        r"(?:basic|token|apikey|negotiate)[ \t]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9_+/-]{16,8000}+=*)",
+        r"[ \t]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9_+/-]{16,8000}+=*)",
         _is_credential,
+        "credentials",
     ),
     _Rule(
         "authorization",
-        "credentials",
-        r"authorization[\"']?\]?[ \t]{0,3}[:=,][ \t]{0,3}[\"'`]?(?:[a-z0-9-]{3,20}[ \t]{1,3})?"
-        r"(?P<bare>[A-Za-z0-9._~+/=:-]{8,4000}+)",
+        r"[\"']?\]?[ \t]{0,3}[:=,][ \t]{0,3}[\"'`]?(?:[a-z0-9-]{3,20}[ \t]{1,3})?(?P<bare>[A-Za-z0-9._~+/=:-]{8,4000}+)",
         _has_digit,
+        "credentials",
     ),
     _Rule(
         "cookie cookies",
-        "cookie",
-        r"cookies?[\"']?\]?[ \t]{0,3}[:=, ][ \t]{0,3}[\"'`]?(?P<bare>[\w.%-]{1,60}=(?=[^\s\d]{0,200}\d)[^\s\"'`;]{6,2000}+"
+        r"[\"']?\]?[ \t]{0,3}[:=, ][ \t]{0,3}[\"'`]?(?P<bare>[\w.%-]{1,60}=(?=[^\s\d]{0,200}\d)[^\s\"'`;]{6,2000}+"
         r"(?:; ?[\w.%-]{1,60}=[^\s\"'`;]{1,2000}+){0,20})",
+        kind="cookie",
     ),
     _Rule(
         "session sessionid sessid phpsessid jsessionid sid",
-        "cookie",
-        r"(?:session|sessionid|sessid|phpsessid|jsessionid|sid)(?:[_-]?(?:id|key|token))?=(?P<bare>[A-Za-z0-9%._+/-]{16,2000}+)",
+        r"(?:[_-]?(?:id|key|token))?=(?P<bare>[A-Za-z0-9%._+/-]{16,2000}+)",
         _is_strong,
+        "cookie",
     ),
     # ---- queries
-    _Rule("sig signature", "signature", r"(?:sig|signature)=(?P<bare>[\w%+/=-]{16,4000}+)", _has_digit),
-    _Rule("security", "signature", r"security-token=(?P<bare>[\w%+/=-]{16,4000}+)"),
-    _Rule("key code appid", "secret", r"(?<=[?&])(?:key|code|appid)=(?P<bare>[\w.~-]{16,400}+)", _is_strong),
+    _Rule("sig signature", r"=(?P<bare>[\w%+/=-]{16,4000}+)", _has_digit, "signature"),
+    _Rule("security", r"-token=(?P<bare>[\w%+/=-]{16,4000}+)", kind="signature"),
+    _Rule("key code appid", r"=(?P<bare>[\w.~-]{16,400}+)", _is_strong, "secret", before="(?<=[?&])"),
     # ---- commands and settings
-    _Rule(
-        "identified",
-        "password",
-        r"identified[ \t]{1,3}(?:with[ \t]{1,3}\S{1,40}[ \t]{1,3})?by[ \t]{1,3}[\"'](?P<bare>[^\"'\n]{3,200}+)",
-    ),
+    _Rule("identified", r"[ \t]{1,3}(?:with[ \t]{1,3}\S{1,40}[ \t]{1,3})?by[ \t]{1,3}[\"'](?P<bare>[^\"'\n]{3,200}+)"),
     _Rule(
         "curl wget http https ab aria2c",
-        "password",
-        rf"(?:curl|https?|wget|ab|aria2c){_THEN}(?:-u|--user|--proxy-user|-U|-a|-A)"
-        rf"[ \t=]?[\"']?[^\s:\"'/]{{1,80}}:(?P<bare>{_B}{{2,200}}+)",
+        rf"{_THEN}(?:-u|--user|--proxy-user|-U|-a|-A)[ \t=]?[\"']?[^\s:\"'/]{{1,80}}:(?P<bare>{_B}{{2,200}}+)",
     ),
-    _Rule("curl", "cookie", rf"curl{_THEN}(?:-b|--cookie)[ \t=]?[\"']?(?P<bare>[\w.-]{{1,60}}=[^\"'\n]{{8,2000}}+)"),
+    _Rule("curl", rf"{_THEN}(?:-b|--cookie)[ \t=]?[\"']?(?P<bare>[\w.-]{{1,60}}=[^\"'\n]{{8,2000}}+)", kind="cookie"),
     _Rule(
         "mysql mysqldump mysqladmin mysqlsh mysqlimport mariadb",
-        "password",
-        rf"(?:mysql\w{{0,10}}|mariadb[\w-]{{0,10}}){_THEN}-p[\"']?(?P<bare>{_B}{{3,200}}+)",
+        rf"\w{{0,10}}{_THEN}-p[\"']?(?P<bare>{_B}{{3,200}}+)",
     ),
-    _Rule(
-        "rootpw bindpw requirepass masterauth",
-        "password",
-        r"(?:rootpw|bindpw|requirepass|masterauth)[ \t]{1,4}" + _VALUE_IS,
-    ),
-    _Rule("auth", "password", rf"(?-i:AUTH)[ \t]{{1,2}}{_VALUE_IS}", _is_varied),
-    _Rule(
-        "sftp lftp ftp scp",
-        "password",
-        rf"(?:sftp|lftp|ftp|scp){_THEN}[\w.-]{{1,60}}:(?P<bare>[^\s/\"'<>]{{3,100}})@(?=[\w.])",
-    ),
+    _Rule("rootpw bindpw requirepass masterauth", r"[ \t]{1,4}" + _VALUE_IS),
+    _Rule("auth", rf"(?-i:(?<=AUTH))[ \t]{{1,2}}{_VALUE_IS}", _is_varied),
+    _Rule("sftp lftp ftp scp", rf"{_THEN}[\w.-]{{1,60}}:(?P<bare>[^\s/\"'<>]{{3,100}})@(?=[\w.])"),
     _option("sudo su", r"<<<[ \t]{0,2}"),
     _Rule(
         "echo printf",
-        "password",
-        rf"(?:echo|printf)[ \t]{{1,4}}(?:-\w{{1,3}}[ \t]{{1,4}})?[\"']?(?P<bare>(?![-$]){_B}{{3,200}}+)[\"']?[ \t]{{0,3}}\|"
+        rf"[ \t]{{1,4}}(?:-\w{{1,3}}[ \t]{{1,4}})?[\"']?(?P<bare>(?![-$]){_B}{{3,200}}+)[\"']?[ \t]{{0,3}}\|"
         r"[^\n]{0,80}?(?:sudo[ \t]{1,4}-S|--password-stdin|--stdin|passwd)\b",
     ),
     _Rule(
         "password",
-        "password",
-        r"password[ \t]{1,2}for[ \t]{1,2}\S{1,80}[ \t]{0,2}=[ \t]{0,2}(?:password\()?[\"'](?P<bare>[^\"'\n]{3,200}+)",
+        r"[ \t]{1,2}for[ \t]{1,2}\S{1,80}[ \t]{0,2}=[ \t]{0,2}(?:password\()?[\"'](?P<bare>[^\"'\n]{3,200}+)",
     ),
-    _Rule(
-        "admin root administrator",
-        "password",
-        rf"(?:admin|root|administrator)[:/](?P<bare>(?!/){_B}{{6,80}}+)",
-        _is_varied,
-    ),
+    _Rule("admin root administrator", rf"[:/](?P<bare>(?!/){_B}{{6,80}}+)", _is_varied),
     _Rule(
         "wifi fi wlan",
-        "password",
-        rf"(?:wifi|fi|wlan)\b[^\n:]{{0,20}}:[ \t]{{0,2}}[^\n/,:]{{1,40}}[/,][ \t]{{0,2}}(?P<bare>{_B}{{6,80}}+)",
+        rf"\b[^\n:]{{0,20}}:[ \t]{{0,2}}[^\n/,:]{{1,40}}[/,][ \t]{{0,2}}(?P<bare>{_B}{{6,80}}+)",
         _is_varied,
     ),
-    _Rule("sshpass", "password", r"sshpass[ \t]{1,9}-p[ \t]?" + _VALUE_IS),
+    _Rule("sshpass", r"[ \t]{1,9}-p[ \t]?" + _VALUE_IS),
     _option("7z 7za", "-p"),
     _option("zip unzip", r"-P[ \t]?"),
     _option("rar unrar", "-h?p"),
@@ -780,109 +755,91 @@ _RULES: Final = (
         r"-p[ \t]{1,9}",
         _is_no_port,
     ),
-    _Rule("redis", "password", rf"redis-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
+    _Rule("redis", rf"-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
     _option("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", r"-w[ \t]{1,9}"),
     _option("sqlcmd bcp isql osql tsql", r"-P[ \t]?"),
     _option("plink pscp psftp putty", r"-pw[ \t]{1,9}"),
     _Rule(
         "htpasswd",
-        "password",
-        rf"htpasswd[ \t]{{1,9}}-\w{{0,4}}b\w{{0,4}}[ \t]{{1,9}}(?:\S{{1,80}}[ \t]{{1,9}})?\S{{1,80}}[ \t]{{1,9}}{_VALUE_IS}",
+        rf"[ \t]{{1,9}}-\w{{0,4}}b\w{{0,4}}[ \t]{{1,9}}(?:\S{{1,80}}[ \t]{{1,9}})?\S{{1,80}}[ \t]{{1,9}}{_VALUE_IS}",
     ),
     _option("keytool jarsigner", r"-\w{0,10}pass[ \t]{1,9}"),
     _option("openssl", r"-(?:pass\w{0,4}[ \t]{1,9}(?:pass:)?|k[ \t]{1,9})"),
-    _Rule("ssh", "password", rf"ssh-keygen{_THEN}-[NP][ \t]{{1,9}}{_VALUE_IS}"),
-    _Rule(
-        "smbclient rpcclient", "password", rf"(?:smbclient|rpcclient){_THEN}-U[ \t]*[\"']?[\w.\\/]{{1,80}}%{_VALUE_IS}"
-    ),
+    _Rule("ssh", rf"-keygen{_THEN}-[NP][ \t]{{1,9}}{_VALUE_IS}"),
+    _Rule("smbclient rpcclient", rf"{_THEN}-U[ \t]*[\"']?[\w.\\/]{{1,80}}%{_VALUE_IS}"),
     _Rule(
         "vault",
-        "token",
-        rf"vault[ \t]{{1,9}}login[ \t]{{1,9}}(?:-method=\w{{1,20}}[ \t]{{1,9}})?{_VALUE_IS}",
+        rf"[ \t]{{1,9}}login[ \t]{{1,9}}(?:-method=\w{{1,20}}[ \t]{{1,9}})?{_VALUE_IS}",
         _has_digit,
+        "token",
     ),
     _Rule(
         "net runas",
-        "password",
-        rf"(?:runas|net)[ \t]{{1,9}}"
-        rf"(?:/user:\S{{1,60}}|user[ \t]{{1,9}}\S{{1,60}}|use\b[^\n]{{0,100}}?/user:\S{{1,60}})[ \t]{{1,9}}"
+        r"[ \t]{1,9}(?:/user:\S{1,60}|user[ \t]{1,9}\S{1,60}|use\b[^\n]{0,100}?/user:\S{1,60})[ \t]{1,9}"
         rf"(?P<bare>(?![/-]){_B}{{3,200}}+)",
     ),
-    _Rule("cmdkey", "password", rf"cmdkey\b[^\n]{{0,100}}?/pass:{_VALUE_IS}"),
-    _Rule("xfreerdp", "password", rf"xfreerdp\b[^\n]{{0,100}}?[ \t]/p:{_VALUE_IS}"),
-    _Rule(
-        "rabbitmqctl",
-        "password",
-        rf"rabbitmqctl[ \t]{{1,9}}(?:add_user|change_password)[ \t]{{1,9}}\S{{1,60}}[ \t]{{1,9}}{_VALUE_IS}",
-    ),
+    _Rule("cmdkey", rf"\b[^\n]{{0,100}}?/pass:{_VALUE_IS}"),
+    _Rule("xfreerdp", rf"\b[^\n]{{0,100}}?[ \t]/p:{_VALUE_IS}"),
+    _Rule("rabbitmqctl", rf"[ \t]{{1,9}}(?:add_user|change_password)[ \t]{{1,9}}\S{{1,60}}[ \t]{{1,9}}{_VALUE_IS}"),
     _Rule(
         "echo printf",
-        "password",
-        r"(?:echo|printf)[ \t]{1,9}(?:-\w{1,9}[ \t]{1,9})?[\"']?[\w.-]{1,40}:(?P<bare>[^\s\"'|]{3,200}+)"
+        r"[ \t]{1,9}(?:-\w{1,9}[ \t]{1,9})?[\"']?[\w.-]{1,40}:(?P<bare>[^\s\"'|]{3,200}+)"
         r"[\"']?[ \t]{0,3}\|[ \t]{0,3}(?:sudo[ \t]{1,9})?chpasswd",
     ),
-    _Rule("convertto", "password", r"convertto-securestring[^\n\"']{0,40}[\"'](?P<bare>[^\"'\n]{3,200}+)[\"']"),
-    _Rule(
-        "5432 3306 6432",
-        "password",
-        rf"(?<=:)(?:5432|3306|6432):[\w*-]{{1,60}}:[\w*-]{{1,60}}:(?P<bare>{_B}{{3,200}}+)",
-    ),
-    _Rule("wifi", "password", r"wifi:\S{0,80}?;P:(?P<bare>[^;\s]{4,80}+)"),
+    _Rule("convertto", r"-securestring[^\n\"']{0,40}[\"'](?P<bare>[^\"'\n]{3,200}+)[\"']"),
+    _Rule("5432 3306 6432", rf":[\w*-]{{1,60}}:[\w*-]{{1,60}}:(?P<bare>{_B}{{3,200}}+)", before="(?<=:)"),
+    _Rule("wifi", r":\S{0,80}?;P:(?P<bare>[^;\s]{4,80}+)"),
     # ---- sentences
     _Rule(
-        "login logins credential credentials creds account sign log",
-        "password",
-        r"(?:logins?|credentials?|creds|sign in|log in|account)\b[^\n:=/]{0,40}?(?::|=|\bis\b|\bare\b|\bas\b|\bwith\b)"
+        "login logins credential credentials creds account sign_in log_in",
+        r"\b[^\n:=/]{0,40}?(?::|=|\bis\b|\bare\b|\bas\b|\bwith\b)"
         rf"[ \t]{{0,3}}[\"'`]?[\w.@+-]{{2,60}}[ \t]{{0,2}}[:/][ \t]{{0,2}}(?P<bare>(?!/){_B}{{6,80}}+)",
         _is_no_path,
     ),
     _Rule(
         "pin passcode cvv otp",
-        "PIN",
-        r"(?:pin|passcode|cvv|otp)(?:[ \t](?:code|number))?[ \t]{0,2}(?:is|:|=|was)[ \t]{0,3}(?P<bare>\d{3,8})(?![\w.])",
+        r"(?:[ \t](?:code|number))?[ \t]{0,2}(?:is|:|=|was)[ \t]{0,3}(?P<bare>\d{3,8})(?![\w.])",
+        kind="PIN",
     ),
     _Rule(
         "pin passcode",
-        "PIN",
-        r"(?:pin|passcode)[ \t](?:code[ \t])?(?:for|to|of|on)(?:[ \t][\w'’-]{1,15}){1,4}?[ \t]{0,2}(?:is|:|=|was)[ \t]{1,3}"
+        r"[ \t](?:code[ \t])?(?:for|to|of|on)(?:[ \t][\w'’-]{1,15}){1,4}?[ \t]{0,2}(?:is|:|=|was)[ \t]{1,3}"
         r"(?P<bare>[^\s\"'`<>]{4,60}+)",
         _is_pin,
+        "PIN",
     ),
     # ---- error messages
     _Rule(
         "key",
-        "secret",
-        r"key[ \t:]{1,2}[\"'`]?(?P<bare>[\w.~+/=-]{12,400}+)[\"'`]?[ \t]{1,2}(?:is|was|has)[ \t]"
-        r"(?:(?:not|been|no|longer)[ \t]){0,2}"
+        r"[ \t:]{1,2}[\"'`]?(?P<bare>[\w.~+/=-]{12,400}+)[\"'`]?[ \t]{1,2}(?:is|was|has)[ \t](?:(?:not|been|no|longer)[ \t]){0,2}"
         r"(?:valid|invalid|revoked|expired|incorrect|wrong|unknown|disabled|malformed|leaked|compromised|active|correct|rejected)",
         _is_strong,
+        "secret",
     ),
     _Rule(
         "credential credentials key token",
-        "secret",
-        r"(?:credentials?|key|token)(?:[ \t][a-z]{1,12}){0,2}[ \t]{0,2}\("
-        r"[ \t]?[\"'`]?(?P<bare>[^\s\"'`()]{12,400}+)[\"'`]?[ \t]?\)",
+        r"(?:[ \t][a-z]{1,12}){0,2}[ \t]{0,2}\([ \t]?[\"'`]?(?P<bare>[^\s\"'`()]{12,400}+)[\"'`]?[ \t]?\)",
         _is_strong,
+        "secret",
     ),
-    _Rule(
-        "kty",
-        "private key",
-        r"kty\"[^{}]{0,900}?\"d\"\s{0,4}:\s{0,4}\"(?P<bare>[\w-]{20,1000}+)",
-    ),
+    _Rule("kty", r"\"[^{}]{0,900}?\"d\"\s{0,4}:\s{0,4}\"(?P<bare>[\w-]{20,1000}+)", kind="private key"),
 )
-_RULE_ORDER: Final = {
-    word: number for number, word in enumerate(word.encode() for rule in _RULES for word in rule.words.split())
-}
-_RULE_WORDS: Final = frozenset(_RULE_ORDER)
-_BY_WORD: Final = {
-    word: tuple(
-        (rule.kind, re.compile(rf"(?<![a-z0-9])(?i:{rule.shape})" if word[0].isalpha() else rule.shape), rule.is_secret)
-        for rule in _RULES
-        if word in rule.words.split()
-    )
-    for word in {word for rule in _RULES for word in rule.words.split()}
-}
 
+
+def _by_anchor() -> dict[str, list[tuple[_Rule, re.Pattern[str]]]]:
+    """Return the rules with their patterns by the first parts of their words, in order."""
+    found: dict[str, list[tuple[_Rule, re.Pattern[str]]]] = {}
+    for rule in _RULES:
+        shape = f"{rule.before}(?:{rule.words.replace(' ', '|').replace('_', ' ')}){rule.shape}"
+        for word in rule.words.split():
+            pattern = re.compile(rf"(?<![a-z0-9])(?i:{shape})" if word[0].isalpha() else shape)
+            found.setdefault(word.partition("_")[0], []).append((rule, pattern))
+    return found
+
+
+_BY_ANCHOR: Final = _by_anchor()
+_RULE_ORDER: Final = {word.encode(): number for number, word in enumerate(_BY_ANCHOR)}
+_RULE_WORDS: Final = frozenset(_RULE_ORDER)
 
 CONTEXT_WORDS: Final = _PASSWORD_WORDS | _NAME_WORDS | _RULE_WORDS
 """Words in lower case that a text must have for some of the searches here."""
@@ -890,12 +847,10 @@ CONTEXT_WORDS: Final = _PASSWORD_WORDS | _NAME_WORDS | _RULE_WORDS
 
 def _by_rules(text: str, lower: str, word: str) -> Iterator[Found]:
     for at in _places(lower, word):
-        for kind, pattern, is_secret in _BY_WORD[word]:
+        for rule, pattern in _BY_ANCHOR[word]:
             hit = pattern.match(text, at)
-            if hit is None:
-                continue
-            value = hit["bare"].rstrip(".,;:?)")
-            if value and not is_reference(value) and is_secret(value):
+            value = hit["bare"].rstrip(".,;:?)") if hit else ""
+            if hit and value and not is_reference(value) and rule.is_secret(value):
                 end = hit.start("bare") + len(value)
-                is_last = kind == "password" and hit.end("bare") == hit.end()
-                yield Found(hit.start("bare"), _end_of_word(text, hit.end(), end) if is_last else end, kind)
+                is_last = rule.kind == "password" and hit.end("bare") == hit.end()
+                yield Found(hit.start("bare"), _end_of_word(text, hit.end(), end) if is_last else end, rule.kind)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeAlias, cast, get_args
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
 from memolog.search.values import Detail, Source
 from memolog.tasks.task import CloseReason, LinkKind, MessageLinkKind, TaskStatus, TaskType
@@ -104,17 +104,17 @@ def moment(value: Any) -> Any:
 
 def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], Any]:
     """Return a reader of one of some words that also accepts other spellings, synonyms and typing errors."""
-    spelt = {_plain(word): word for word in known} | {_plain(word): meant for word, meant in other.items()}
+    spelt = {plain(word): word for word in known} | {plain(word): meant for word, meant in other.items()}
 
     def read(value: Any) -> Any:
         if not isinstance(value, str):
             return value
-        plain = _plain(value)
-        if plain in spelt:
-            return spelt[plain]
+        given = plain(value)
+        if given in spelt:
+            return spelt[given]
         # A typing error in the word itself is more likely than one in a synonym.
-        for words in ([_plain(word) for word in known], list(spelt)):
-            near = {spelt[word] for word in difflib.get_close_matches(plain, words, n=3, cutoff=_CLOSE)}
+        for words in ([plain(word) for word in known], list(spelt)):
+            near = {spelt[word] for word in difflib.get_close_matches(given, words, n=3, cutoff=_CLOSE)}
             if near:
                 return near.pop() if len(near) == 1 else value
         return value
@@ -122,8 +122,9 @@ def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], 
     return read
 
 
-def _plain(word: str) -> str:
-    return re.sub(r"[\s_\-.:/']+", "", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word.strip()).lower())
+def plain(word: str) -> str:
+    """Return a word as it is compared: without case, spaces and punctuation."""
+    return re.sub(r"[\W_]+", "", word).lower()
 
 
 _STATUS: Final = {
@@ -187,7 +188,7 @@ class Action(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, str_strip_whitespace=True)
     example: ClassVar[dict[str, Any]]
-    """An example of a call."""
+    """An example of a call, with the name of the action."""
 
 
 class _Paged(Action):
@@ -202,7 +203,6 @@ class Ready(_Paged):
     """What can be worked on now."""
 
     example = {"action": "ready"}
-    action: Literal["ready"]
     labels: Names = Field([], description="with all of these labels")
     type: Kind | None = None
     max_priority: Priority | None = Field(None, description="0 urgent - 4 someday")
@@ -214,7 +214,6 @@ class Show(Action):
     """One task with all that hangs on it."""
 
     example = {"action": "show", "task": "T-12"}
-    action: Literal["show"]
     task: Name = Field(description=_TASK + "; current: the one in hand")
     related: Flag = Field(False, description="with messages and observations about it")
     cursor: str | None = None
@@ -224,7 +223,6 @@ class ListTasks(_Paged):
     """Tasks by what they are."""
 
     example = {"action": "list", "status": "open", "labels": ["api"]}
-    action: Literal["list"]
     status: Status | None = None
     type: Kind | None = None
     labels: Names = []
@@ -238,7 +236,6 @@ class SearchTasks(_Paged):
     """Tasks by words."""
 
     example = {"action": "search", "query": "login schema"}
-    action: Literal["search"]
     query: Text = Field(description="words")
     status: Status | None = None
     related: Flag = False
@@ -251,7 +248,6 @@ class Create(Action):
     """A new task."""
 
     example = {"action": "create", "title": "Add the login endpoint", "blocked_by": ["T-3"]}
-    action: Literal["create"]
     title: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="what is to be done")
     description: str = ""
     priority: Priority = Field(2, description="0 urgent, 2 normal, 4 someday")
@@ -270,7 +266,6 @@ class Claim(Action):
     """Take a task, so that nobody else works on it."""
 
     example = {"action": "claim", "task": "T-12"}
-    action: Literal["claim"]
     task: Name | None = Field(None, description=_TASK + "; claim without: the most pressing one")
 
 
@@ -278,7 +273,6 @@ class Close(Action):
     """Finish a task."""
 
     example = {"action": "close", "task": "T-12", "reason": "completed", "summary": "what was done, and where"}
-    action: Literal["close"]
     task: Name
     reason: Reason = "completed"
     summary: Text = Field(description="what came of it: decisions, files, what is left")
@@ -289,7 +283,6 @@ class Dep(Action):
     """Say what must come first, or that it need not."""
 
     example = {"action": "dep", "op": "add", "task": "T-12", "depends_on": "T-3"}
-    action: Literal["dep"]
     op: Annotated[_Op, _one_of(_Op, {"create": "add", "delete": "remove", "drop": "remove"})] = "add"
     task: Name
     depends_on: Name = Field(description="the task that comes first (or is the parent, related, the origin)")
@@ -300,7 +293,6 @@ class Link(Action):
     """Tie messages to a task."""
 
     example = {"action": "link", "task": "T-12", "messages": ["12-15"], "as": "reference"}
-    action: Literal["link"]
     task: Name
     messages: Annotated[Names, Field(min_length=1)] = Field(description="ids, numbers or spans (12-15)")
     thread: Name | None = None
@@ -313,7 +305,6 @@ class UpdateContext(Action):
     """Note something that must stay in sight: in the working memory, or at a task."""
 
     example = {"action": "update_context", "section": "Decisions", "text": "- Fastify instead of Express"}
-    action: Literal["update_context"]
     text: str = Field("", description="Markdown; JSON fields where the working memory is JSON")
     section: Name | None = Field(None, description="heading of the working memory")
     mode: Annotated[SectionMode, _one_of(SectionMode, {"add": "append", "set": "replace", "overwrite": "replace"})] = (
@@ -332,7 +323,6 @@ class Search(_Paged):
     """Find what was said or learned, by words."""
 
     example = {"action": "search", "query": "LoginSchema auth.ts"}
-    action: Literal["search"]
     query: Text = Field(description="words, names, paths; * ends a prefix")
     sources: Annotated[list[Annotated[Source, _one_of(Source, _SOURCE)]], BeforeValidator(names)] = Field(
         [], description="raw: messages"
@@ -348,7 +338,6 @@ class Recall(Action):
     """Read the exact words."""
 
     example = {"action": "recall", "target": "g12"}
-    action: Literal["recall"]
     target: Name = Field(
         description="group (g12), line of one (g12.3), message or observation id, span (12-30), or working-memory"
     )
@@ -357,27 +346,10 @@ class Recall(Action):
     cursor: str | None = None
 
 
-TaskQuery: TypeAlias = Annotated[Ready | Show | ListTasks | SearchTasks, Field(discriminator="action")]
-TaskMutate: TypeAlias = Annotated[Create | Claim | Close | Dep | Link | UpdateContext, Field(discriminator="action")]
-MemorySearch: TypeAlias = Annotated[Search | Recall, Field(discriminator="action")]
-
-ACTIONS: Final[dict[str, dict[str, type[Action]]]] = {
-    "task-query": {"ready": Ready, "show": Show, "list": ListTasks, "search": SearchTasks},
-    "task-mutate": {
-        "create": Create,
-        "claim": Claim,
-        "close": Close,
-        "dep": Dep,
-        "link": Link,
-        "update_context": UpdateContext,
-    },
-    "memory-search": {"search": Search, "recall": Recall},
+_TOOLS: Final[dict[str, tuple[type[Action], ...]]] = {
+    "task-query": (Ready, Show, ListTasks, SearchTasks),
+    "task-mutate": (Create, Claim, Close, Dep, Link, UpdateContext),
+    "memory-search": (Search, Recall),
 }
+ACTIONS: Final = {tool: {kind.example["action"]: kind for kind in kinds} for tool, kinds in _TOOLS.items()}
 """The actions of each tool by name."""
-
-READERS: Final[dict[str, TypeAdapter[Any]]] = {
-    "task-query": TypeAdapter(TaskQuery),
-    "task-mutate": TypeAdapter(TaskMutate),
-    "memory-search": TypeAdapter(MemorySearch),
-}
-"""The validators of the arguments of each tool."""

@@ -11,7 +11,7 @@ from typing import Any, Final, cast
 
 from pydantic import ValidationError
 
-from memolog.tools.actions import ACTIONS, READERS, Action, choice
+from memolog.tools.actions import ACTIONS, Action, choice, plain
 
 _DEEPEST: Final = 4
 _MOST_PROBLEMS: Final = 4
@@ -123,7 +123,7 @@ def understand(tool: str, arguments: object) -> Understood:
     kind = ACTIONS[tool][action]
     taken, ignored = _fields(kind, fields)
     try:
-        value = READERS[tool].validate_python({"action": action, **taken})
+        value = kind.model_validate(taken)
     except ValidationError as error:
         raise Misunderstood(f"{_problems(error)} {shape_of(tool, action)}") from error
     return Understood(action=value, ignored=ignored)
@@ -135,7 +135,7 @@ def shape_of(tool: str, action: str | None = None) -> str:
         examples = " or ".join(_json(kind.example) for kind in ACTIONS[tool].values())
         return f"Expected one object with an action: {examples}."
     kind = ACTIONS[tool][action]
-    needed = [field.alias or name for name, field in kind.model_fields.items() if field.is_required()]
+    needed = ["action", *(field.alias or name for name, field in kind.model_fields.items() if field.is_required())]
     optional = [field.alias or name for name, field in kind.model_fields.items() if not field.is_required()]
     more = f" Also possible: {', '.join(optional)}." if optional else ""
     return f"Expected {_json(kind.example)}. Needed: {', '.join(needed)}.{more}"
@@ -161,20 +161,20 @@ def _object(tool: str, given: object, depth: int) -> Mapping[str, Any]:
 
 def _from_text(tool: str, text: str, depth: int) -> object:
     fenced = _FENCED.fullmatch(text)
-    plain = (fenced[1] if fenced else text).strip()
-    if depth > _DEEPEST or not plain:
+    bare = (fenced[1] if fenced else text).strip()
+    if depth > _DEEPEST or not bare:
         return None
     try:
-        return json.loads(plain)
+        return json.loads(bare)
     except (ValueError, RecursionError):
         pass
     try:
         # Trailing commas and typographic quotation marks are the most common mistakes.
-        return json.loads(re.sub(r",\s*([}\]])", r"\1", plain.replace("“", '"').replace("”", '"')))
+        return json.loads(re.sub(r",\s*([}\]])", r"\1", bare.replace("“", '"').replace("”", '"')))
     except (ValueError, RecursionError):
         pass
-    if _read_exactly(tool, plain):
-        return {"action": plain}
+    if _read_exactly(tool, bare):
+        return {"action": bare}
     raise Misunderstood(f"The arguments are text, but not a JSON object. {shape_of(tool)}")
 
 
@@ -187,7 +187,7 @@ def _unwrapped(tool: str, value: dict[str, Any], depth: int) -> Mapping[str, Any
         return {**_object(tool, inner, depth + 1), **outer}
     if len(value) == 1:
         ((key, inner),) = value.items()
-        if _is_object(inner) and (key.lower() in _WRAPPERS or _plain(key) == _plain(tool)):
+        if _is_object(inner) and (key.lower() in _WRAPPERS or plain(key) == plain(tool)):
             return _object(tool, inner, depth + 1)
         if _is_object(inner) and (action := _read_action(tool, key)) is not None:
             # The action as the key of its fields.
@@ -222,18 +222,18 @@ def _action(tool: str, fields: dict[str, Any]) -> tuple[str, dict[str, Any]]:
         raise Misunderstood(
             f"{_short(named)} is not an action of {tool}.{hint} Its actions are {', '.join(ACTIONS[tool])}. {shape_of(tool)}"
         )
-    if action == "dep" and isinstance(named, str) and _plain(named) in _REMOVING:
+    if action == "dep" and isinstance(named, str) and plain(named) in _REMOVING:
         fields.setdefault("op", "remove")
     return action, fields
 
 
 def _is_action_elsewhere(tool: str, word: str) -> bool:
     """Return whether a word is an action of another tool, and so not a misspelling."""
-    return any(_plain(word) in map(_plain, actions) for other, actions in ACTIONS.items() if other != tool)
+    return any(plain(word) in map(plain, actions) for other, actions in ACTIONS.items() if other != tool)
 
 
 def _read_exactly(tool: str, word: str) -> bool:
-    return _plain(word) in {_plain(one) for one in (*ACTIONS[tool], *_OTHER_ACTIONS[tool])}
+    return plain(word) in {plain(one) for one in (*ACTIONS[tool], *_OTHER_ACTIONS[tool])}
 
 
 def _action_from_fields(tool: str, fields: Mapping[str, Any]) -> str:
@@ -246,7 +246,7 @@ def _action_from_fields(tool: str, fields: Mapping[str, Any]) -> str:
 
 def _fields(kind: type[Action], given: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return the known fields of an action under their own names, and the names of the unknown ones."""
-    known = [field.alias or name for name, field in kind.model_fields.items() if name != "action"]
+    known = [field.alias or name for name, field in kind.model_fields.items()]
     taken = {name: given[name] for name in known if name in given}
     left = {name: value for name, value in given.items() if name not in taken}
     for name in known:
@@ -263,7 +263,7 @@ def _fields(kind: type[Action], given: Mapping[str, Any]) -> tuple[dict[str, Any
 def _problems(error: ValidationError) -> str:
     problems: list[str] = []
     for problem in error.errors(include_url=False, include_input=True, include_context=False)[:_MOST_PROBLEMS]:
-        place = ".".join(str(step) for step in problem["loc"][1:]) or "the call"
+        place = ".".join(str(step) for step in problem["loc"]) or "the call"
         if problem["type"] == "missing":
             problems.append(f"`{place}` is missing.")
         else:
@@ -274,10 +274,6 @@ def _problems(error: ValidationError) -> str:
 
 def _snake(key: str) -> str:
     return re.sub(r"[\s\-]+", "_", re.sub(r"(?<=[a-z])(?=[A-Z])", "_", key.strip())).lower()
-
-
-def _plain(word: str) -> str:
-    return re.sub(r"[\W_]+", "", word).lower()
 
 
 def _short(value: object) -> str:

@@ -77,7 +77,7 @@ def _with_users(shape: dict[str, Any], users: list[str], actions: Mapping[str, t
 def _properties(kind: type[Action]) -> dict[str, dict[str, Any]]:
     schema = kind.model_json_schema(mode="validation")
     found = cast("dict[str, dict[str, Any]]", schema["properties"])
-    return {name: _slim(shape) for name, shape in found.items() if name != "action"}
+    return {name: _slim(shape) for name, shape in found.items()}
 
 
 _KEPT: Final = ("type", "enum", "items", "description")

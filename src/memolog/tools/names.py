@@ -7,6 +7,7 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -24,17 +25,6 @@ _HANDLE_IN: Final = re.compile(r"\bT-\d{1,15}\b", re.IGNORECASE)
 _NEAR: Final = 0.85
 _FEW: Final = 5
 _SHORTEST: Final = 4
-
-
-async def active_task(memory: Memory, resource: str, thread: str | None) -> str | None:
-    """Return the active task of a thread; None if there is none or the thread has no messages yet."""
-    if thread is None:
-        return None
-    components = await memory.open()
-    try:
-        return (await components.store.threads.get(resource, thread)).active_task
-    except ThreadNotFound:
-        return None
 
 
 async def task_meant(tasks: Tasks, name: str, current: str | None = None) -> Task:
@@ -109,8 +99,12 @@ class Scope:
         return self.session or self.thread or "agent"
 
     async def current(self) -> str | None:
-        """Return the active task of the thread, or None."""
-        return await active_task(self.memory, self.resource, self.thread)
+        """Return the active task of the thread; None if there is none or the thread has no messages yet."""
+        if self.thread is None:
+            return None
+        store = (await self.memory.open()).store
+        with suppress(ThreadNotFound):
+            return (await store.threads.get(self.resource, self.thread)).active_task
 
     def document(self, *, of_thread: bool) -> WorkingMemory:
         """Return the working memory of the resource, or of the thread."""
@@ -150,13 +144,9 @@ def _given(**fields: object) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value not in (None, "", [], (), False)}
 
 
-def minute(at: datetime) -> str:
+def minute(at: datetime | None) -> str | None:
     """Return a moment to the minute, in the ISO form."""
-    return at.isoformat(timespec="minutes").replace("+00:00", "Z")
-
-
-def _minute(at: datetime | None) -> str | None:
-    return None if at is None else minute(at)
+    return None if at is None else at.isoformat(timespec="minutes").replace("+00:00", "Z")
 
 
 def shown_task(task: Task) -> dict[str, Any]:
@@ -171,7 +161,7 @@ def shown_task(task: Task) -> dict[str, Any]:
             blocked=task.blocked,
             labels=sorted(task.labels),
             assignee=task.assignee,
-            due=_minute(task.due),
+            due=minute(task.due),
             session=task.session if task.status == "in_progress" else None,
             summary=clip(task.summary, _SNIPPET) if task.summary else None,
         ),
@@ -199,9 +189,9 @@ def shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any]
         **_given(
             id=task.id,
             description=text[start:end],
-            created=_minute(task.created_at),
-            deferred_until=_minute(task.defer_until),
-            closed=_minute(task.closed_at),
+            created=minute(task.created_at),
+            deferred_until=minute(task.defer_until),
+            closed=minute(task.closed_at),
             close_reason=task.close_reason,
             summary=clip(task.summary, most) if task.summary else None,
             blocked_by=shown_refs(view.blocked_by),
@@ -225,7 +215,7 @@ def shown_message(linked: LinkedMessage) -> dict[str, Any]:
         "thread": message.thread,
         "number": message.seq,
         "role": message.role,
-        "at": _minute(message.created_at),
+        "at": minute(message.created_at),
         **_given(link=linked.kind, text=clip(message.text, _SNIPPET)),
     }
 

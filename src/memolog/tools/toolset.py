@@ -5,6 +5,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 from memolog.core.observation import Span
@@ -14,6 +15,7 @@ from memolog.memory import Memory
 from memolog.search.values import SearchResult
 from memolog.tasks.task import Claimed, TaskHit
 from memolog.tools.actions import (
+    Action,
     Claim,
     Close,
     Create,
@@ -102,31 +104,13 @@ class Toolset:
         if tool is None:
             raise Misunderstood(f"There is no tool {str(name)[:80]!r} here. There are {', '.join(OWN_TOOLS)}.")
         understood = understand(tool, arguments)
-        perform: Any = _TOOLS[tool]
-        answer: dict[str, Any] = await perform(self._scope, understood.action)
+        answer = await _PERFORM[type(understood.action)](self._scope, understood.action)
         note = {"ignored": sorted(understood.ignored)[:10]} if understood.ignored else {}
         return {"success": True, **answer, **note}
 
 
 def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
     return {"success": False, "error": clip(error, _MOST_ERROR), "retryable": retryable}
-
-
-async def mutate_tasks(scope: Scope, action: Create | Claim | Close | Dep | Link | UpdateContext) -> dict[str, Any]:
-    """Perform a change of tasks or of the working memory, and return its result."""
-    match action:
-        case Create():
-            return await _create(scope, action)
-        case Claim():
-            return await _claim(scope, action)
-        case Close():
-            return await _close(scope, action)
-        case Dep():
-            return await _change_dependency(scope, action)
-        case Link():
-            return await _link_messages(scope, action)
-        case UpdateContext():
-            return await _update_context(scope, action)
 
 
 async def _create(scope: Scope, action: Create) -> dict[str, Any]:
@@ -264,33 +248,19 @@ async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[
     return {"task": {**shown_task(edited), "description": clip(edited.description, _SHOWN_DOCUMENT)}}
 
 
-async def query_tasks(scope: Scope, action: Ready | Show | ListTasks | SearchTasks) -> dict[str, Any]:
-    """Return the answer to a question about tasks."""
-    match action:
-        case Ready():
-            return await _ready(scope, action)
-        case Show():
-            return await _show(scope, action)
-        case ListTasks():
-            return await _list(scope, action)
-        case SearchTasks():
-            return await _search_tasks(scope, action)
+async def _filters(scope: Scope, action: Ready | ListTasks) -> dict[str, Any]:
+    return {
+        "labels": action.labels,
+        "types": [action.type] if action.type else (),
+        "max_priority": 4 if action.max_priority is None else action.max_priority,
+        "assignee": action.assignee,
+        "parent": None if action.parent is None else await _task_id(scope, action.parent),
+        "after": action.cursor,
+    }
 
 
 async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
-    parent = None if action.parent is None else await _task_id(scope, action.parent)
-
-    async def page(limit: int) -> Any:
-        return await scope.tasks.ready(
-            labels=action.labels,
-            types=[action.type] if action.type else (),
-            max_priority=4 if action.max_priority is None else action.max_priority,
-            assignee=action.assignee,
-            parent=parent,
-            limit=limit,
-            after=action.cursor,
-        )
-
+    page = partial(scope.tasks.ready, **await _filters(scope, action))
     found, shown = await _paged(page, action.limit, lambda item: {**shown_task(item.task), "why": item.why})
     counts = found.counts
     fields = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
@@ -298,21 +268,8 @@ async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
 
 
 async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
-    parent = None if action.parent is None else await _task_id(scope, action.parent)
-
-    async def page(limit: int) -> Any:
-        return await scope.tasks.list(
-            status=(action.status,) if action.status else (),
-            types=[action.type] if action.type else (),
-            labels=action.labels,
-            max_priority=4 if action.max_priority is None else action.max_priority,
-            assignee=action.assignee,
-            parent=parent,
-            blocked=action.blocked,
-            limit=limit,
-            after=action.cursor,
-        )
-
+    status = (action.status,) if action.status else ()
+    page = partial(scope.tasks.list, status=status, blocked=action.blocked, **await _filters(scope, action))
     found, shown = await _paged(page, action.limit, shown_task)
     return {"tasks": shown, **_more(found.next)}
 
@@ -362,14 +319,14 @@ async def _task_id(scope: Scope, name: str) -> str:
 
 
 async def _paged(
-    page: Callable[[int], Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]]
+    page: Callable[..., Awaitable[Any]], limit: int, show: Callable[[Any], dict[str, Any]], *, items: str = "items"
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Return a page and the items shown of it; if they do not all fit, request a shorter page, so that its cursor is right."""
-    found = await page(limit)
-    shown = fitting(found.items, show, ROOM)
-    if len(shown) < len(found.items):
-        found = await page(len(shown))
-        shown = [show(item) for item in found.items]
+    found = await page(limit=limit)
+    shown = fitting(getattr(found, items), show, ROOM)
+    if len(shown) < len(getattr(found, items)):
+        found = await page(limit=len(shown))
+        shown = [show(item) for item in getattr(found, items)]
     return found, shown
 
 
@@ -390,34 +347,19 @@ def _offset(cursor: str | None) -> int:
     return int(place)
 
 
-async def search_memory(scope: Scope, action: Search | Recall) -> dict[str, Any]:
-    """Search the memory or recall messages, and return the answer."""
-    return await (_search_messages(scope, action) if isinstance(action, Search) else _recall(scope, action))
-
-
 async def _search_messages(scope: Scope, action: Search) -> dict[str, Any]:
     query = " ".join([action.query, *_operators(action)])
+    search = scope.memory.resource(scope.resource).search
     thread = _thread(scope, action.thread)
-
-    async def page(limit: int) -> Any:
-        return await scope.memory.resource(scope.resource).search(
-            query, thread=thread, limit=limit, sources=action.sources or None, cursor=action.cursor
-        )
-
-    found = await page(action.limit)
-    shown = fitting(found.results, _shown_result, ROOM)
-    if len(shown) < len(found.results):
-        found = await page(len(shown))
-        shown = [_shown_result(result) for result in found.results]
+    page = partial(search, query, thread=thread, sources=action.sources or None, cursor=action.cursor)
+    found, shown = await _paged(page, action.limit, _shown_result, items="results")
     answer: dict[str, Any] = {"results": shown, "total": found.total}
     if found.relaxed:
         answer["not_found_as_written"] = list(found.relaxed)[:_MOST_RELAXED]
     if not shown:
         quoted = "leave out the quotes, or " if '"' in action.query else ""
         answer["hint"] = f"Nothing was found. To find more, {quoted}try other words, or a part of a name with *."
-    if found.next is not None:
-        answer["cursor"] = found.next
-    return answer
+    return answer | _more(found.next)
 
 
 def _operators(action: Search) -> list[str]:
@@ -457,9 +399,7 @@ async def _recall(scope: Scope, action: Recall) -> dict[str, Any]:
         tokens=_PAGE_TOKENS,
         cursor=action.cursor,
     )
-    answer: dict[str, Any] = {"text": page.text, "messages": len(page.items)}
-    if page.next is not None:
-        answer["cursor"] = page.next
+    answer: dict[str, Any] = {"text": page.text, "messages": len(page.items), **_more(page.next)}
     if page.previous is not None:
         answer["previous_cursor"] = page.previous
     return answer
@@ -485,4 +425,17 @@ def _thread(scope: Scope, name: str | None) -> str | None:
     return scope.thread if name.casefold() in _HERE else name
 
 
-_TOOLS: Final = {"task-query": query_tasks, "task-mutate": mutate_tasks, "memory-search": search_memory}
+_PERFORM: Final[dict[type[Action], Callable[..., Awaitable[dict[str, Any]]]]] = {
+    Ready: _ready,
+    Show: _show,
+    ListTasks: _list,
+    SearchTasks: _search_tasks,
+    Create: _create,
+    Claim: _claim,
+    Close: _close,
+    Dep: _change_dependency,
+    Link: _link_messages,
+    UpdateContext: _update_context,
+    Search: _search_messages,
+    Recall: _recall,
+}

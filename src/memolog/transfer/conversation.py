@@ -9,8 +9,18 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from memolog.core.exact_json import JsonObject, dumps, nothing
-from memolog.core.message import FilePart, NewMessage, Part, Role, TextPart, UnknownPart
+from memolog.core.exact_json import JsonObject, dumps, encode, nothing
+from memolog.core.message import (
+    FilePart,
+    NewMessage,
+    Part,
+    ReasoningPart,
+    Role,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from memolog.core.reports import Skipped
 
 Data = Mapping[str, Any]
@@ -120,3 +130,27 @@ def data_file(media_type: str, data: object, name: str | None = None, detail: ob
 def text_parts(text: str) -> tuple[Part, ...]:
     """Return one text part; none for an empty text."""
     return (TextPart(text=text),) if text else ()
+
+
+def marks_of(role: str, parts: Iterable[Part]) -> list[str]:
+    """Return the marks by which messages are compared, one for each part, ignoring white space and reasoning.
+
+    Tombstones are hashes of these texts: do not change them.
+    """
+    marks: list[str] = []
+    for part in parts:
+        match part:
+            case TextPart():
+                if text := " ".join(part.text.split()):
+                    marks.append(dumps([role, text]))
+            case ToolCallPart():
+                marks.append(dumps(["call", part.id, part.name]))
+            case ToolResultPart():
+                marks.append(dumps(["result", part.call_id]))
+            case FilePart():
+                marks.append(dumps(["file", part.url or hashlib.sha256(part.data or b"").hexdigest()]))
+            case ReasoningPart():
+                pass
+            case _:
+                marks.append(dumps(["other", encode(part.data)]))
+    return marks

@@ -1,14 +1,10 @@
-"""Parse messages of the OpenAI and Anthropic APIs, Pydantic AI and LangChain from JSON.
+"""Parse messages of the OpenAI and Anthropic APIs from JSON, for imports and for the adapters."""
 
-The adapters use the same functions. None of the libraries has to be installed.
-"""
-
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any, Final, cast
 
 from memolog.core.message import (
     FilePart,
-    NewMessage,
     Part,
     ReasoningPart,
     Role,
@@ -17,7 +13,7 @@ from memolog.core.message import (
     ToolResultPart,
     UnknownPart,
 )
-from memolog.transfer.conversation import Data, as_data, as_list, data_file, message, moment, plain_text, stable_id
+from memolog.transfer.conversation import Data, as_data, as_list, data_file, plain_text
 
 _OPENAI_ROLES: dict[str, Role] = {
     "system": "system",
@@ -193,124 +189,3 @@ def _block_result(block: Data) -> Part:
         is_error=bool(block.get("is_error")),
         files=files,
     )
-
-
-_LANGCHAIN: dict[str, Role] = {
-    "human": "user",
-    "user": "user",
-    "ai": "assistant",
-    "assistant": "assistant",
-    "system": "system",
-    "developer": "system",
-    "tool": "tool",
-    "function": "tool",
-}
-
-
-def is_pydantic_ai(messages: list[Any]) -> bool:
-    """Return whether these are messages of Pydantic AI."""
-    return all(as_data(one).get("kind") in {"request", "response"} and "parts" in as_data(one) for one in messages)
-
-
-def pydantic_ai_messages(messages: list[Any], name: str) -> Iterator[NewMessage]:
-    """Yield the messages; a request with parts of several speakers becomes one message for each."""
-    for number, data in enumerate(map(as_data, messages)):
-        key = stable_id("pydantic-ai", name, number)
-        at = moment(data.get("timestamp"))
-        runs: list[tuple[Role, list[Part], Any]] = []
-        for item in map(as_data, as_list(data.get("parts"))):
-            role, parts = _pydantic_part(item, is_response=data.get("kind") == "response")
-            if runs and runs[-1][0] == role:
-                runs[-1][1].extend(parts)
-            elif parts:
-                runs.append((role, parts, moment(item.get("timestamp")) or at))
-        metadata = {"model": data["model_name"]} if data.get("model_name") else {}
-        for place, (role, parts, when) in enumerate(runs):
-            yield message(role, parts, id=key if not place else f"{key}-{place}", at=when, metadata=metadata)
-
-
-def _pydantic_part(item: Data, *, is_response: bool) -> tuple[Role, list[Part]]:
-    content, call = item.get("content"), str(item.get("tool_call_id") or "")
-    match item.get("part_kind"):
-        case "system-prompt":
-            return "system", [TextPart(text=plain_text(content))]
-        case "user-prompt":
-            return "user", _user_content(content)
-        case "text":
-            return "assistant", [TextPart(text=plain_text(content))] if content else []
-        case "thinking":
-            return "assistant", [ReasoningPart(text=str(content or ""), signature=item.get("signature"))]
-        case "tool-call" | "builtin-tool-call":
-            return "assistant", [ToolCallPart(id=call, name=str(item.get("tool_name", "")), arguments=item.get("args"))]
-        case "tool-return" | "builtin-tool-return":
-            return "tool", [ToolResultPart(call_id=call, name=item.get("tool_name"), content=content)]
-        case "retry-prompt":
-            if item.get("tool_name") is None:
-                return "user", [TextPart(text=plain_text(content))]
-            return "tool", [ToolResultPart(call_id=call, name=item.get("tool_name"), content=content, is_error=True)]
-        case _:
-            return "assistant" if is_response else "user", [UnknownPart(data=dict(item))]
-
-
-def _user_content(content: object) -> list[Part]:
-    if isinstance(content, str):
-        return [TextPart(text=content)]
-    made: list[Part] = []
-    for item in as_list(content):
-        part = as_data(item)
-        if isinstance(item, str):
-            made.append(TextPart(text=item))
-        elif part.get("kind") == "binary":
-            made.append(data_file(str(part.get("media_type")), str(part.get("data", "")).translate({45: 43, 95: 47})))
-        elif "url" in part:
-            made.append(data_file(str(part.get("media_type") or "application/octet-stream"), part["url"]))
-        else:
-            made.append(UnknownPart(data=item))
-    return made
-
-
-def is_langchain(messages: list[Any]) -> bool:
-    """Return whether these are messages of LangChain."""
-    return all(_langchain_role(as_data(one)) is not None and "role" not in as_data(one) for one in messages)
-
-
-def langchain_messages(messages: list[Any], name: str) -> Iterator[NewMessage]:
-    """Yield the messages."""
-    for number, data in enumerate(map(as_data, messages)):
-        inner = as_data(data.get("kwargs")) or as_data(data.get("data")) or data
-        role = _langchain_role(data) or "user"
-        own = inner.get("id")
-        key = str(own) if own and not isinstance(own, list) else stable_id("langchain", name, number)
-        yield message(
-            role,
-            tuple(_langchain_parts(role, inner)),
-            id=key,
-            speaker=inner.get("name") if role != "tool" else None,
-            at=moment(as_data(inner.get("additional_kwargs")).get("timestamp")),
-        )
-
-
-def _langchain_role(data: Data) -> Role | None:
-    kind = str(data.get("type", ""))
-    if data.get("lc") and isinstance(data.get("id"), list):
-        kind = str(data["id"][-1]).removesuffix("Chunk").removesuffix("Message").lower()
-    return _LANGCHAIN.get(kind.removesuffix("Chunk").removesuffix("Message").lower())
-
-
-def _langchain_parts(role: Role, data: Data) -> Iterator[Part]:
-    content = data.get("content")
-    if role == "tool":
-        yield ToolResultPart(
-            call_id=str(data.get("tool_call_id") or ""),
-            name=data.get("name"),
-            content=plain_text(content) if isinstance(content, list) else content,
-            is_error=data.get("status") == "error",
-        )
-        return
-    has_openai_parts = any(as_data(item).get("type") == "image_url" for item in as_list(content))
-    said = chat_parts({"role": role, "content": content}) if has_openai_parts else blocks(content)
-    calls = [as_data(call) for call in as_list(data.get("tool_calls"))]
-    known = {call.get("id") for call in calls}
-    yield from (part for part in said if not (isinstance(part, ToolCallPart) and part.id in known))
-    for call in calls:
-        yield ToolCallPart(id=str(call.get("id") or ""), name=str(call.get("name", "")), arguments=call.get("args"))

@@ -25,7 +25,7 @@ from memolog.working_memory.document import (
 from memolog.working_memory.schema import check_schema, template
 
 if TYPE_CHECKING:
-    from memolog.components import Components
+    from memolog.connection import Components
 
 _Open: TypeAlias = "Callable[[], Awaitable[Components]]"
 

@@ -182,11 +182,6 @@ def merged(base: str, present: str, wanted: str) -> tuple[str, tuple[str, ...]]:
     return (f"{text}\n" if text else ""), tuple(" > ".join(path) or "the beginning" for path in both)
 
 
-def merged_values(base: JsonObject, present: JsonObject, wanted: JsonObject) -> tuple[JsonObject, tuple[str, ...]]:
-    """Return the present object with the fields that `wanted` changed of `base`, and those that both changed."""
-    return _three(base, present, wanted)
-
-
 def _three(base: Mapping[K, V], present: Mapping[K, V], wanted: Mapping[K, V]) -> tuple[dict[K, V], tuple[K, ...]]:
     """Merge three mappings by key, in the present order; a new key comes before the key that follows it in `wanted`."""
     order = list(present)
@@ -339,7 +334,7 @@ def settled(present: Document, base: DocumentVersion, change: Change) -> NewCont
     if wanted.format != present.format or wanted.schema != present.schema:
         raise _conflict(present, base, ())
     if wanted.format == "json":
-        value, both = merged_values(*map(value_of, (base.text, present.current.text, wanted.text)))
+        value, both = _three(*map(value_of, (base.text, present.current.text, wanted.text)))
         text = _json(value)
     else:
         text, both = merged(base.text, present.current.text, wanted.text)

@@ -4,6 +4,7 @@ An unsupported keyword is refused when the schema is set, never ignored when a v
 """
 
 import json
+import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
@@ -39,6 +40,13 @@ _KNOWN: Final = frozenset(
     {"type", "required", "enum", "const", "pattern", "uniqueItems", "anyOf", "$ref"}
     | {*_SINGLE, *_NAMED, *_COUNTS, *_BOUNDS}
     | _NOTES
+)
+_SIZES: Final = (("string", "Length", "characters"), ("array", "Items", "items"), ("object", "Properties", "fields"))
+_LIMITS: Final = (
+    ("minimum", operator.lt, "at least"),
+    ("maximum", operator.gt, "at most"),
+    ("exclusiveMinimum", operator.le, "more than"),
+    ("exclusiveMaximum", operator.ge, "less than"),
 )
 _REFERENCE: Final = re.compile(r"#/(\$defs|definitions)/([^/]+)")
 _DEEPEST: Final = 100
@@ -118,7 +126,7 @@ def problems(value: JsonValue, schema: JsonObject) -> tuple[str, ...]:
 
 
 def _problems(value: Any, schema: object, at: str, root: JsonObject, depth: int) -> Iterator[str]:
-    place = _place(at)
+    place = at.lstrip(".") or "the whole"
     if isinstance(schema, bool):
         if not schema:
             yield f"{place} is not allowed"
@@ -133,88 +141,66 @@ def _problems(value: Any, schema: object, at: str, root: JsonObject, depth: int)
     if types and not any(_TYPES[name](value) for name in types):
         yield f"{place} must be {' or '.join(types)}, not {_kind(value)}"
         return
-    yield from _choices(value, rules, place)
+    yield from (f"{place} {problem}" for problem in _own_problems(value, rules))
     tried = [list(_problems(value, one, at, root, depth + 1)) for one in rules.get("anyOf", ())]
     if tried and all(tried):
         yield f"{place} fits no alternative: {min(tried, key=len)[0]}"
-    yield from _of_kind(value, rules, at, root, depth)
+    for step, item, inner in _inside(value, rules):
+        yield from _problems(item, inner, f"{at}{step}", root, depth + 1)
 
 
-def _place(at: str) -> str:
-    return at.lstrip(".") or "the whole"
-
-
-def _choices(value: Any, rules: Mapping[str, Any], place: str) -> Iterator[str]:
+def _own_problems(value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what is wrong with a value itself, apart from what is inside it."""
     if "enum" in rules and not any(_same(value, one) for one in rules["enum"]):
-        yield f"{place} must be one of {', '.join(map(_shown, rules['enum']))}, not {_shown(value)}"
+        yield f"must be one of {', '.join(map(_shown, rules['enum']))}, not {_shown(value)}"
     if "const" in rules and not _same(value, rules["const"]):
-        yield f"{place} must be {_shown(rules['const'])}"
+        yield f"must be {_shown(rules['const'])}"
+    yield from _sizes(value, rules)
+    if _TYPES["number"](value):
+        yield from (
+            f"must be {words} {rules[name]}"
+            for name, is_wrong, words in _LIMITS
+            if name in rules and is_wrong(value, rules[name])
+        )
+    elif isinstance(value, str) and "pattern" in rules and not re.search(rules["pattern"], value):
+        yield f"does not match {rules['pattern']}"
+    else:
+        yield from _of_members(value, rules)
 
 
-def _of_kind(value: Any, rules: Mapping[str, Any], at: str, root: JsonObject, depth: int) -> Iterator[str]:
-    place = _place(at)
-    match value:
-        case str():
-            yield from _of_text(value, rules, place)
-        case bool() | None:
-            pass
-        case int() | float():
-            yield from _of_number(value, rules, place)
-        case list() | tuple():
-            yield from _of_list(cast("Sequence[Any]", value), rules, at, root, depth)
-        case _:
-            yield from _of_object(cast("Mapping[str, Any]", value), rules, at, root, depth)
+def _sizes(value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
+    for kind, what, unit in _SIZES:
+        if _TYPES[kind](value):
+            least, most = rules.get(f"min{what}", 0), rules.get(f"max{what}")
+            if len(value) < least:
+                yield f"has {len(value)} {unit}, fewer than {least}"
+            if most is not None and len(value) > most:
+                yield f"has {len(value)} {unit}, more than {most}"
 
 
-def _of_text(value: str, rules: Mapping[str, Any], place: str) -> Iterator[str]:
-    yield from _counted(len(value), rules, place, "Length", "characters")
-    if "pattern" in rules and not re.search(rules["pattern"], value):
-        yield f"{place} does not match {rules['pattern']}"
+def _of_members(value: Any, rules: Mapping[str, Any]) -> Iterator[str]:
+    if _TYPES["array"](value) and rules.get("uniqueItems"):
+        if any(_same(one, other) for number, one in enumerate(value) for other in value[:number]):
+            yield "names something twice"
+    elif isinstance(value, Mapping):
+        known = rules.get("properties", {})
+        yield from (f"lacks {name!r}" for name in rules.get("required", ()) if name not in value)
+        if rules.get("additionalProperties") is False:
+            foreign = (name for name in cast("Mapping[str, Any]", value) if name not in known)
+            yield from (
+                f"has the field {name!r}, which is not one of: {', '.join(known) or 'none'}" for name in foreign
+            )
 
 
-def _of_number(value: float, rules: Mapping[str, Any], place: str) -> Iterator[str]:
-    tests: tuple[tuple[str, bool, str], ...] = (
-        ("minimum", value < rules.get("minimum", value), "at least"),
-        ("maximum", value > rules.get("maximum", value), "at most"),
-        ("exclusiveMinimum", value <= rules.get("exclusiveMinimum", value - 1), "more than"),
-        ("exclusiveMaximum", value >= rules.get("exclusiveMaximum", value + 1), "less than"),
-    )
-    yield from (f"{place} must be {words} {rules[name]}" for name, is_wrong, words in tests if is_wrong)
-
-
-def _of_list(value: Sequence[Any], rules: Mapping[str, Any], at: str, root: JsonObject, depth: int) -> Iterator[str]:
-    place = _place(at)
-    yield from _counted(len(value), rules, place, "Items", "items")
-    if rules.get("uniqueItems") and any(_same(one, other) for n, one in enumerate(value) for other in value[:n]):
-        yield f"{place} names something twice"
-    if "items" in rules:
-        for number, item in enumerate(value):
-            yield from _problems(item, rules["items"], f"{at}[{number}]", root, depth + 1)
-
-
-def _of_object(
-    value: Mapping[str, Any], rules: Mapping[str, Any], at: str, root: JsonObject, depth: int
-) -> Iterator[str]:
-    place = _place(at)
-    yield from (f"{place} lacks {name!r}" for name in rules.get("required", ()) if name not in value)
-    yield from _counted(len(value), rules, place, "Properties", "fields")
-    known = rules.get("properties", {})
-    for name, item in value.items():
-        if name in known:
-            yield from _problems(item, known[name], f"{at}.{name}", root, depth + 1)
-        elif rules.get("additionalProperties") is False:
-            listed = ", ".join(known) or "none"
-            yield f"{place} has the field {name!r}, which is not one of: {listed}"
-        elif "additionalProperties" in rules:
-            yield from _problems(item, rules["additionalProperties"], f"{at}.{name}", root, depth + 1)
-
-
-def _counted(count: int, rules: Mapping[str, Any], place: str, what: str, unit: str) -> Iterator[str]:
-    least, most = rules.get(f"min{what}", 0), rules.get(f"max{what}")
-    if count < least:
-        yield f"{place} has {count} {unit}, fewer than {least}"
-    if most is not None and count > most:
-        yield f"{place} has {count} {unit}, more than {most}"
+def _inside(value: Any, rules: Mapping[str, Any]) -> Iterator[tuple[str, Any, object]]:
+    """Yield what is inside a value: how it is reached, and the schema that it has to match."""
+    if _TYPES["array"](value) and "items" in rules:
+        yield from ((f"[{number}]", item, rules["items"]) for number, item in enumerate(value))
+    if isinstance(value, Mapping):
+        known, other = rules.get("properties", {}), rules.get("additionalProperties", True)
+        for name, item in cast("Mapping[str, Any]", value).items():
+            if name in known or other is not False:
+                yield f".{name}", item, known.get(name, other)
 
 
 def _same(one: object, other: object) -> bool:

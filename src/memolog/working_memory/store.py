@@ -58,7 +58,8 @@ class WorkingMemories:
 
         def script() -> Script[Document | None]:
             thread_pk = yield from _thread_pk(resource, thread)
-            return (yield from _get(resource, thread, thread_pk))
+            rows = yield q.document(resource=resource, thread_pk=thread_pk)
+            return _document(rows[0], resource, thread) if rows else None
 
         return await self._engine.read(script)
 
@@ -135,11 +136,6 @@ def _check(resource: str, thread: str | None) -> None:
 
 def _thread_pk(resource: str, thread: str | None) -> Script[int]:
     return _WHOLE if thread is None else (yield from reading_thread(resource, thread)).pk
-
-
-def _get(resource: str, thread: str | None, thread_pk: int) -> Script[Document | None]:
-    rows = yield q.document(resource=resource, thread_pk=thread_pk)
-    return _document(rows[0], resource, thread) if rows else None
 
 
 def _version(resource: str, thread_pk: int, number: int) -> Script[DocumentVersion]:

@@ -20,7 +20,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from adapters.kit import brief, stored
 from adapters.langchain.scripted import Scripted, called, last_question, told, weather
-from memolog import InputError, Memory, SyncMemory
+from memolog import Memory, SyncMemory
 from memolog.adapters.langchain import MemoryMiddleware, guarded
 
 # Its types tell the states of middlewares apart, which is not what is tested here.
@@ -263,16 +263,3 @@ async def test_what_is_added_to_one_request_is_not_stored(tmp_path: Path) -> Non
         rows = await stored(memory, "alice", "t1")
     assert brief(rows) == ["user: one", "assistant: about one"]
     assert "(hint)" in [one.content for one in model.received[0]]
-
-
-async def test_guards_that_are_no_errors(tmp_path: Path) -> None:
-    """What nothing could ever match is refused; one class needs no tuple; an address is no memory."""
-    wrong: Any
-    async with Memory(tmp_path / "m.db") as memory:
-        for wrong in ("x", (ValueError, "x"), [ValueError], ValueError()):
-            with pytest.raises(InputError, match="must hold exception classes"):
-                MemoryMiddleware(memory, guards=wrong)
-        MemoryMiddleware(memory, guards=ValueError)
-    wrong = "memolog.db"
-    with pytest.raises(InputError, match="must be a Memory or a SyncMemory"):
-        MemoryMiddleware(wrong)

@@ -10,21 +10,8 @@ from typing import Any, Final, cast
 
 from agent_framework import Message, UsageDetails
 
-from memolog.adapters.roundtrip import (
-    Json,
-    Path,
-    Said,
-    decoded,
-    json_fields,
-    kept,
-    message_note,
-    note,
-    notes,
-    rebuilt,
-    text_at,
-    usage_of_total,
-    with_message_note,
-)
+from memolog.adapters.new_messages import Said
+from memolog.adapters.provider_limits import usage_of_total
 from memolog.core.exact_json import dumps
 from memolog.core.message import (
     FilePart,
@@ -38,6 +25,19 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.core.run import Usage
+from memolog.transfer.exact import (
+    Json,
+    Path,
+    decoded,
+    json_fields,
+    kept,
+    message_note,
+    note,
+    notes,
+    rebuilt,
+    text_at,
+    with_message_note,
+)
 
 __all__ = ["CONTROLS", "from_agent_framework", "said_in", "to_agent_framework", "usage_of"]
 

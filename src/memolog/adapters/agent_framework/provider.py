@@ -31,41 +31,39 @@ from agent_framework.exceptions import AgentInvalidResponseException
 
 from memolog import Context
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
-from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
+from memolog.adapters.new_messages import AgentTurn, unsaved
 from memolog.adapters.provider_limits import is_refusal
-from memolog.adapters.roundtrip import value_at
 from memolog.core.exact_json import dumps
-from memolog.core.message import NewMessage, ToolCallPart, ToolResultPart, UserMessage
+from memolog.core.message import NewMessage, ToolCallPart, UserMessage
 from memolog.core.own_tools import OWN_TOOLS
 from memolog.errors import InputError
 from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definition, guidance
+from memolog.transfer.exact import value_at
 
 
 class Run(AgentTurn):
     """One run: its turn, and which of its messages are saved."""
 
     def __init__(
-        self, memory: Memory, resource: str, thread: str, *, zone: str | None, histories: frozenset[str]
+        self,
+        memory: Memory,
+        resource: str,
+        thread: str,
+        *,
+        zone: str | None,
+        histories: frozenset[str],
+        is_first: bool,
     ) -> None:
-        """Name the scope, and the providers whose history memory holds too."""
+        """Name the scope, the providers whose history memory holds too, and whether it is the first run of its session here."""
         super().__init__(memory, resource, thread, zone=zone)
-        self._histories = histories
-        # The objects are kept, because the id of a deleted object may be used again.
-        self._seen: dict[int, Message] = {}
-        self._calls: set[str] = set()
-        self._results: set[str] = set()
-        self._answers: list[str] = []
+        self._histories, self._is_first = histories, is_first
         self._said: list[NewMessage] = []
-        # Whether the last answer waits for tool results.
+        # The texts of the model's answers, and whether the last answer waits for tool results.
+        self._answers: list[str] = []
         self._is_calling = True
         self._model: str | None = None
-
-    @property
-    def is_begun(self) -> bool:
-        """Tell whether the turn was opened."""
-        return bool(self.id)
 
     # ------------------------------------------------------------ steps
 
@@ -74,16 +72,14 @@ class Run(AgentTurn):
         turn = await self.open()
         self._model = model
         said, ephemeral = self._sorted(messages)
-        new = await self._first(said, messages) if not self._said else self._later(said)
-        self._see(messages)
-        self._keep(new)
+        new = unsaved(_translated(said), self._said) if self._said else await self._first(said, messages)
+        self._said += new
         return await turn.prepare(*new, ephemeral=ephemeral, model=model)
 
     async def record(self, response: ChatResponse) -> None:
         """Save an answer."""
-        new = [made for message in response.messages if (made := said_in(message)) is not None]
-        self._see(response.messages)
-        self._keep(new)
+        new = _translated(response.messages)
+        self._said += new
         self._answers.extend(_texts(response.messages))
         self._is_calling = any(isinstance(part, ToolCallPart) for message in new for part in message.parts)
         turn = await self.open()
@@ -111,12 +107,12 @@ class Run(AgentTurn):
             await self.discard()
             if not replaces:
                 return
-            rest = [*said, *(made for message in messages if (made := said_in(message)) is not None)]
+            rest = [*said, *_translated(messages)]
             self._answers = _texts(messages)
         else:
-            rest = [made for message in messages if (made := self._unsaved(message)) is not None]
+            rest = unsaved(_translated(messages), self._said)
         if rest:
-            self._keep(rest)
+            self._said += rest
             await (await self.open()).record(*rest)
         await self.leave()
 
@@ -126,23 +122,6 @@ class Run(AgentTurn):
         if any(text not in texts for text in self._answers):
             return True
         return self._is_calling and any(text not in self._answers for text in texts)
-
-    def _unsaved(self, message: Message) -> NewMessage | None:
-        """Return what the run added after its last request: tool results, or a further answer."""
-        if message.role == "assistant":
-            return said_in(message) if message.text and message.text not in self._answers else None
-        return self._unsaved_results(message)
-
-    # ------------------------------------------------------------ inside
-
-    def _see(self, messages: Iterable[Message]) -> None:
-        self._seen.update({id(message): message for message in messages})
-
-    def _keep(self, new: Iterable[NewMessage]) -> None:
-        for message in new:
-            self._said.append(message)
-            self._calls.update(part.id for part in message.parts if isinstance(part, ToolCallPart))
-            self._results.update(part.call_id for part in message.parts if isinstance(part, ToolResultPart))
 
     def _sorted(self, messages: Iterable[Message]) -> tuple[list[Message], list[NewMessage]]:
         """Return the messages of this run, and those that other providers add to this request only."""
@@ -160,34 +139,18 @@ class Run(AgentTurn):
 
     async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
         """Return the new messages at the first request; in a known thread those after the last answer."""
-        if await self.is_new_thread():
+        if self._is_first and await self.is_new_thread():
             # A conversation that began without memory.
             before = [message for message in messages if _source(message) in self._histories]
             said = [*before, *said]
         else:
             answers = [n for n, message in enumerate(said) if message.role == "assistant"]
             said = said[answers[-1] + 1 :] if answers else said
-        new = [made for message in said if (made := said_in(message)) is not None]
-        return list(await self.new(new))
+        return list(await self.new(_translated(said)))
 
-    def _later(self, said: Iterable[Message]) -> list[NewMessage]:
-        """Return the new messages at a later request: tool results, and what was inserted."""
-        new: list[NewMessage] = []
-        for message in said:
-            if id(message) in self._seen or message.role == "assistant":
-                # Answers are saved by `record`.
-                continue
-            made = self._unsaved_results(message) if message.role == "tool" else said_in(message)
-            if made is not None:
-                new.append(made)
-        return new
 
-    def _unsaved_results(self, message: Message) -> NewMessage | None:
-        made = said_in(message) if message.role == "tool" else None
-        if made is None:
-            return None
-        ids = {part.call_id for part in made.parts if isinstance(part, ToolResultPart)}
-        return None if ids and ids <= self._results else made
+def _translated(messages: Iterable[Message]) -> list[NewMessage]:
+    return [made for message in messages if (made := said_in(message)) is not None]
 
 
 def _texts(messages: Iterable[Message]) -> list[str]:
@@ -232,8 +195,8 @@ class MemoryProvider(ContextProvider):
         self.memory = memory
         self._resource, self._thread, self._zone = resource, thread, zone
         self._has_tools, self._edge_after_results = tools, edge_after_results
-        self._keeps_rewritten = keep_rewritten
-        self._runs: WeakKeyDictionary[AgentSession, Run] = WeakKeyDictionary()
+        self.keeps_rewritten = keep_rewritten
+        self.runs: WeakKeyDictionary[AgentSession, Run] = WeakKeyDictionary()
         self._has_warned = False
 
     # ------------------------------------------------------------ a run
@@ -244,10 +207,10 @@ class MemoryProvider(ContextProvider):
         """Begin a run: add the tools, and the middleware for its requests."""
         del state
         self._look_at(getattr(agent, "client", None))
-        if (last := self._runs.get(session)) is not None:
+        if (last := self.runs.get(session)) is not None:
             # The library reports no failure of a run: keep what the last one saved.
             await last.leave()
-        run = self._runs[session] = self._begun(agent, session)
+        run = self.runs[session] = self._begun(agent, session, is_first=last is None)
         if self._has_tools:
             tools = self.memory.resource(run.resource).tools(thread=run.thread, session=run.thread)
             context.extend_tools(self.source_id, [_tool(tools, name) for name in OWN_TOOLS])
@@ -262,18 +225,9 @@ class MemoryProvider(ContextProvider):
         del session
         run = context.metadata.pop(self.source_id, None)
         if isinstance(run, Run):
-            await run.finish(context.response, replaces=self._keeps_rewritten)
+            await run.finish(context.response, replaces=self.keeps_rewritten)
 
-    def run_of(self, session: AgentSession) -> Run | None:
-        """Return the latest run of a session; None before the first."""
-        return self._runs.get(session)
-
-    async def answered(self, run: Run, response: AgentResponse) -> None:
-        """Compare the final answer of a run with those of the model, and end its turn."""
-        if run.is_begun:
-            await run.finish(response, replaces=self._keeps_rewritten)
-
-    def _begun(self, agent: SupportsAgentRun, session: AgentSession) -> Run:
+    def _begun(self, agent: SupportsAgentRun, session: AgentSession, *, is_first: bool) -> Run:
         providers: Any = getattr(agent, "context_providers", ())
         histories = frozenset(one.source_id for one in providers if isinstance(one, HistoryProvider))
         return Run(
@@ -282,6 +236,7 @@ class MemoryProvider(ContextProvider):
             _named("thread", self._thread, session, session.session_id),
             zone=self._zone,
             histories=histories,
+            is_first=is_first,
         )
 
     def _look_at(self, client: object) -> None:
@@ -347,15 +302,7 @@ async def _failed(run: Run, error: BaseException | None) -> None:
 def _listen(stream: Stream, run: Run) -> None:
     """Save the answer of a stream when it ends, complete or not."""
     heard: list[ChatResponseUpdate] = []
-    failed: list[BaseException] = []
-
-    @contextmanager
-    def watch() -> Generator[None]:
-        try:
-            yield
-        except Exception as error:
-            failed.append(error)
-            raise
+    failed = _failures(stream)
 
     def hear(update: ChatResponseUpdate) -> ChatResponseUpdate:
         heard.append(update)
@@ -367,9 +314,24 @@ def _listen(stream: Stream, run: Run) -> None:
         else:
             await _failed(run, failed[-1] if failed else None)
 
-    stream.with_pull_context_manager(watch)
     stream.with_transform_hook(hear)
     stream.with_cleanup_hook(ended)
+
+
+def _failures(stream: "ResponseStream[Any, Any]") -> list[Exception]:
+    """Return a list to which the error of a stream is added when it fails."""
+    failed: list[Exception] = []
+
+    @contextmanager
+    def watch() -> Generator[None]:
+        try:
+            yield
+        except Exception as error:
+            failed.append(error)
+            raise
+
+    stream.with_pull_context_manager(watch)
+    return failed
 
 
 def _tool(tools: Tools, name: str) -> FunctionTool:
@@ -435,46 +397,34 @@ class MemoryGuard(AgentMiddleware):
             found = self._run(context.session)
             return None if found is before else found
 
+        async def stopped() -> None:
+            if (found := run()) is not None:
+                await found.discard()
+
+        async def answered(response: AgentResponse) -> None:
+            if (found := run()) is not None and found.id:
+                await found.finish(response, replaces=self._provider.keeps_rewritten)
+
         try:
             await call_next()
         except self._guards:
-            await _discard(run())
+            await stopped()
             raise
         if isinstance(context.result, AgentResponse):
-            await self._answered(run(), context.result)
+            await answered(context.result)
         elif isinstance(context.result, ResponseStream):
-            self._listen(cast("ResponseStream[Any, Any]", context.result), run)
+            stream = cast("ResponseStream[Any, Any]", context.result)
+            self._listen(stream, stopped)
+            stream.with_result_hook(answered)
 
-    def _run(self, session: AgentSession | None) -> Run | None:
-        return None if session is None else self._provider.run_of(session)
-
-    async def _answered(self, run: Run | None, response: AgentResponse) -> None:
-        if run is not None:
-            await self._provider.answered(run, response)
-
-    def _listen(self, stream: "ResponseStream[Any, Any]", run: Callable[[], Run | None]) -> None:
-        stopped: list[bool] = []
-
-        @contextmanager
-        def watch() -> Generator[None]:
-            try:
-                yield
-            except self._guards:
-                stopped.append(True)
-                raise
+    def _listen(self, stream: "ResponseStream[Any, Any]", stopped: Callable[[], Awaitable[None]]) -> None:
+        failed = _failures(stream)
 
         async def ended() -> None:
-            if stopped:
-                await _discard(run())
+            if failed and isinstance(failed[-1], self._guards):
+                await stopped()
 
-        async def answered(response: AgentResponse) -> None:
-            await self._answered(run(), response)
-
-        stream.with_pull_context_manager(watch)
         stream.with_cleanup_hook(ended)
-        stream.with_result_hook(answered)
 
-
-async def _discard(run: Run | None) -> None:
-    if run is not None:
-        await run.discard()
+    def _run(self, session: AgentSession | None) -> Run | None:
+        return None if session is None else self._provider.runs.get(session)

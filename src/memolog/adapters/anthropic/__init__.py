@@ -7,9 +7,9 @@ from typing import Any, TypeVar
 from memolog.adapters.anthropic.messages import MARK, messages_api
 from memolog.adapters.exchange import Bound, OpenTurn, at, remembering
 from memolog.adapters.guards import SyncGuardedTurn
-from memolog.adapters.roundtrip import Json
 from memolog.memory import Memory
 from memolog.sync import SyncMemory, SyncTurn
+from memolog.transfer.exact import Json
 
 __all__ = ["at", "wrap"]
 

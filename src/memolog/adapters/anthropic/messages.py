@@ -10,22 +10,8 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Api
-from memolog.adapters.roundtrip import (
-    Answer,
-    Json,
-    Said,
-    applied,
-    arguments_object,
-    difference,
-    edge_of,
-    json_text,
-    note,
-    noted,
-    read_result,
-    with_speaker,
-    write_result,
-)
+from memolog.adapters.exchange import Answer, Api, edge_of, with_speaker
+from memolog.adapters.new_messages import Said
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
@@ -39,6 +25,19 @@ from memolog.core.message import (
 )
 from memolog.core.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.exact import (
+    Json,
+    applied,
+    arguments_object,
+    described,
+    difference,
+    json_text,
+    note,
+    noted,
+    notes,
+    read_result,
+    write_result,
+)
 from memolog.transfer.messages import anthropic_role, block_part
 
 KEY: Final = "anthropic"
@@ -99,23 +98,19 @@ def _message(data: Data) -> NewMessage:
 def _part(block: Any) -> Part:
     """Return the part for a block, with a note of what else the block holds."""
     data = as_data(block)
-    part = _bare(data) if data else UnknownPart(data=block, extra={KEY: {}})
-    change = difference(_block(part), block)
-    return part if change is None else noted(part, KEY, change=change)
-
-
-def _bare(block: Data) -> Part:
-    part = block_part(block)
+    part = block_part(data) if data else UnknownPart(data=block)
     match part:
         case ToolResultPart():
-            content, files, shape = read_result(block.get("content"), block_part, _block)
+            content, files, shape = read_result(data.get("content"), block_part, _block)
             part = replace(part, content=content, files=files)
-            return part if shape is None else noted(part, KEY, shape=shape)
+            part = part if shape is None else noted(part, KEY, shape=shape)
         case ReasoningPart() | UnknownPart():
             # Marked, because only this provider may get it back.
-            return noted(part, KEY)
+            part = noted(part, KEY)
         case _:
-            return part
+            pass
+    change = difference(_block(part), block)
+    return part if change is None else noted(part, KEY, change=change)
 
 
 # ---------------------------------------------------------------- ours to theirs
@@ -125,7 +120,7 @@ def to_messages(messages: Iterable[Said]) -> list[Json]:
     """Return the messages of the API; those that came from it are unchanged."""
     made: list[Json] = []
     for said in messages:
-        change = (note(said.parts[0], KEY) or {}).get("message") if said.parts else None
+        change = notes(said.parts[0], KEY).get("message") if said.parts else None
         made.append(applied(_plain(said.role, said.parts), change))
     return made
 
@@ -162,7 +157,7 @@ def to_request(
 def _said(context: Context) -> list[Json]:
     """Return the messages in the form of a request: results of one step together, no empty text, a user first."""
     messages: list[Json] = []
-    last: Said | None = None
+    last: Any = None
     for said in context.messages:
         role, parts = said.role, with_speaker(said).parts
         if role == "system" and (not parts or note(parts[0], KEY) is None):
@@ -172,7 +167,7 @@ def _said(context: Context) -> list[Json]:
         if not blocks:
             continue
         api_role = "user" if role == "tool" else role
-        is_one = last is not None and (last.role == role == "tool" or (said.seq is not None and said.seq == _seq(last)))
+        is_one = last is not None and (last.role == role == "tool" or (said.seq is not None and said.seq == last.seq))
         if messages and is_one and messages[-1]["role"] == api_role:
             messages[-1]["content"] += blocks
         else:
@@ -183,15 +178,11 @@ def _said(context: Context) -> list[Json]:
     return messages
 
 
-def _seq(said: Said) -> int | None:
-    return None if isinstance(said, NewMessage) else said.seq
-
-
 def _sendable(part: Part) -> Json | None:
     """Return a block for a request, without the cache mark of an earlier request."""
     if isinstance(part, ReasoningPart) and note(part, KEY) is None:
         return None
-    block = applied(_block(part), (note(part, KEY) or {}).get("change"))
+    block = applied(_block(part), notes(part, KEY).get("change"))
     if not isinstance(block, dict):
         return None
     sent = cast("Json", _without_mark(cast("object", block)))
@@ -237,15 +228,13 @@ def _plain(role: str, parts: Sequence[Part]) -> Json:
     """Return a message without its note applied."""
     api_role = "user" if role == "tool" else role
     first = parts[0] if parts else TextPart(text="")
-    if len(parts) <= 1 and isinstance(first, TextPart) and not (note(first, KEY) or {}).get("list"):
+    if len(parts) <= 1 and isinstance(first, TextPart) and not notes(first, KEY).get("list"):
         return {"role": api_role, "content": first.text}
-    kept = [note(part, KEY) for part in parts]
-    blocks = [applied(_block(part), (known or {}).get("change")) for part, known in zip(parts, kept, strict=True)]
+    blocks = [applied(_block(part), notes(part, KEY).get("change")) for part in parts]
     return {"role": api_role, "content": [block for block in blocks if block is not None]}
 
 
 def _block(part: Part) -> JsonValue:
-    kept = note(part, KEY)
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}
@@ -254,11 +243,11 @@ def _block(part: Part) -> JsonValue:
         case ToolCallPart():
             return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments_object(part.arguments)}
         case ToolResultPart():
-            return _result(part, kept or {})
+            return _result(part)
         case FilePart():
             return _file(part)
         case UnknownPart():
-            return part.data if kept is not None else _stand_in(part)
+            return part.data if note(part, KEY) is not None else _stand_in(part)
 
 
 def _thinking(part: ReasoningPart) -> Json:
@@ -268,8 +257,8 @@ def _thinking(part: ReasoningPart) -> Json:
     return {"type": "thinking", "thinking": part.text, **signature}
 
 
-def _result(part: ToolResultPart, kept: Json) -> Json:
-    content = write_result(part, kept.get("shape"), _block)
+def _result(part: ToolResultPart) -> Json:
+    content = write_result(part, notes(part, KEY).get("shape"), _block)
     if content is not None and not isinstance(content, str | list):
         content = json_text(content)
     block: Json = {"type": "tool_result", "tool_use_id": part.call_id}
@@ -295,12 +284,7 @@ def _file(part: FilePart) -> Json:
 
 
 def _stand_in(part: FilePart | UnknownPart) -> Json:
-    """Return a short text in place of a part that the API does not accept."""
-    if isinstance(part, FilePart):
-        told = " ".join(filter(None, (part.media_type, part.name, part.url)))
-    else:
-        told = str(as_data(part.data).get("type", "part"))
-    return {"type": "text", "text": f"[{told}]"}
+    return {"type": "text", "text": described(part)}
 
 
 class MessageStream:

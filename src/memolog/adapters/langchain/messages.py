@@ -4,7 +4,7 @@ What our parts cannot hold is kept in their `extra`. A message that would not co
 """
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final, TypeAlias, cast
 
@@ -20,23 +20,8 @@ from langchain_core.messages import (
     message_chunk_to_message,
 )
 
-from memolog.adapters.roundtrip import (
-    Json,
-    Path,
-    Said,
-    arguments_object,
-    decoded,
-    json_fields,
-    kept,
-    message_note,
-    noted,
-    notes,
-    rebuilt,
-    text_at,
-    usage_of_total,
-    value_at,
-    with_message_note,
-)
+from memolog.adapters.new_messages import Said
+from memolog.adapters.provider_limits import usage_of_total
 from memolog.core.exact_json import dumps
 from memolog.core.message import (
     FilePart,
@@ -50,124 +35,18 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.core.run import Usage
-
-KEY: Final = "langchain"
-"""The key of a part's `extra` that is LangChain's."""
+from memolog.transfer.exact import (
+    Json,
+    arguments_object,
+    json_fields,
+    message_note,
+    notes,
+    rebuilt,
+    with_message_note,
+)
+from memolog.transfer.frameworks import LANGCHAIN, langchain_parts, langchain_result
 
 Block: TypeAlias = str | Json
-
-# The media type of a block that does not name one.
-_MEDIA_TYPES: Final = {
-    "image": "image/png",
-    "image_url": "image/png",
-    "input_image": "image/png",
-    "audio": "audio/wav",
-    "input_audio": "audio/wav",
-    "video": "video/mp4",
-    "file": "application/pdf",
-    "input_file": "application/pdf",
-    "document": "application/pdf",
-    "text-plain": "text/plain",
-}
-# Where the content or the address of a file may stand, in the order in which they are tried.
-_DATA: Final[tuple[Path, ...]] = (
-    ("base64",),
-    ("data",),
-    ("source", "data"),
-    ("input_audio", "data"),
-    ("file", "file_data"),
-    ("file_data",),
-)
-_ADDRESS: Final[tuple[Path, ...]] = (("url",), ("image_url", "url"), ("image_url",), ("source", "url"))
-
-
-# ---------------------------------------------------------------- a block becomes a part
-
-
-def part_of(block: Block) -> Part:
-    """Return the part for a block; a block that no other part can hold becomes an unknown part."""
-    if isinstance(block, str):
-        return TextPart(text=block, extra={KEY: {"item": True}})
-    kind = block.get("type")
-    if kind in _READERS and (part := _READERS[kind](block)) is not None:
-        return part
-    if kind in _MEDIA_TYPES and (part := _file(block)) is not None:
-        return part
-    return UnknownPart(data=block)
-
-
-def _text(block: Json) -> Part | None:
-    text = text_at(block, "text")
-    if text is None:
-        return None
-    return kept(TextPart(text=text), KEY, block, plain={"type": "text", "text": text}, text=("text",))
-
-
-def _thinking(block: Json) -> Part | None:
-    text, signature = text_at(block, "thinking"), text_at(block, "signature")
-    if text is None:
-        return None
-    signed: dict[str, Path] = {} if signature is None else {"signature": ("signature",)}
-    return kept(ReasoningPart(text=text, signature=signature), KEY, block, text=("thinking",), **signed)
-
-
-def _hidden_thinking(block: Json) -> Part | None:
-    data = text_at(block, "data")
-    return None if data is None else kept(ReasoningPart(encrypted=data), KEY, block, encrypted=("data",))
-
-
-def _reasoning(block: Json) -> Part | None:
-    places = {"text": ("reasoning",), "signature": ("extras", "signature"), "encrypted": ("encrypted_content",)}
-    found = {name: text for name, path in places.items() if (text := text_at(block, *path)) is not None}
-    summaries = block.get("summary")
-    if not found and not isinstance(summaries, list):
-        return None
-    # A list of summaries is not taken apart: the provider gets it back as it was.
-    told = cast("list[Any]", summaries) if isinstance(summaries, list) else []
-    texts = [text for item in told if (text := text_at(item, "text")) is not None]
-    part = ReasoningPart(
-        text=found.get("text", "\n\n".join(texts)),
-        signature=found.get("signature"),
-        encrypted=found.get("encrypted"),
-    )
-    return kept(part, KEY, block, **{name: places[name] for name in found})
-
-
-def _file(block: Json) -> Part | None:
-    kind = str(block["type"])
-    name = next((name for key in ("filename", "name", "title") if (name := text_at(block, key)) is not None), None)
-    detail = value_at(block, ("image_url", "detail")) or block.get("detail")
-    detail = detail if isinstance(detail, str) else None
-    for path in (*_DATA, *_ADDRESS):
-        if not isinstance(text := value_at(block, path), str):
-            continue
-        if path in _ADDRESS and not text.startswith("data:"):
-            address = FilePart(media_type=_media_type(block, kind), url=text, name=name, detail=detail)
-            return kept(address, KEY, block, url=path)
-        data = decoded(text)
-        head = text.removeprefix("data:").split(";")[0].split(",")[0] if text.startswith("data:") else ""
-        if data is None:
-            return None
-        file = FilePart(media_type=head or _media_type(block, kind), data=data, name=name, detail=detail)
-        return kept(file, KEY, block, data=path)
-    return None
-
-
-def _media_type(block: Json, kind: str) -> str:
-    for path in (("mime_type",), ("media_type",), ("source", "media_type")):
-        if (found := text_at(block, *path)) is not None:
-            return found
-    if (form := text_at(block, "input_audio", "format")) is not None:
-        return f"audio/{form}"
-    return _MEDIA_TYPES[kind]
-
-
-_READERS: Final[dict[str, Callable[[Json], Part | None]]] = {
-    "text": _text,
-    "thinking": _thinking,
-    "redacted_thinking": _hidden_thinking,
-    "reasoning": _reasoning,
-}
 
 
 # ---------------------------------------------------------------- a part becomes a block
@@ -175,11 +54,11 @@ _READERS: Final[dict[str, Callable[[Json], Part | None]]] = {
 
 def block_of(part: Part) -> Block | None:
     """Return the block that a part came from, a standard block for other parts, or None if there is none."""
-    stored = notes(part, KEY)
+    stored = notes(part, LANGCHAIN)
     if stored.get("item") is True and isinstance(part, TextPart):
         return part.text
     if "block" in stored:
-        return rebuilt(part, KEY)
+        return rebuilt(part, LANGCHAIN)
     match part:
         case TextPart():
             return {"type": "text", "text": part.text}
@@ -219,7 +98,6 @@ _KINDS: Final[dict[str, type[BaseMessage]]] = {
     "tool": ToolMessage,
     "chat": ChatMessage,
 }
-_CALL_BLOCKS: Final = ("tool_use", "tool_call", "function_call")
 # Fields that parts and speaker hold; the other fields are kept as a note.
 _SAID: Final = ("content", "tool_calls", "invalid_tool_calls", "name")
 # The value of an empty field, where it is not None.
@@ -236,7 +114,7 @@ def from_langchain(message: BaseMessage) -> NewMessage:
         message = message_chunk_to_message(message)
     dump = json_fields(message.model_dump(), *_SAID)
     is_result = isinstance(message, ToolMessage)
-    parts = (_result(dump),) if is_result else tuple(_parts(dump))
+    parts = (langchain_result(dump),) if is_result else tuple(langchain_parts(dump))
     said = _SAID_BY_RESULT if is_result else _SAID
     head = {name: value for name, value in dump.items() if name not in said and value != _EMPTY.get(name)}
     if isinstance(dump["content"], str):
@@ -244,80 +122,17 @@ def from_langchain(message: BaseMessage) -> NewMessage:
     if not parts:
         # A message needs a part: an answer may be nothing but its usage.
         head["silent"] = True
+    spoken = _SPOKEN.get(str(dump.get("role")).lower()) if isinstance(message, ChatMessage) else None
     made = NewMessage(
-        role=_role(message, dump),
-        parts=with_message_note(parts or (TextPart(text=""),), KEY, **head),
+        role=spoken or _ROLES.get(message.type, "user"),
+        parts=with_message_note(parts or (TextPart(text=""),), LANGCHAIN, **head),
         id=message.id,
         speaker=None if is_result else message.name,
     )
     if json_fields(_message(made).model_dump(), *_SAID) == dump:
         return made
     whole = {name: dump[name] for name in _SAID if name in dump}
-    return replace(made, parts=with_message_note(made.parts, KEY, whole=whole))
-
-
-def _role(message: BaseMessage, dump: Json) -> Role:
-    spoken = _SPOKEN.get(str(dump.get("role")).lower()) if isinstance(message, ChatMessage) else None
-    return spoken or _ROLES.get(message.type, "user")
-
-
-def _parts(dump: Json) -> Iterator[Part]:
-    calls = {_call_id(call, dump, n): call for n, call in enumerate(_calls(dump))}
-    content: str | list[Block] = dump["content"]
-    if isinstance(content, str):
-        if content:
-            yield TextPart(text=content)
-        content = []
-    for block in content:
-        id_ = _called(block)
-        yield _call_part(id_, calls.pop(id_), block) if id_ in calls else part_of(block)
-    for id_, call in calls.items():
-        yield _call_part(id_, call, None)
-
-
-def _calls(dump: Json) -> list[Json]:
-    return [*(dump.get("tool_calls") or ()), *(dump.get("invalid_tool_calls") or ())]
-
-
-def _call_id(call: Json, dump: Json, number: int) -> str:
-    # Some providers give a call no id: derive it from the message, so that it is the same every time.
-    return call.get("id") or f"{dump.get('id') or ''}:{number}"
-
-
-def _called(block: Block) -> str:
-    if isinstance(block, str) or block.get("type") not in _CALL_BLOCKS:
-        return ""
-    return str(block.get("call_id") or block.get("id") or "")
-
-
-def _call_part(id_: str, call: Json, block: Block | None) -> Part:
-    entry: Json = {"name": call.get("name") or "", "args": call.get("args"), "id": id_, "type": "tool_call"}
-    rest: Json = {name: value for name, value in call.items() if name not in entry or entry[name] != value}
-    part = ToolCallPart(
-        id=id_, name=entry["name"], arguments=entry["args"], extra={KEY: {"call": rest}} if rest else None
-    )
-    return part if block is None else noted(part, KEY, block=block)
-
-
-def _result(dump: Json) -> Part:
-    content: str | list[Block] = dump["content"]
-    files: list[FilePart] = []
-    shown: list[Block] = []
-    for block in content if isinstance(content, list) else ():
-        # Files are kept apart, so that their data is not counted as text.
-        part = part_of(block)
-        if isinstance(part, FilePart):
-            files.append(part)
-            shown.append({"type": "file", "file": len(files) - 1, "media_type": part.media_type})
-        else:
-            shown.append(block)
-    return ToolResultPart(
-        call_id=dump["tool_call_id"],
-        content=content if isinstance(content, str) else shown,
-        name=dump.get("name"),
-        is_error=dump.get("status") == "error",
-        files=tuple(files),
-    )
+    return replace(made, parts=with_message_note(made.parts, LANGCHAIN, whole=whole))
 
 
 # ---------------------------------------------------------------- to LangChain
@@ -337,7 +152,7 @@ def _message(message: NewMessage) -> BaseMessage:
     first = message.parts[0]
     if isinstance(first, ToolResultPart):
         return _tool_message(first)
-    head = message_note(message.parts, KEY)
+    head = message_note(message.parts, LANGCHAIN)
     whole, is_text, is_silent = head.pop("whole", None), head.pop("text", None), head.pop("silent", False)
     kind = str(head.pop("type", "")) or next(name for name, role in _ROLES.items() if role == message.role)
     kind = kind if kind in _KINDS and kind != "tool" else "human"
@@ -352,15 +167,17 @@ def _message(message: NewMessage) -> BaseMessage:
 
 
 def _content(parts: Sequence[Part], *, is_text: bool | None) -> str | list[Block]:
-    said = [part for part in parts if not isinstance(part, ToolCallPart) or "block" in notes(part, KEY)]
+    said = [part for part in parts if not isinstance(part, ToolCallPart) or "block" in notes(part, LANGCHAIN)]
     texts = [part.text for part in said if isinstance(part, TextPart)]
-    is_plain = len(texts) == len(said) and not any("block" in notes(part, KEY) for part in said)
+    is_plain = len(texts) == len(said) and not any("block" in notes(part, LANGCHAIN) for part in said)
     if is_text or (is_text is None and is_plain and len(texts) <= 1):
         return "\n\n".join(texts)
     if is_text is None and not is_plain:
         # Parts of another library: those without a block in LangChain are left out.
         said = [
-            part for part in said if not isinstance(part, ReasoningPart | UnknownPart) or "block" in notes(part, KEY)
+            part
+            for part in said
+            if not isinstance(part, ReasoningPart | UnknownPart) or "block" in notes(part, LANGCHAIN)
         ]
     return [block for part in said if (block := block_of(part)) is not None]
 
@@ -371,7 +188,7 @@ def _tool_calls(parts: Sequence[Part]) -> Json:
     for part in parts:
         if not isinstance(part, ToolCallPart):
             continue
-        rest: Json = notes(part, KEY).get("call") or {}
+        rest: Json = notes(part, LANGCHAIN).get("call") or {}
         is_broken = rest.get("type") == "invalid_tool_call"
         arguments: Any = part.arguments if is_broken else arguments_object(part.arguments, "value")
         entry = {"name": part.name, "args": arguments, "id": part.id, "type": "tool_call", **rest}
@@ -380,8 +197,8 @@ def _tool_calls(parts: Sequence[Part]) -> Json:
 
 
 def _tool_message(part: ToolResultPart) -> ToolMessage:
-    is_ours = "message" in notes(part, KEY)
-    head = message_note((part,), KEY)
+    is_ours = "message" in notes(part, LANGCHAIN)
+    head = message_note((part,), LANGCHAIN)
     whole: Json = head.pop("whole", {})
     for name in ("type", "text"):
         head.pop(name, None)

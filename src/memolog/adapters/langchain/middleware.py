@@ -34,9 +34,9 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
 from memolog import Context
-from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
+from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import MessageState, NewMessage, Part, Role, TextPart

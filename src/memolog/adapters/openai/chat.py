@@ -7,24 +7,13 @@ import base64
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Api
-from memolog.adapters.roundtrip import (
-    Answer,
-    Json,
-    Said,
-    applied,
-    difference,
-    edge_of,
-    json_text,
-    note,
-    noted,
-    read_result,
-    usage_of_total,
-    write_result,
-)
+from memolog.adapters.exchange import Answer, Api, edge_of
+from memolog.adapters.new_messages import Said
+from memolog.adapters.provider_limits import usage_of_total
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
@@ -38,46 +27,55 @@ from memolog.core.message import (
 )
 from memolog.core.run import Usage
 from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.exact import (
+    Json,
+    applied,
+    described,
+    difference,
+    json_text,
+    note,
+    noted,
+    notes,
+    read_result,
+    write_result,
+)
 from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
 
 _NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
 _MOST_NAME: Final = 64
 
 
-def data_url(file: FilePart) -> str | None:
-    """Return the data address of a file, or its address; None if it has neither."""
-    if file.data is None:
-        return file.url
-    return f"data:{file.media_type};base64,{base64.b64encode(file.data).decode()}"
+def content_block(part: Part, key: str, kind: str) -> JsonValue:
+    """Return the block of a text, a file or an unknown part of this API; `kind` is the type of its text blocks."""
+    match part:
+        case TextPart():
+            return {"type": kind, "text": part.text}
+        case FilePart():
+            return _file_block(part, kind)
+        case UnknownPart():
+            return part.data if note(part, key) is not None else {"type": kind, "text": described(part)}
+        case _:
+            return None
 
 
-def file_block(file: FilePart, *, is_chat: bool) -> Json:
-    """Return the block of a file: an image, audio, or a document."""
-    kind, address = file.media_type.split("/")[0], data_url(file)
-    detail = {"detail": file.detail} if file.detail else {}
-    if address is None or (is_chat and kind != "image" and file.data is None):
-        return stand_in(file, is_chat=is_chat)
-    if kind == "image":
+def _file_block(file: FilePart, kind: str) -> Json:
+    """Return the block of a file: an image, audio, or a document; a short text where the API accepts no such file."""
+    family, is_chat = file.media_type.split("/")[0], kind == "text"
+    data = None if file.data is None else base64.b64encode(file.data).decode()
+    address = file.url if data is None else f"data:{file.media_type};base64,{data}"
+    if address is None or kind == "output_text" or (is_chat and family != "image" and data is None):
+        return {"type": kind, "text": described(file)}
+    if family == "image":
+        detail = {"detail": file.detail} if file.detail else {}
         if is_chat:
             return {"type": "image_url", "image_url": {"url": address, **detail}}
         return {"type": "input_image", "image_url": address, **detail}
-    if kind == "audio" and file.data is not None:
-        sound = {"data": base64.b64encode(file.data).decode(), "format": file.media_type.partition("/")[2]}
-        return {"type": "input_audio", "input_audio": sound}
+    if family == "audio" and data is not None:
+        return {"type": "input_audio", "input_audio": {"data": data, "format": file.media_type.partition("/")[2]}}
     name = {"filename": file.name} if file.name else {}
     if is_chat:
         return {"type": "file", "file": {**name, "file_data": address}}
-    return {"type": "input_file", **name, ("file_url" if file.data is None else "file_data"): address}
-
-
-def stand_in(part: FilePart | UnknownPart, *, is_chat: bool, is_output: bool = False) -> Json:
-    """Return a short text in place of a part that the API does not accept."""
-    if isinstance(part, FilePart):
-        told = " ".join(filter(None, (part.media_type, part.name, part.url)))
-    else:
-        told = str(part.data.get("type", "part")) if isinstance(part.data, dict) else "part"  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    kind = "text" if is_chat else "output_text" if is_output else "input_text"
-    return {"type": kind, "text": f"[{told}]"}
+    return {"type": "input_file", **name, ("file_url" if data is None else "file_data"): address}
 
 
 def name_of(said: Said) -> str | None:
@@ -105,6 +103,7 @@ def usage_from(data: Data, incoming: str, outgoing: str) -> Usage | None:
 
 KEY: Final = "openai-chat"
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
+_block: Final = partial(content_block, key=KEY, kind="text")
 
 
 # ---------------------------------------------------------------- theirs to ours
@@ -206,14 +205,14 @@ def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
 
 def _write(said: Said) -> list[Json]:
     first = said.parts[0] if said.parts else None
-    if isinstance(first, UnknownPart) and (note(first, KEY) or {}).get("whole"):
+    if isinstance(first, UnknownPart) and notes(first, KEY).get("whole"):
         return [dict(first.data)]
     results = [part for part in said.parts if isinstance(part, ToolResultPart)]
     if not results:
-        change = (note(first, KEY) or {}).get("change") if first else None
+        change = notes(first, KEY).get("change") if first else None
         return [applied(_plain(said), change)]
     rest = tuple(part for part in said.parts if not isinstance(part, ToolResultPart))
-    written: list[Json] = [applied(_result(part), (note(part, KEY) or {}).get("change")) for part in results]
+    written: list[Json] = [applied(_result(part), notes(part, KEY).get("change")) for part in results]
     return written if not rest else [*written, *_write(replace(said, parts=rest, role="user"))]
 
 
@@ -239,7 +238,7 @@ def _plain(said: Said) -> Json:
 
 
 def _field(part: Part) -> str | None:
-    return (note(part, KEY) or {}).get("field")
+    return notes(part, KEY).get("field")
 
 
 def _add_field(message: Json, part: Part) -> None:
@@ -261,36 +260,26 @@ def _content(said: Said) -> JsonValue:
     ]
     if not parts:
         return None
-    is_list = bool((note(parts[0], KEY) or {}).get("list"))
+    is_list = bool(notes(parts[0], KEY).get("list"))
     if len(parts) == 1 and isinstance(parts[0], TextPart) and not is_list:
         return parts[0].text
     is_assistant = said.role == "assistant"
-    return [
-        stand_in(part, is_chat=True) if is_assistant and isinstance(part, FilePart) else _block(part) for part in parts
-    ]
+    return [_text(described(part)) if is_assistant and isinstance(part, FilePart) else _block(part) for part in parts]
 
 
-def _block(part: Part) -> JsonValue:
-    match part:
-        case TextPart():
-            return {"type": "text", "text": part.text}
-        case FilePart():
-            return file_block(part, is_chat=True)
-        case UnknownPart():
-            return part.data if note(part, KEY) is not None else stand_in(part, is_chat=True)
-        case _:
-            return None
+def _text(text: str) -> Json:
+    return {"type": "text", "text": text}
 
 
 def _call(part: ToolCallPart) -> Json:
     text = json_text(part.arguments)
-    if (note(part, KEY) or {}).get("kind") == "custom":
+    if notes(part, KEY).get("kind") == "custom":
         return {"id": part.id, "type": "custom", "custom": {"name": part.name, "input": text}}
     return {"id": part.id, "type": "function", "function": {"name": part.name, "arguments": text}}
 
 
 def _result(part: ToolResultPart) -> Json:
-    content = write_result(part, (note(part, KEY) or {}).get("shape"), _block)
+    content = write_result(part, notes(part, KEY).get("shape"), _block)
     return {"role": "tool", "tool_call_id": part.call_id, "content": content}
 
 
@@ -314,7 +303,7 @@ def _tool_text(content: JsonValue) -> JsonValue:
     if isinstance(content, list):
         blocks = [as_data(block) for block in cast("list[Any]", content)]
         return [
-            dict(block) if block.get("type") == "text" else stand_in(UnknownPart(data=dict(block)), is_chat=True)
+            dict(block) if block.get("type") == "text" else _text(described(UnknownPart(data=dict(block))))
             for block in blocks
         ]
     return json_text("" if content is None else content)
@@ -393,14 +382,10 @@ def _merge_list(whole: list[Any], pieces: list[Any]) -> None:
             whole.append(piece)
 
 
-def _with_context(body: Json, context: Context) -> Json:
-    return {**body, **to_request(context, instructions=split(body.get("messages") or ())[0])}
-
-
 CHAT_API: Final = Api(
     path="/chat/completions",
     given=lambda body: from_messages(split(body.get("messages") or ())[1]),
-    request=_with_context,
+    request=lambda body, context: {**body, **to_request(context, instructions=split(body.get("messages") or ())[0])},
     own=lambda body: list(split(body.get("messages") or ())[0]),
     answer=from_response,
     stream=ChatStream,

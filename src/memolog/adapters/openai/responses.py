@@ -6,27 +6,15 @@ unchanged.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import groupby
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Api
-from memolog.adapters.openai.chat import edge_message, file_block, stand_in, usage_from, without_nothing
+from memolog.adapters.exchange import Answer, Api, edge_of, with_speaker
+from memolog.adapters.new_messages import Said
+from memolog.adapters.openai.chat import content_block, edge_message, usage_from, without_nothing
 from memolog.adapters.openai.chat import split as split_messages
-from memolog.adapters.roundtrip import (
-    Answer,
-    Json,
-    Said,
-    applied,
-    difference,
-    edge_of,
-    json_text,
-    note,
-    noted,
-    read_result,
-    with_speaker,
-    write_result,
-)
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
     FilePart,
@@ -40,11 +28,13 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.transfer.conversation import Data, as_data, as_list
+from memolog.transfer.exact import Json, applied, difference, json_text, note, noted, notes, read_result, write_result
 from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
 KEY: Final = "openai-responses"
 # Items of the caller that are no messages.
 _USERS: Final = ("mcp_approval_response",)
+_input_block: Final = partial(content_block, key=KEY, kind="input_text")
 
 
 # ---------------------------------------------------------------- theirs to ours
@@ -96,7 +86,7 @@ def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
 def _item(item: Data) -> tuple[Role, tuple[Part, ...]]:
     """Return role and parts of an item."""
     role, parts = _read(item)
-    if isinstance(parts[0], UnknownPart) and (note(parts[0], KEY) or {}).get("whole"):
+    if isinstance(parts[0], UnknownPart) and notes(parts[0], KEY).get("whole"):
         return role, parts
     rest = tuple(noted(part, KEY, more=True) for part in parts[1:])
     change = difference(_plain(role, (parts[0], *rest)), dict(item))
@@ -118,7 +108,7 @@ def _read(item: Data) -> tuple[Role, tuple[Part, ...]]:
     if isinstance(part, ToolCallPart):
         return "assistant", (part if kind == "function_call" else noted(part, KEY, type=kind),)
     if isinstance(part, ToolResultPart):
-        content, files, shape = read_result(item.get("output"), content_part, _output_block)
+        content, files, shape = read_result(item.get("output"), content_part, _input_block)
         result = replace(part, content=content, files=files)
         is_plain = kind == "function_call_output" and shape is None
         return "tool", (result if is_plain else noted(result, KEY, type=kind, shape=shape),)
@@ -211,7 +201,7 @@ def _groups(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
 
 def _is_said(part: Part) -> bool:
     if isinstance(part, UnknownPart):
-        return not (note(part, KEY) or {}).get("whole")
+        return not notes(part, KEY).get("whole")
     return isinstance(part, TextPart | FilePart)
 
 
@@ -223,7 +213,7 @@ def _plain(role: Role, parts: tuple[Part, ...]) -> Json:
         case ToolCallPart():
             return _call(first, str(kept.get("type", "function_call")))
         case ToolResultPart():
-            output = write_result(first, kept.get("shape"), _output_block)
+            output = write_result(first, kept.get("shape"), _input_block)
             return {
                 "type": kept.get("type", "function_call_output"),
                 "call_id": first.call_id,
@@ -257,30 +247,9 @@ def _reasoning_item(part: ReasoningPart, kept: Json) -> Json:
 
 
 def _said(part: Part) -> JsonValue:
-    match part:
-        case TextPart():
-            return {"type": "output_text", "text": part.text, "annotations": []}
-        case UnknownPart() if note(part, KEY) is not None:
-            return part.data
-        case FilePart() | UnknownPart():
-            return {**stand_in(part, is_chat=False, is_output=True), "annotations": []}
-        case _:
-            return None
-
-
-def _input_block(part: Part) -> JsonValue:
-    match part:
-        case TextPart():
-            return {"type": "input_text", "text": part.text}
-        case FilePart():
-            return file_block(part, is_chat=False)
-        case UnknownPart():
-            return part.data if note(part, KEY) is not None else stand_in(part, is_chat=False)
-        case _:
-            return None
-
-
-_output_block = _input_block
+    block = content_block(part, KEY, "output_text")
+    is_theirs = isinstance(part, UnknownPart) and note(part, KEY) is not None
+    return block if block is None or is_theirs else {**cast("Json", block), "annotations": []}
 
 
 class ResponseStream:

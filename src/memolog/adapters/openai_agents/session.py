@@ -14,7 +14,6 @@ from typing import Any, Final, TypeAlias, cast
 
 from agents import (
     Agent,
-    AgentHookContext,
     FunctionTool,
     InputGuardrailTripwireTriggered,
     ModelResponse,
@@ -37,12 +36,11 @@ from agents.tool_context import ToolContext
 from agents.usage import Usage as AgentsUsage
 
 from memolog import InputError, Memory, NewMessage, NotFound, StoreError, Usage
-from memolog.adapters.agent_turn import AgentTurn
 from memolog.adapters.alignment import align
 from memolog.adapters.guards import check_memory
+from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.openai import responses
-from memolog.adapters.provider_limits import is_refusal
-from memolog.adapters.roundtrip import usage_of_total
+from memolog.adapters.provider_limits import is_refusal, usage_of_total
 from memolog.core.exact_json import dumps
 from memolog.core.message import Message
 from memolog.core.own_tools import own_tool
@@ -286,6 +284,8 @@ class RunWatch(RunHooks[Any]):
 
     def __init__(self, run: "AgentRun", own: RunHooks[Any] | None) -> None:
         self._run, self._own = run, own or RunHooks[Any]()
+        for name in ("on_agent_start", "on_agent_end", "on_handoff"):
+            setattr(self, name, getattr(self._own, name))
 
     async def on_llm_start(
         self,
@@ -302,18 +302,6 @@ class RunWatch(RunHooks[Any]):
         """Save the answer."""
         await self._run.answered(agent, response)
         await self._own.on_llm_end(context, agent, response)
-
-    async def on_agent_start(self, context: AgentHookContext[Any], agent: Agent[Any]) -> None:
-        """Pass it on."""
-        await self._own.on_agent_start(context, agent)
-
-    async def on_agent_end(self, context: AgentHookContext[Any], agent: Agent[Any], output: Any) -> None:
-        """Pass it on."""
-        await self._own.on_agent_end(context, agent, output)
-
-    async def on_handoff(self, context: RunContextWrapper[Any], from_agent: Agent[Any], to_agent: Agent[Any]) -> None:
-        """Pass it on."""
-        await self._own.on_handoff(context=context, from_agent=from_agent, to_agent=to_agent)
 
     async def on_tool_start(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool) -> None:
         """Count a running tool."""

@@ -1,7 +1,6 @@
 """Capability of a Pydantic AI agent: its instructions and tools, and memory at each step of a run."""
 
-import contextlib
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
@@ -97,17 +96,13 @@ def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessa
 
 
 def _edge(request: ModelRequestContext, context: Context) -> UserPromptPart:
-    text = context.edge_text
-    content: list[UserContent] = [CachePoint(), text]
-    return UserPromptPart(content=content if _takes_mark(request, context) else text, timestamp=_NO_TIME)
-
-
-def _takes_mark(request: ModelRequestContext, context: Context) -> bool:
-    """Tell whether a cache mark may stand before the edge."""
-    settings = request.model_settings or {}
+    """Return the edge, after a cache mark if one may stand there."""
+    text, settings = context.edge_text, request.model_settings or {}
     # Some providers cannot mark a message that ends in a file.
-    files = context.tail and any(isinstance(part, FilePart) for part in context.tail[-1].parts)
-    return settings.get("cache") is not False and not files
+    has_files = context.tail and any(isinstance(part, FilePart) for part in context.tail[-1].parts)
+    marked: list[UserContent] = [CachePoint(), text]
+    content = text if settings.get("cache") is False or has_files else marked
+    return UserPromptPart(content=content, timestamp=_NO_TIME)
 
 
 def _is_thinking(messages: Sequence[ModelMessage]) -> bool:
@@ -177,7 +172,10 @@ class MemoryCapability(AbstractCapability[Any]):
             )
         check_memory(self.memory)
         check_errors("discard_on", self.discard_on)
-        _check_child(self.child)
+        if self.child not in (known := get_args(Child)):
+            raise InputError(
+                f"`child` must be one of {', '.join(map(repr, known))}, got {self.child!r}.", then="Use one of these."
+            )
         _check_chosen("resource", self.resource)
         for name in ("thread", "zone"):
             if getattr(self, name) is not None:
@@ -233,7 +231,11 @@ class MemoryCapability(AbstractCapability[Any]):
         if self.outer is not None:
             return self.outer, _inside(self.outer.place, self.child, ctx)
         resource, outer = _chosen(self.resource, ctx), _OUTER.get()
-        if self.thread is None and outer is not None and outer.place.is_of(self.memory, resource):
+        if (
+            self.thread is None
+            and outer is not None
+            and (outer.place.memory, outer.place.resource) == (self.memory, resource)
+        ):
             return outer, _inside(outer.place, self.child, ctx)
         thread = _chosen(self.thread, ctx) if self.thread is not None else ctx.conversation_id or str(ctx.run_id)
         is_reading = self.memory.config.read_only
@@ -299,25 +301,11 @@ class MemoryCapability(AbstractCapability[Any]):
     ) -> Any:
         """Call a tool; runs that it starts are children of this run."""
         del ctx, call, tool_def
-        with _outer(self._run):
+        token = _OUTER.set(self._run)
+        try:
             return await handler(args)
-
-
-@contextlib.contextmanager
-def _outer(run: MemoryRun) -> Generator[None]:
-    token = _OUTER.set(run)
-    try:
-        yield
-    finally:
-        _OUTER.reset(token)
-
-
-def _check_child(child: object) -> None:
-    known = get_args(Child)
-    if child not in known:
-        raise InputError(
-            f"`child` must be one of {', '.join(map(repr, known))}, got {child!r}.", then="Use one of these."
-        )
+        finally:
+            _OUTER.reset(token)
 
 
 def _check_chosen(name: str, value: object) -> None:
@@ -341,12 +329,9 @@ def _inside(outer: Place, child: Child, ctx: RunContext[Any]) -> Place:
             return replace(outer, read_only=True)
         case "own":
             # The library passes on the outer conversation id, which is not a name that the caller chose for the child.
-            name = ctx.conversation_id if ctx.conversation_id not in {None, outer.thread} else _name(ctx)
+            own = (ctx.agent.name if ctx.agent is not None else None) or "child"
+            name = ctx.conversation_id if ctx.conversation_id not in {None, outer.thread} else own
             return replace(outer, thread=f"{outer.thread}/{name}")
-
-
-def _name(ctx: RunContext[Any]) -> str:
-    return (ctx.agent.name if ctx.agent is not None else None) or "child"
 
 
 # ---------------------------------------------------------------- for tools and hooks

@@ -17,12 +17,13 @@ from pydantic_ai.conversation_store import (
 )
 from pydantic_ai.messages import ModelMessagesTypeAdapter
 
-from memolog.adapters.pydantic_ai.messages import KEY, dumped
-from memolog.adapters.roundtrip import Json
+from memolog.adapters.pydantic_ai.messages import dumped
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import Message, NewMessage, UnknownPart
 from memolog.errors import NotFound, ThreadExists
 from memolog.memory import Memory
+from memolog.transfer.exact import Json
+from memolog.transfer.frameworks import PYDANTIC_AI
 
 __all__ = ["MemoryConversations"]
 
@@ -162,11 +163,11 @@ def _change(name: str, expected: str | None, record: ConversationRecord | None) 
     """Return the change of a thread's metadata; it raises ConversationConflict for another revision."""
 
     def change(old: JsonObject) -> JsonObject:
-        stored = cast("Json | None", old.get(KEY))
+        stored = cast("Json | None", old.get(PYDANTIC_AI))
         if (stored["revision"] if stored else None) != expected:
             raise ConversationConflict(name)
-        rest = {key: value for key, value in old.items() if key != KEY}
-        return rest if record is None else {**rest, KEY: _data(record)}
+        rest = {key: value for key, value in old.items() if key != PYDANTIC_AI}
+        return rest if record is None else {**rest, PYDANTIC_AI: _data(record)}
 
     return change
 
@@ -184,7 +185,7 @@ def _data(record: ConversationRecord) -> Json:
 
 
 def _record(name: str, metadata: JsonObject) -> ConversationRecord | None:
-    data = cast("Json | None", metadata.get(KEY))
+    data = cast("Json | None", metadata.get(PYDANTIC_AI))
     if data is None:
         return None
     held = {"usage": data["usage"], "deferred_tool_requests": data["deferred_tool_requests"], "conversation_id": name}

@@ -4,9 +4,8 @@ One request of the library may hold parts of several speakers. Each speaker beco
 its content.
 """
 
-import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,9 +13,10 @@ from typing import Any, Final, cast
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelRequest, ModelRequestPart, ModelResponse
 
-from memolog.adapters.roundtrip import Json, Said, notes, usage_of_total
+from memolog.adapters.new_messages import Said
+from memolog.adapters.provider_limits import usage_of_total
 from memolog.core.cache import each_once
-from memolog.core.exact_json import JsonObject, dumps
+from memolog.core.exact_json import dumps
 from memolog.core.message import (
     FilePart,
     NewMessage,
@@ -29,179 +29,8 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.core.run import Usage
-
-KEY: Final = "pydantic_ai"
-"""The key of `extra` that is Pydantic AI's: `message`, `part` and `item` hold the fields that our parts have no place for."""
-
-
-_NO_TYPE: Final = "application/octet-stream"
-_URLS: Final = frozenset({"image-url", "audio-url", "document-url", "video-url"})
-_FILES: Final = _URLS | {"binary", "uploaded-file"}
-_TEXTS: Final = frozenset({"text-content", "structured-content"})
-_GOOD: Final = "success"
-# Said by the application: the observer must not take it for the user's words.
-_FEEDBACK: Final = frozenset({"retry-feedback", "retry-prompt"})
-_SAID: Final = {
-    "text": ("content",),
-    "thinking": ("content", "signature"),
-    "tool-call": ("tool_call_id", "tool_name", "args"),
-}
-
-
-def mark(**kept: object) -> JsonObject | None:
-    """Return the `extra` of a part with these notes; None if there are none."""
-    told = {name: value for name, value in kept.items() if value is not None}
-    return {KEY: told} if told else None
-
-
-def request_role(part: Mapping[str, Any]) -> Role:
-    """Return the role of a part of a request."""
-    match part.get("part_kind"):
-        case "user-prompt" | "speech":
-            return "user"
-        case "tool-return":
-            return "tool"
-        case "retry-prompt" if part.get("tool_name"):
-            return "tool"
-        case _:
-            return "system"
-
-
-# ---------------------------------------------------------------- requests
-
-
-def to_request_parts(part: Json, text: str) -> tuple[Part, ...]:
-    """Return the Memolog parts for a part of a request; `text` is the form in which the library sends feedback."""
-    kind = part.get("part_kind")
-    if kind == "user-prompt":
-        return tuple(_prompt(part))
-    if kind == "system-prompt":
-        return (TextPart(text=part["content"], extra=mark(part=_left(part, "content"))),)
-    if kind == "tool-return":
-        return (_read_return(part),)
-    if kind in _FEEDBACK and part.get("tool_name"):
-        result = ToolResultPart(
-            call_id=part["tool_call_id"], content=text, name=part["tool_name"], is_error=True, extra=mark(part=part)
-        )
-        return (result,)
-    if kind in _FEEDBACK:
-        return (TextPart(text=text, extra=mark(part=part)),)
-    return (_unknown(part),)
-
-
-def _prompt(part: Json) -> Iterator[Part]:
-    content, rest = part["content"], _left(part, "content")
-    if isinstance(content, str):
-        yield TextPart(text=content, extra=mark(part=rest))
-        return
-    items = cast("list[str | Json]", content)
-    if not items:
-        yield UnknownPart(data=[], extra=mark(part=rest, item={}))
-    for number, item in enumerate(items):
-        yield _read_item(item, rest if number == 0 else None)
-
-
-def _read_item(item: str | Json, part: Json | None) -> Part:
-    """Return one item of a prompt; only the first item has the fields of the prompt."""
-    if isinstance(item, str):
-        return TextPart(text=item, extra=mark(part=part, item={}))
-    kind = item.get("kind")
-    if kind in _TEXTS:
-        return TextPart(text=item["content"], extra=mark(part=part, item=_rest(item, "content")))
-    if kind in _FILES:
-        return _read_file(item, part)
-    return UnknownPart(data=item, extra=mark(part=part, item={}))
-
-
-def _read_file(item: Json, part: Json | None = None) -> FilePart:
-    kind, media_type = item["kind"], item.get("media_type") or _NO_TYPE
-    if kind == "binary":
-        rest = _rest(item, "data", "media_type")
-        return FilePart(media_type=media_type, data=_bytes(item["data"]), extra=mark(part=part, item=rest))
-    if kind in _URLS:
-        return FilePart(media_type=media_type, url=item["url"], extra=mark(part=part, item=_rest(item, "url")))
-    return FilePart(media_type=media_type, name=item["file_id"], extra=mark(part=part, item=_rest(item, "file_id")))
-
-
-def _read_return(part: Json) -> ToolResultPart:
-    content, files, places = _without_files(part.get("content"))
-    rest = _left(part, "content", "tool_call_id", "tool_name")
-    return ToolResultPart(
-        call_id=part["tool_call_id"],
-        content=content,
-        name=part["tool_name"],
-        is_error=part.get("outcome", _GOOD) != _GOOD,
-        files=files,
-        extra=mark(part=rest, files=places or None),
-    )
-
-
-def _without_files(content: object) -> tuple[object, tuple[FilePart, ...], list[int]]:
-    """Return a tool's content without files, the files, and their places; the place is -1 if the content is one file."""
-    if _is_file(content):
-        return None, (_read_file(cast("Json", content)),), [-1]
-    if not isinstance(content, list):
-        return content, (), []
-    items = cast("list[object]", content)
-    places = [number for number, item in enumerate(items) if _is_file(item)]
-    files = tuple(_read_file(cast("Json", items[number])) for number in places)
-    return [item for item in items if not _is_file(item)], files, places
-
-
-def _is_file(value: object) -> bool:
-    if not isinstance(value, dict):
-        return False
-    item = cast("Json", value)
-    needed = {"binary": "data", "uploaded-file": "file_id"}.get(str(item.get("kind")), "url")
-    return item.get("kind") in _FILES and isinstance(item.get(needed), str)
-
-
-# ---------------------------------------------------------------- responses
-
-
-def to_response_part(part: Json) -> Part:
-    """Return the Memolog part for a part of a response."""
-    kind = str(part.get("part_kind"))
-    said = _SAID.get(kind)
-    if said is None:
-        content = part.get("content")
-        if kind == "file" and _is_file(content):
-            file = _read_file(cast("Json", content))
-            return FilePart(
-                media_type=file.media_type,
-                data=file.data,
-                extra=mark(part=_left(part, "content"), item=notes(file, KEY)["item"]),
-            )
-        return _unknown(part)
-    rest = _left(part, *said)
-    extra = None if rest == {"part_kind": kind} else mark(part=rest)
-    if kind == "text":
-        return TextPart(text=part["content"], extra=extra)
-    if kind == "thinking":
-        return ReasoningPart(text=part["content"], signature=part.get("signature"), extra=extra)
-    return ToolCallPart(id=part["tool_call_id"], name=part["tool_name"], arguments=part.get("args"), extra=extra)
-
-
-# ---------------------------------------------------------------- both
-
-
-def _unknown(part: Json) -> UnknownPart:
-    return UnknownPart(data=part, extra=mark(part={"part_kind": part.get("part_kind")}))
-
-
-def _left(data: Mapping[str, Any], *said: str) -> Json:
-    """Return the other fields of a part, without those that are None, which is their default."""
-    return {name: value for name, value in data.items() if name not in said and value is not None}
-
-
-def _rest(item: Mapping[str, Any], *said: str) -> Json:
-    """Return the other fields of an item."""
-    return {name: value for name, value in item.items() if name not in said}
-
-
-def _bytes(text: Any) -> bytes:
-    return text if isinstance(text, bytes) else base64.urlsafe_b64decode(text)
-
+from memolog.transfer.exact import Json, notes
+from memolog.transfer.frameworks import PYDANTIC_AI, mark, request_role, to_request_parts, to_response_part
 
 _ID_CHARACTERS: Final = 24
 _LONGEST_RUN: Final = 64
@@ -257,7 +86,7 @@ def _enveloped(groups: list[tuple[Role, list[Part]]], envelope: Json, role: Role
     if not groups or not groups[0][1]:
         return [(role, [UnknownPart(data={}, extra=mark(message=envelope))])]
     first = groups[0][1][0]
-    extra = {**(first.extra or {}), KEY: {**notes(first, KEY), "message": envelope}}
+    extra = {**(first.extra or {}), PYDANTIC_AI: {**notes(first, PYDANTIC_AI), "message": envelope}}
     groups[0][1][0] = replace(first, extra=extra)
     return groups
 
@@ -333,7 +162,7 @@ def _names_its_tools(one: Said) -> bool:
 
 def _goes_on(one: Said) -> bool:
     """Tell whether a message belongs to the request of the message before it."""
-    return one.role != "assistant" and bool(one.parts) and "message" not in notes(one.parts[0], KEY)
+    return one.role != "assistant" and bool(one.parts) and "message" not in notes(one.parts[0], PYDANTIC_AI)
 
 
 def _read(one: Said, tools: dict[str, str]) -> tuple[ModelMessage, ...]:
@@ -357,7 +186,7 @@ def _built(one: Said, tools: dict[str, str], *, exact: bool) -> list[Json]:
     made: list[_Message] = []
     is_response = one.role == "assistant"
     for part in one.parts:
-        kept = notes(part, KEY) if exact else {}
+        kept = notes(part, PYDANTIC_AI) if exact else {}
         if "message" in kept or not made:
             made.append(
                 _Message(is_response=is_response, at=one.created_at or _NO_TIME, envelope=kept.get("message", {}))
@@ -481,7 +310,7 @@ def _tool_return(part: ToolResultPart, kept: Json, one: Said, tools: dict[str, s
 
 def _with_files(part: ToolResultPart, kept: Json) -> Any:
     """Return a tool's content with the files in their places."""
-    files = [_file(file, notes(file, KEY) if kept else {}) for file in part.files]
+    files = [_file(file, notes(file, PYDANTIC_AI) if kept else {}) for file in part.files]
     places = cast("list[int]", kept.get("files", []))
     if places == [-1] and len(files) == 1:
         return files[0]

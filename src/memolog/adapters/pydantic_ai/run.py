@@ -12,7 +12,7 @@ from typing import Final
 from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, SystemPromptPart
 
 from memolog import Context
-from memolog.adapters.agent_turn import AgentTurn
+from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, usage_of
 from memolog.core.message import NewMessage
@@ -35,10 +35,6 @@ class Place:
     resource: str
     thread: str
     read_only: bool = False
-
-    def is_of(self, memory: Memory, resource: str) -> bool:
-        """Tell whether it belongs to this resource of this memory."""
-        return self.memory is memory and self.resource == resource
 
 
 @dataclass(frozen=True, slots=True)

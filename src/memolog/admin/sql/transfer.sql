@@ -28,16 +28,16 @@ ON CONFLICT (kind, source_pk) DO NOTHING
 -- A thread that came from elsewhere is as old as what was said in it.
 UPDATE threads SET created_at = :created_at, updated_at = :updated_at WHERE resource = :resource AND id = :thread
 
--- book_select --
+-- task_book_select --
 SELECT b.last_handle FROM task_books b
 
--- book_page --
-{book_select} WHERE b.resource = :resource LIMIT :limit
+-- task_book_page --
+{task_book_select} WHERE b.resource = :resource LIMIT :limit
 
--- book_one --
-{book_select} WHERE b.resource = :resource
+-- task_book_one --
+{task_book_select} WHERE b.resource = :resource
 
--- book_add --
+-- task_book_add --
 INSERT INTO task_books (resource, last_handle) VALUES (:resource, :last_handle)
 
 -- raise_handle --
@@ -63,43 +63,43 @@ VALUES (:resource, :id, :handle, :status, :priority, :type, :blocked, :assignee,
   :updated_at, :closed_at, :close_reason, :level, :version, :lease_micros, :restored_at, :title, :summary, :metadata, :description,
   :archive)
 
--- label_page --
+-- task_label_page --
 -- All labels of the next tasks. A task without one answers too, so that only the last page is empty.
 SELECT k.pk, k.id, l.label FROM tasks k LEFT JOIN task_labels l ON l.task_pk = k.pk
 WHERE k.pk IN (SELECT n.pk FROM tasks n WHERE n.resource = :resource AND n.pk > :a ORDER BY n.pk LIMIT :limit)
 ORDER BY k.pk
 
--- label_one --
+-- task_label_one --
 SELECT k.pk, k.id, l.label FROM tasks k JOIN task_labels l ON l.task_pk = k.pk
 WHERE k.resource = :resource AND k.id = :task AND l.label = :label
 
--- label_add --
+-- task_label_add --
 INSERT INTO task_labels (task_pk, label) VALUES ((SELECT pk FROM tasks WHERE resource = :resource AND id = :task), :label)
 
--- link_select --
+-- task_link_select --
 SELECT x.source_pk, x.target_pk, CASE x.kind WHEN 'blocks' THEN 1 WHEN 'parent-child' THEN 2 WHEN 'related' THEN 3 ELSE 4 END,
   s.id, t.id, x.kind, x.created_at
 FROM task_links x JOIN tasks s ON s.pk = x.source_pk JOIN tasks t ON t.pk = x.target_pk
 
--- link_page --
-{link_select}
+-- task_link_page --
+{task_link_select}
 WHERE s.resource = :resource AND (x.source_pk > :a OR (x.source_pk = :a AND (x.target_pk > :b OR (x.target_pk = :b AND
   CASE x.kind WHEN 'blocks' THEN 1 WHEN 'parent-child' THEN 2 WHEN 'related' THEN 3 ELSE 4 END > :c))))
 ORDER BY 1, 2, 3 LIMIT :limit
 
--- link_one --
-{link_select} WHERE s.resource = :resource AND s.id = :source AND t.id = :target AND x.kind = :of
+-- task_link_one --
+{task_link_select} WHERE s.resource = :resource AND s.id = :source AND t.id = :target AND x.kind = :of
 
--- link_add --
+-- task_link_add --
 INSERT INTO task_links (source_pk, target_pk, kind, created_at)
 VALUES ((SELECT pk FROM tasks WHERE resource = :resource AND id = :source),
   (SELECT pk FROM tasks WHERE resource = :resource AND id = :target), :of, :created_at)
 
--- change_page --
+-- task_change_page --
 SELECT c.pk, k.id, c.at, c.who, c.change FROM task_changes c JOIN tasks k ON k.pk = c.task_pk
 WHERE k.resource = :resource AND c.pk > :a ORDER BY c.pk LIMIT :limit
 
--- change_add --
+-- task_change_add --
 INSERT INTO task_changes (task_pk, at, who, change)
 VALUES ((SELECT pk FROM tasks WHERE resource = :resource AND id = :task), :at, :who, :change)
 
@@ -226,17 +226,17 @@ VALUES (:id, (SELECT pk FROM logs WHERE resource = :resource AND id = :log), :of
   :heartbeat_at, :attempt, :started_at, :finished_at, :retry_at, :model, :prompt_version, :input_tokens, :output_tokens, :cost, :error,
   :inputs)
 
--- prompt_select --
+-- run_prompt_select --
 SELECT p.run_pk, p.call, r.id, p.call, p.prompt, p.reply
 FROM run_prompts p JOIN runs r ON r.pk = p.run_pk JOIN logs l ON l.pk = r.log_pk
 
--- prompt_page --
-{prompt_select} WHERE l.resource = :resource AND (p.run_pk > :a OR (p.run_pk = :a AND p.call > :b)) ORDER BY 1, 2 LIMIT :limit
+-- run_prompt_page --
+{run_prompt_select} WHERE l.resource = :resource AND (p.run_pk > :a OR (p.run_pk = :a AND p.call > :b)) ORDER BY 1, 2 LIMIT :limit
 
--- prompt_one --
-{prompt_select} WHERE l.resource = :resource AND r.id = :run AND p.call = :call
+-- run_prompt_one --
+{run_prompt_select} WHERE l.resource = :resource AND r.id = :run AND p.call = :call
 
--- prompt_add --
+-- run_prompt_add --
 INSERT INTO run_prompts (run_pk, call, prompt, reply) VALUES ((SELECT pk FROM runs WHERE id = :run), :call, :prompt, :reply)
 
 -- group_select --
@@ -342,31 +342,31 @@ WHERE l.resource = :resource AND (x.observation_pk > :a OR (x.observation_pk = :
 INSERT INTO observation_merges (observation_pk, merged_pk)
 VALUES ((SELECT pk FROM observations WHERE id = :observation), (SELECT pk FROM observations WHERE id = :merged))
 
--- document_select --
+-- working_memory_select --
 SELECT d.pk, t.id, d.format, d.version, d.schema FROM working_memory d LEFT JOIN threads t ON t.pk = d.thread_pk
 
--- document_page --
-{document_select} WHERE d.resource = :resource AND d.pk > :a ORDER BY d.pk LIMIT :limit
+-- working_memory_page --
+{working_memory_select} WHERE d.resource = :resource AND d.pk > :a ORDER BY d.pk LIMIT :limit
 
--- document_one --
-{document_select} WHERE d.resource = :resource AND COALESCE(t.id, '') = COALESCE(:thread, '')
+-- working_memory_one --
+{working_memory_select} WHERE d.resource = :resource AND COALESCE(t.id, '') = COALESCE(:thread, '')
 
--- document_add --
+-- working_memory_add --
 INSERT INTO working_memory (resource, thread_pk, format, version, schema)
 VALUES (:resource, (SELECT pk FROM threads WHERE resource = :resource AND id = :thread), :format, :version, :schema)
 
--- version_select --
+-- working_memory_version_select --
 SELECT v.document_pk, v.version, t.id, v.version, v.at, v.who, v.text
 FROM working_memory_versions v JOIN working_memory d ON d.pk = v.document_pk LEFT JOIN threads t ON t.pk = d.thread_pk
 
--- version_page --
-{version_select}
+-- working_memory_version_page --
+{working_memory_version_select}
 WHERE d.resource = :resource AND (v.document_pk > :a OR (v.document_pk = :a AND v.version > :b)) ORDER BY 1, 2 LIMIT :limit
 
--- version_one --
-{version_select} WHERE d.resource = :resource AND COALESCE(t.id, '') = COALESCE(:thread, '') AND v.version = :version
+-- working_memory_version_one --
+{working_memory_version_select} WHERE d.resource = :resource AND COALESCE(t.id, '') = COALESCE(:thread, '') AND v.version = :version
 
--- version_add --
+-- working_memory_version_add --
 INSERT INTO working_memory_versions (document_pk, version, at, who, text)
 VALUES ((SELECT d.pk FROM working_memory d LEFT JOIN threads t ON t.pk = d.thread_pk
     WHERE d.resource = :resource AND COALESCE(t.id, '') = COALESCE(:thread, '')),

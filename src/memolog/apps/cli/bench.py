@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import table
+from memolog.apps.cli.command import Answer, Call, listing, verb
 
 if TYPE_CHECKING:
     from memolog.memory import Memory
@@ -35,9 +34,7 @@ _TRIES = 30
 @verb(app, needs="nothing", writes=True, example="memolog bench --messages 200")
 async def bench(
     call: Call,
-    messages: Annotated[
-        int, typer.Option("--messages", help="Number of messages to save first.", min=20, max=100_000)
-    ] = 1_000,
+    messages: Annotated[int, typer.Option(help="Number of messages to save first.", min=20, max=100_000)] = 1_000,
 ) -> Answer:
     """Measure turns, search and recall on this machine, on a temporary database."""
     import tempfile
@@ -57,14 +54,14 @@ async def bench(
         for name, values in times.items()
     ]
     data = {"messages": messages, "saved_a_second": round(messages / saved), "times": rows}
-    heads = ("what!", ">median ms", ">p95 ms")
-
-    def show() -> object:
-        made = table(heads, [(str(row["what"]), f"{row['median_ms']:.2f}", f"{row['p95_ms']:.2f}") for row in rows])
-        made.caption = f"over {messages:,} messages; {messages / saved:,.0f} saved a second, a hundred at a time"
-        return made
-
-    return Answer(data=data, show=show)  # pyright: ignore[reportArgumentType]
+    return listing(
+        data,
+        rows,
+        ("what!", ">median ms", ">p95 ms"),
+        lambda row: (str(row["what"]), f"{row['median_ms']:.2f}", f"{row['p95_ms']:.2f}"),
+        "",
+        caption=f"over {messages:,} messages; {messages / saved:,.0f} saved a second, a hundred at a time",
+    )
 
 
 def _said(number: int) -> str:

@@ -7,14 +7,14 @@ the only resource, the thread with the newest activity. If a default is ambiguou
 import getpass
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from re import fullmatch
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypeVar
 
 import typer
 
@@ -23,6 +23,7 @@ from memolog.errors import Conflict, InputError, MemologError, NotFound, StoreBu
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from memolog.core.config import Config
     from memolog.events import Event
@@ -203,23 +204,38 @@ _Thread = Annotated[
 ]
 InThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread. Default: all threads.")]
 
-Show: TypeAlias = "Callable[[], RenderableType]"
-Work: TypeAlias = "Callable[..., Awaitable[Answer] | Answer]"
-
-
-def _nothing_shown() -> "RenderableType":
-    return ""
+Work: TypeAlias = "Callable[..., Awaitable[Answer]]"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Result of a verb: data for `--json`, a function that renders it for people, and the exit code."""
+    """Result of a verb: data for `--json`, what people are shown (a text, or a function that renders), the exit code."""
 
     data: object
-    show: Show = _nothing_shown
+    show: "Callable[[], RenderableType] | str" = ""
     code: int = 0
     is_printed: bool = False
     """True if the verb has printed the output itself."""
+
+
+def listing(
+    data: object,
+    found: "Sequence[T]",
+    heads: Sequence[str],
+    row: "Callable[[T], Sequence[Text | str]]",
+    empty: str,
+    *,
+    caption: str | None = None,
+) -> Answer:
+    """Return what was found as a table with one row each; exit code 1 and the text `empty` if it is nothing."""
+
+    def show() -> "RenderableType":
+        made = output.table(heads, map(row, found))
+        made.caption = caption
+        return made if found else output.styled(empty, "dim")
+
+    return Answer(data=data, show=show, code=0 if found else 1)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -232,7 +248,6 @@ class Call:
     opened: "Memory | None" = None
     resource: str = ""
     thread: str = ""
-    _steps: list[str] = field(default_factory=list[str])
 
     @property
     def memory(self) -> "Memory":
@@ -359,7 +374,7 @@ def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict
         if as_json:
             output.print_json(answer.data)
         else:
-            output.show(answer.show())
+            output.show(output.styled(answer.show) if isinstance(answer.show, str) else answer.show())
     raise typer.Exit(answer.code)
 
 
@@ -369,7 +384,7 @@ async def _answer(
     config = load_config(given.pop("config_named"), read_only=not writes)
     address: str = given.pop("db") if needs != "nothing" else ""
     if needs in {"nothing", "address"}:
-        return await _result(work(Call(address=address, config=config, as_json=as_json), **given))
+        return await work(Call(address=address, config=config, as_json=as_json), **given)
     if not makes:
         refuse_missing(address)
     from memolog.memory import Memory
@@ -384,11 +399,7 @@ async def _answer(
             call.config = await call.of_resource.config()
         if needs == "thread":
             call.thread = await chosen_thread(memory, call.resource, thread)
-        return await _result(work(call, **given))
-
-
-async def _result(made: "Awaitable[Answer] | Answer") -> Answer:
-    return made if isinstance(made, Answer) else await made
+        return await work(call, **given)
 
 
 # ---------------------------------------------------------------- errors

@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, settings_file, verb
-from memolog.apps.cli.output import fields, styled, table
+from memolog.apps.cli.command import Answer, Call, listing, settings_file, verb
+from memolog.apps.cli.output import fields, styled
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from rich.console import RenderableType
+    from rich.text import Text
 
     from memolog.core.config import Config
     from memolog.core.settings import Setting
@@ -24,26 +24,24 @@ async def demo(
     call: Call,
     db: Annotated[
         str | None,
-        typer.Option("--db", help="Database to create: a file, or postgresql://…. Default: a temporary file."),
+        typer.Option(help="Database to create: a file, or postgresql://…. Default: a temporary file."),
     ] = None,
 ) -> Answer:
     """Play ten days of work through a real memory, without a key, and leave a database to explore."""
     import tempfile
     from pathlib import Path
 
-    from memolog.apps.demo.play import Demo, show, summary, went_well
+    from memolog.apps.demo.play import Demo, show, went_well
     from memolog.apps.demo.screen import Screen, open_screen
 
     place = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
     screen = Screen() if call.as_json else open_screen()
-    played = Demo(place, screen)
     try:
-        await played.play()
+        result = await Demo(place, screen).play()
     finally:
         screen.close()
-    if not call.as_json:
-        show(played, screen)
-    return Answer(data=summary(played), is_printed=not call.as_json, code=0 if went_well(played) else 3)
+    show(result, screen)
+    return Answer(data=result, is_printed=not call.as_json, code=0 if went_well(result) else 3)
 
 
 @verb(app, needs="database", writes=True, makes=True, example="memolog init --db project.db")
@@ -51,18 +49,13 @@ async def init(call: Call) -> Answer:
     """Create a database, or upgrade an older one and keep its content."""
     resources, model = await call.memory.resources(), _shown(call.config.model)
     data = {"database": call.shown_address, "resources": len(resources), "model": model}
-
-    def show() -> "RenderableType":
-        return fields(
-            [
-                ("database", styled(f"{call.shown_address} is ready", "green")),
-                ("holds", f"the memory of {len(resources)} resources" if resources else "nothing yet"),
-                ("model", "embedded: no key, no network" if model == "extractive" else str(model)),
-                ("next", f'memolog import FILE --db {call.shown_address}, or Memory("{call.shown_address}") in Python'),
-            ]
-        )
-
-    return Answer(data=data, show=show)
+    rows = [
+        ("database", f"{call.shown_address} is ready"),
+        ("holds", f"the memory of {len(resources)} resources" if resources else "nothing yet"),
+        ("model", "embedded: no key, no network" if model == "extractive" else str(model)),
+        ("next", f'memolog import FILE --db {call.shown_address}, or Memory("{call.shown_address}") in Python'),
+    ]
+    return Answer(data=data, show=lambda: fields(rows))
 
 
 @verb(app, needs="nothing", writes=True, example="memolog config observation.message_tokens")
@@ -100,8 +93,16 @@ async def config(
             for setting in shown
         },
     }
-    show = (lambda: styled(_toml(shown, values))) if toml else (lambda: _show_settings(shown, values))
-    return Answer(data=data, show=show, code=0 if shown else 1)
+    if toml:
+        return Answer(data=data, show=_toml(shown, values), code=0 if shown else 1)
+
+    def row(setting: "Setting") -> "tuple[Text | str, ...]":
+        value = values[setting.name]
+        name = styled(setting.name, "bold" if value != _default(setting) else "")
+        return name, str(value), setting.meaning, setting.environment
+
+    heads = ("setting", "value", "meaning", "environment")
+    return listing(data, shown, heads, row, "Every setting has its default.")
 
 
 def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, object]:
@@ -124,21 +125,6 @@ def _default(setting: "Setting") -> object:
     from memolog.core.settings import KeepRecent
 
     return setting.default.to_dict() if isinstance(setting.default, KeepRecent) else setting.default
-
-
-def _show_settings(shown: "list[Setting]", values: "Mapping[str, object]") -> "RenderableType":
-    if not shown:
-        return styled("Every setting has its default.", "dim")
-    rows = [
-        (
-            styled(setting.name, "bold" if values[setting.name] != _default(setting) else ""),
-            str(values[setting.name]),
-            setting.meaning,
-            setting.environment,
-        )
-        for setting in shown
-    ]
-    return table(("setting", "value", "meaning", "environment"), rows)
 
 
 def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> str:

@@ -7,13 +7,11 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 import typer
 
 from memolog.apps.cli.command import Answer, Call, chosen_resource, chosen_thread, verb
-from memolog.apps.cli.output import JsonOutput, clean, fields, styled
+from memolog.apps.cli.output import JsonOutput, clean, fields
 from memolog.core.exact_json import encode
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import RenderableType
 
     from memolog.core.reports import ImportReport
@@ -58,7 +56,8 @@ async def export(
         return Answer(data=None, is_printed=True)
     with call.progress(f"exporting to {file}"):
         report = await call.memory.export(file, resource=resource, overwrite=overwrite)
-    lines = [("written to", file), ("resources", ", ".join(report.resources)), *_counted(report.lines)]
+    lines = [("written to", file), ("resources", ", ".join(report.resources))]
+    lines += [(kind, f"{count:,}") for kind, count in report.lines.items() if count]
     return Answer(data={"file": file, **encode(report)}, show=lambda: fields(lines))
 
 
@@ -73,7 +72,7 @@ async def _export_markdown(
         return Answer(data=None, is_printed=True)
     size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
     data = {"file": file, "resource": whose, "thread": which, "bytes": size}
-    return Answer(data=data, show=lambda: styled(f"Written to {file}: the log of {which}, {size:,} bytes."))
+    return Answer(data=data, show=f"Written to {file}: the log of {which}, {size:,} bytes.")
 
 
 @verb(app, needs="database", writes=True, makes=True, name="import", example="memolog import alice.jsonl --db copy.db")
@@ -131,11 +130,11 @@ async def backup(
     with call.progress(f"copying to {file}"):
         size = await call.memory.backup(file, overwrite=overwrite)
     data = {"file": str(file), "bytes": size}
-    return Answer(data=data, show=lambda: styled(f"Copied {call.shown_address} to {file}: {size:,} bytes."))
+    return Answer(data=data, show=f"Copied {call.shown_address} to {file}: {size:,} bytes.")
 
 
 @verb(app, needs="address", writes=True, makes=True, example="memolog restore backup.db --db restored.db")
-def restore(
+async def restore(
     call: Call,
     file: Annotated[Path, typer.Argument(help="Backup file.")],
     overwrite: Annotated[
@@ -154,7 +153,7 @@ def restore(
     kept = restore_backup(file, call.address, overwrite=overwrite)
     data = {"database": call.address, "from": str(file), "kept": str(kept) if kept else None}
     words = f"Restored {call.address} from {file}." + (f" The old one is {kept}." if kept else "")
-    return Answer(data=data, show=lambda: styled(words, "green"))
+    return Answer(data=data, show=words)
 
 
 def _refuse_existing(file: Path, *, overwrite: bool) -> None:
@@ -162,7 +161,3 @@ def _refuse_existing(file: Path, *, overwrite: bool) -> None:
         raise InputError(f"{file} is a folder.", then="Pass a file.")
     if os.path.lexists(file) and not overwrite:
         raise InputError(f"{file} exists already.", then="Choose another name, or add --overwrite.")
-
-
-def _counted(counts: "Mapping[str, int]") -> list[tuple[str, str]]:
-    return [(kind, f"{count:,}") for kind, count in counts.items() if count]

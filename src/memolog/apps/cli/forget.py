@@ -30,10 +30,8 @@ async def forget(
         str | None,
         typer.Option("--thread", "-t", help="Forget this thread; with --message, the thread of the message."),
     ] = None,
-    message: Annotated[str | None, typer.Option("--message", help="Forget this message, by its id.")] = None,
-    observation: Annotated[
-        str | None, typer.Option("--observation", help="Forget this line of the log, by its id.")
-    ] = None,
+    message: Annotated[str | None, typer.Option(help="Forget this message, by its id.")] = None,
+    observation: Annotated[str | None, typer.Option(help="Forget this line of the log, by its id.")] = None,
     everything: Annotated[bool, typer.Option("--everything", help="Forget everything of the resource.")] = False,
     retention: Annotated[
         bool, typer.Option("--retention", help="Forget what is older than the retention settings allow.")

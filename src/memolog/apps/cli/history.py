@@ -5,12 +5,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, moment_in, verb
-from memolog.apps.cli.output import show_diff, styled, table, when
+from memolog.apps.cli.command import Answer, Call, listing, moment_in, verb
+from memolog.apps.cli.output import show_diff, when
 from memolog.apps.cli.status import show_groups
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
+    from memolog.core.observation import Generation
     from memolog.log.rows import GroupRow
 
 app = typer.Typer()
@@ -20,23 +21,14 @@ app = typer.Typer()
 async def history(call: Call) -> Answer:
     """List the generations of the log: cause, time and token counts."""
     made = await call.of_thread.history()
-    rows = [
-        (
-            str(g.number),
-            g.kind + (f" of {g.restored_from}" if g.restored_from is not None else ""),
-            when(g.created_at),
-            f"{g.tokens_before:,}",
-            f"{g.tokens_after:,}",
-            str(len(g.dropped)),
-        )
-        for g in made
-    ]
     heads = (">generation", "made by!", "at!", ">tokens before", ">tokens after", ">lines dropped")
-    return Answer(
-        data={"generations": made},
-        show=lambda: table(heads, rows) if rows else styled("There is no log yet.", "dim"),
-        code=0 if made else 1,
-    )
+    return listing({"generations": made}, made, heads, _generation, "There is no log yet.")
+
+
+def _generation(made: "Generation") -> tuple[str, ...]:
+    kind = made.kind + (f" of {made.restored_from}" if made.restored_from is not None else "")
+    tokens = f"{made.tokens_before:,}", f"{made.tokens_after:,}"
+    return str(made.number), kind, when(made.created_at), *tokens, str(len(made.dropped))
 
 
 @verb(app, example="memolog diff 0 1")
@@ -103,7 +95,7 @@ async def revert(
         f"Generation {made.number} is generation {generation} plus later observations: "
         f"{made.tokens_after:,} tokens, before {made.tokens_before:,}."
     )
-    return Answer(data=made, show=lambda: styled(words))
+    return Answer(data=made, show=words)
 
 
 def _refuse_unknown(generation: int, newest: int) -> None:

@@ -1,6 +1,9 @@
 """Add the memory to a coding agent and remove it: `install` and `uninstall`. Changes are shown before they are written."""
 
+import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
@@ -10,8 +13,6 @@ from memolog.apps.cli.output import console, show_diff, styled
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from memolog.apps.hooks.events import Host
     from memolog.apps.hooks.hosts import Change, Place
 
@@ -26,29 +27,27 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change
 
 
 @verb(app, needs="nothing", writes=True, example="memolog install claude-code --project --yes")
-def install(
+async def install(
     call: Call,
     agent: _Agent,
     project: _Project = False,
     db: Annotated[
         str | None,
-        typer.Option("--db", help="Database. Default: ~/.memolog/memolog.db for all projects."),
+        typer.Option(help="Database. Default: ~/.memolog/memolog.db for all projects."),
     ] = None,
     resource: Annotated[
         str | None, typer.Option("--resource", "-r", help="Resource. Default: one for each project.")
     ] = None,
     tokens: Annotated[
         int | None,
-        typer.Option("--tokens", min=200, help="Maximum number of tokens of memory that a session starts with."),
+        typer.Option(min=200, help="Maximum number of tokens of memory that a session starts with."),
     ] = None,
-    settings: Annotated[str | None, typer.Option("--settings", help="Settings file for the hooks.")] = None,
+    settings: Annotated[str | None, typer.Option(help="Settings file for the hooks.")] = None,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the tools.")] = False,
     yes: _Yes = False,
     dry_run: _DryRun = False,
 ) -> Answer:
     """Add memory to a coding agent: hooks that store its sessions, and the tools. Shows the changes and asks first."""
-    from pathlib import Path
-
     from memolog.apps.hooks.hosts import KNOWN, installing, targets
 
     host = _host(agent)
@@ -56,9 +55,7 @@ def install(
     if resource:
         common += ["--resource", resource]
     if settings:
-        if not Path(settings).is_file():
-            raise InputError(f"There is no settings file {settings}.", then="Check the path, or omit --settings.")
-        common += ["--config", str(Path(settings).resolve())]
+        common += ["--config", _settings_file(settings)]
     run = [sys.executable, "-P", "-m", "memolog.apps.hook"]
     start_tokens = ["--tokens", str(tokens)] if tokens else []
     # Cursor starts servers in its own folder and passes the project as a variable.
@@ -73,7 +70,7 @@ def install(
 
 
 @verb(app, needs="nothing", writes=True, example="memolog uninstall claude-code --project")
-def uninstall(
+async def uninstall(
     call: Call, agent: _Agent, project: _Project = False, yes: _Yes = False, dry_run: _DryRun = False
 ) -> Answer:
     """Remove the memory from the settings of a coding agent. The stored memory stays."""
@@ -97,9 +94,6 @@ def _host(agent: str) -> "Host":
 
 
 def _place(project: bool) -> "Place":
-    import os
-    from pathlib import Path
-
     from memolog.apps.hooks.hosts import Place
 
     return Place(project=_project() if project else None, home=Path.home(), environment=os.environ)
@@ -107,16 +101,17 @@ def _place(project: bool) -> "Place":
 
 def _project() -> "Path":
     """Return the root of the current checkout; a worktree counts as its own."""
-    from pathlib import Path
-
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
 
-def _address(named: str | None) -> str:
-    import os
-    from pathlib import Path
+def _settings_file(named: str) -> str:
+    if not Path(named).is_file():
+        raise InputError(f"There is no settings file {named}.", then="Check the path, or omit --settings.")
+    return str(Path(named).resolve())
 
+
+def _address(named: str | None) -> str:
     from memolog.apps.hooks.spool import default_db
     from memolog.db.postgres_address import has_password, safe_url
 
@@ -131,7 +126,6 @@ def _address(named: str | None) -> str:
 
 
 def _missing_tools(no_mcp: bool) -> list[str]:
-    from importlib.util import find_spec
 
     if no_mcp or find_spec("mcp") is not None:
         return []

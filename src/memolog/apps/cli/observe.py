@@ -1,11 +1,12 @@
 """Run memory work by hand: `observe`, `buffer`, `activate`, `reflect`, `compact`, `compactions` and `uncompact`."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import clean, one_line, styled, table, when
+from memolog.apps.cli.command import Answer, Call, listing, verb
+from memolog.apps.cli.output import clean, one_line, styled, when
 from memolog.apps.cli.status import show_status
 from memolog.errors import InputError, NotFound
 
@@ -48,8 +49,7 @@ async def reflect(call: Call) -> Answer:
         after = await call.of_thread.reflect()
         await call.memory.settled()
     answer = _status_answer(after)
-    is_same = after.generation == before.generation
-    return Answer(data=answer.data, show=answer.show, code=answer.code or int(is_same))
+    return replace(answer, code=answer.code or int(after.generation == before.generation))
 
 
 def _status_answer(status: "Status") -> Answer:
@@ -60,7 +60,7 @@ def _status_answer(status: "Status") -> Answer:
 @verb(app, writes=True, example="memolog compact --thread atlas --keep 10")
 async def compact(
     call: Call,
-    keep: Annotated[int, typer.Option("--keep", help="Number of newest messages to leave as they are.", min=0)] = 0,
+    keep: Annotated[int, typer.Option(help="Number of newest messages to leave as they are.", min=0)] = 0,
 ) -> Answer:
     """Replace old messages by summaries in contexts and in the index; recall still shows the raw text."""
     with call.progress(f"compacting {call.thread}"):
@@ -80,23 +80,13 @@ def _show_compacted(made: "Compacted") -> "RenderableType":
 async def compactions(call: Call) -> Answer:
     """List compacted batches of messages, also undone ones. Exit code 1: there are none."""
     made = await call.of_thread.compactions()
-    return Answer(data={"compactions": made}, show=lambda: _show_batches(made), code=0 if made else 1)
+    heads = ("messages!", ">level", "at!", "is!", "summary")
+    return listing({"compactions": made}, made, heads, _batch, "Nothing is compacted.")
 
 
-def _show_batches(made: "tuple[Compaction, ...]") -> "RenderableType":
-    if not made:
-        return styled("Nothing is compacted.", "dim")
-    rows = [
-        (
-            _name(batch),
-            str(batch.level),
-            when(batch.created_at),
-            f"undone {when(batch.restored_at)}" if batch.restored_at else "in force",
-            one_line(batch.summary, most=120),
-        )
-        for batch in made
-    ]
-    return table(("messages!", ">level", "at!", "is!", "summary"), rows)
+def _batch(batch: "Compaction") -> tuple[str, ...]:
+    state = f"undone {when(batch.restored_at)}" if batch.restored_at else "in force"
+    return _name(batch), str(batch.level), when(batch.created_at), state, one_line(batch.summary, most=120)
 
 
 @verb(app, writes=True, example="memolog uncompact 1-4 --thread notes")
@@ -123,7 +113,7 @@ async def uncompact(
     restored = [await call.of_thread.restore_compaction(item.id) for item in chosen]
     count = sum(item.messages for item in restored)
     words = f"{count} messages of {len(restored)} batches are restored." if restored else "Nothing to undo."
-    return Answer(data={"restored": restored, "messages": count}, show=lambda: styled(words), code=0 if restored else 1)
+    return Answer(data={"restored": restored, "messages": count}, show=words, code=0 if restored else 1)
 
 
 def _name(batch: "Compaction") -> str:

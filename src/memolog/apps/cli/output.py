@@ -48,8 +48,8 @@ def show(shown: "RenderableType") -> None:
 
 
 def print_json(data: object) -> None:
-    """Print one JSON document on one line."""
-    print(safe_json(dumps(encode(data))))
+    """Print one JSON document on one line, at once: a program may wait for it while the verb goes on."""
+    print(safe_json(dumps(encode(data))), flush=True)
 
 
 def safe_json(text: str) -> str:

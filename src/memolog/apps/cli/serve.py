@@ -1,8 +1,9 @@
 """Serve a memory to other programs: `mcp` (Model Context Protocol) and `proxy` (OpenAI and Anthropic clients)."""
 
 import os
+import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,8 +13,6 @@ from memolog.apps.cli.command import Answer, Call, chosen_resource, read_text, r
 from memolog.apps.cli.output import console, fields, print_json, styled
 
 if TYPE_CHECKING:
-    import asyncio
-
     from rich.console import RenderableType
 
     from memolog.apps.mcp.resources import Served
@@ -34,25 +33,22 @@ _Thread = Annotated[
 ]
 _Session = Annotated[
     str | None,
-    typer.Option("--session", envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
+    typer.Option(envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
 ]
 _ReadOnly = Annotated[bool, typer.Option("--read-only", help="Do not let clients change anything.")]
-_Tokens = Annotated[int, typer.Option("--tokens", help="Maximum number of tokens of a context pack.", min=200)]
-_Every = Annotated[
-    float, typer.Option("--every", help="Seconds between checks for changes by other processes.", min=0.05)
-]
+_Tokens = Annotated[int, typer.Option(help="Maximum number of tokens of a context pack.", min=200)]
+_Every = Annotated[float, typer.Option(help="Seconds between checks for changes by other processes.", min=0.05)]
 _Describe = Annotated[bool, typer.Option("--describe", help="Show what clients would get, and exit.")]
 _Http = Annotated[
     bool, typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output.")
 ]
-_Host = Annotated[str, typer.Option("--host", rich_help_panel=_HTTP, help="Address to listen on.")]
+_Host = Annotated[str, typer.Option(rich_help_panel=_HTTP, help="Address to listen on.")]
 _Port = Annotated[
-    int, typer.Option("--port", rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
+    int, typer.Option(rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
 ]
 _TokenFile = Annotated[
     str | None,
     typer.Option(
-        "--token-file",
         rich_help_panel=_HTTP,
         help="File with the bearer token. Default: the variable MEMOLOG_MCP_TOKEN.",
     ),
@@ -62,9 +58,7 @@ _NoToken = Annotated[
 ]
 _AllowHost = Annotated[
     list[str] | None,
-    typer.Option(
-        "--allow-host", rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."
-    ),
+    typer.Option(rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."),
 ]
 
 
@@ -91,7 +85,7 @@ async def mcp(
     send the token. The resource is fixed here: no model can choose another.
     """
     from memolog.apps.mcp.resources import Served
-    from memolog.apps.mcp.server import open_door, read_token, serve_http, serve_stdio
+    from memolog.apps.mcp.server import open_door, read_token, serve_http
     from memolog.memory import Memory
 
     refuse_missing(call.address)
@@ -105,7 +99,7 @@ async def mcp(
             if sys.stdin.isatty():
                 words = "Waiting for an MCP client on standard input. Ctrl-D ends it; --describe shows what it offers."
                 console(to_stderr=True).print(styled(words, "dim"), soft_wrap=True)
-            await _until_stopped(served, serve_stdio)
+            await _serve_streams(served)
             return Answer(data=None, is_printed=True)
         token = read_token(os.environ.get("MEMOLOG_MCP_TOKEN"), token_file)
         door = open_door(host, port, token=token, without_token=no_token, allowed_hosts=allow_host or ())
@@ -114,19 +108,15 @@ async def mcp(
     return Answer(data=None, is_printed=True)
 
 
-async def _until_stopped(served: "Served", serve: "Callable[[Served], Awaitable[None]]") -> None:
-    """Serve until the client disconnects, or until SIGINT or SIGTERM."""
+async def _serve_streams(served: "Served") -> None:
+    """Serve standard input and output until the client disconnects, or until SIGINT or SIGTERM."""
     import asyncio
-    import signal
-    from contextlib import suppress
 
-    signals: asyncio.Queue[int] = asyncio.Queue()
-    loop = asyncio.get_running_loop()
-    # Without support for handlers, signals end the program as usual.
-    with suppress(NotImplementedError):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, signals.put_nowait, number)
-    serving, ending = asyncio.ensure_future(serve(served)), asyncio.create_task(signals.get())
+    from memolog.apps.mcp.server import serve_stdio
+    from memolog.apps.network import caught
+
+    serving = asyncio.create_task(serve_stdio(served))
+    ending = asyncio.create_task(caught(signal.SIGINT, signal.SIGTERM).get())
     await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
     if serving.done():
         ending.cancel()
@@ -179,33 +169,29 @@ def _show(data: Mapping[str, Any]) -> "RenderableType":
     )
 
 
-_ProxyHost = Annotated[str, typer.Option("--host", help="Address to listen on; any other than loopback needs a token.")]
+_ProxyHost = Annotated[str, typer.Option(help="Address to listen on; any other than loopback needs a token.")]
 _ProxyPort = Annotated[
     int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)
 ]
-_OpenAI = Annotated[str, typer.Option("--openai", help="Address of the OpenAI-compatible provider.")]
-_Anthropic = Annotated[str, typer.Option("--anthropic", help="Address of the Anthropic-compatible provider.")]
+_OpenAI = Annotated[str, typer.Option(help="Address of the OpenAI-compatible provider.")]
+_Anthropic = Annotated[str, typer.Option(help="Address of the Anthropic-compatible provider.")]
 _ProxyResource = Annotated[
     str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
 ]
 _ProxyTokenFile = Annotated[
     str | None,
     typer.Option(
-        "--token-file",
         help="File with the token that clients must send. Default: the variable MEMOLOG_PROXY_TOKEN.",
     ),
 ]
 _TokensFile = Annotated[
     str | None,
     typer.Option(
-        "--tokens-file",
         help="File with one token per resource: on each line a token, a space and the resource.",
     ),
 ]
-_MaxBody = Annotated[int, typer.Option("--max-body", help="Maximum size in bytes of a request with memory.", min=1)]
-_Seconds = Annotated[
-    float | None, typer.Option("--seconds", help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
-]
+_MaxBody = Annotated[int, typer.Option(help="Maximum size in bytes of a request with memory.", min=1)]
+_Seconds = Annotated[float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)]
 
 
 @verb(app, needs="database", writes=True, example="memolog proxy --port 0 --seconds 0")
@@ -226,6 +212,7 @@ async def proxy(
 
     from memolog.apps.gateway.app import serve
     from memolog.apps.gateway.settings import GatewaySettings, read_tokens
+    from memolog.apps.network import caught
 
     settings = GatewaySettings(
         openai=openai,
@@ -257,25 +244,12 @@ async def proxy(
                 ),
             ]
             console().print(fields(shown), soft_wrap=True)
-        stop = _stop_event()
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), seconds)
+            # At SIGTERM open requests are saved, as at Ctrl-C.
+            await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)
     return Answer(data=None, is_printed=True)
 
 
 def _token(file: str | None) -> str | None:
     """Return the token of the file or of the environment. Arguments are visible to every user of the machine."""
-    import os
-
     return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()
-
-
-def _stop_event() -> "asyncio.Event":
-    """Return an event that SIGTERM sets, so that open requests are saved as at Ctrl-C."""
-    import asyncio
-    import signal
-
-    stop = asyncio.Event()
-    with suppress(NotImplementedError, RuntimeError, ValueError):
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    return stop

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, InThread, moment_in, verb
+from memolog.apps.cli.command import Answer, Call, InThread, listing, moment_in, verb
 from memolog.apps.cli.output import (
     COLOURS,
     bar,
@@ -17,7 +17,6 @@ from memolog.apps.cli.output import (
     one_line,
     print_json,
     styled,
-    table,
     when,
 )
 from memolog.core.exact_json import encode
@@ -104,15 +103,12 @@ async def threads(
     """List threads, newest activity first, of one resource or of all."""
     owners = [resource] if resource else (await call.memory.resources())[:_MOST_RESOURCES]
     found = [one for owner in owners for one in (await call.memory.resource(owner).threads(limit=limit)).items]
-    rows = [
-        (t.resource, t.id, str(t.last_seq), when(t.updated_at), one_line(t.title or t.hints.title or "", 60))
-        for t in found
-    ]
-    heads = ("resource", "thread!", ">messages", "last activity!", "title")
-    return Answer(
-        data={"threads": found},
-        show=lambda: table(heads, rows) if rows else styled("There are no threads."),
-        code=0 if found else 1,
+    return listing(
+        {"threads": found},
+        found,
+        ("resource", "thread!", ">messages", "last activity!", "title"),
+        lambda t: (t.resource, t.id, str(t.last_seq), when(t.updated_at), one_line(t.title or t.hints.title or "", 60)),
+        "There are no threads.",
     )
 
 
@@ -203,19 +199,14 @@ async def context(
     call: Call,
     number: Annotated[
         int | None,
-        typer.Option("--number", help="Show an earlier context by its number. Default: the present one.", min=1),
+        typer.Option(help="Show an earlier context by its number. Default: the present one.", min=1),
     ] = None,
-    tail: Annotated[int, typer.Option("--tail", help="Number of tail messages to show.", min=0)] = 20,
+    tail: Annotated[int, typer.Option(help="Number of tail messages to show.", min=0)] = 20,
 ) -> Answer:
     """Show the context that a model would get now: prefix, tail and edge, with token counts."""
     made = await (call.of_thread.context() if number is None else call.of_thread.seen(number))
     data = {
-        "tokens": {
-            "prefix": made.tokens.prefix,
-            "tail": made.tokens.tail,
-            "edge": made.tokens.edge,
-            "total": made.tokens.total,
-        },
+        "tokens": {name: getattr(made.tokens, name) for name in ("prefix", "tail", "edge", "total")},
         "trimmed": made.trimmed,
         "blocks": made.blocks,
         "messages": made.messages,
@@ -229,10 +220,7 @@ def _show_context(made: "Context", tail: int, limit: int | None) -> "RenderableT
     from rich.panel import Panel
 
     whole = limit or max(1, made.tokens.total)
-    rows: list[tuple[str, Text | str]] = [
-        (name, bar(count, whole))
-        for name, count in (("prefix", made.tokens.prefix), ("tail", made.tokens.tail), ("edge", made.tokens.edge))
-    ]
+    rows = [(name, bar(getattr(made.tokens, name), whole)) for name in ("prefix", "tail", "edge")]
     shown = [
         f"{m.role}{f' {m.seq}' if m.seq else ''}: {one_line(m.text, 160) or _parts(m.parts)}" for m in made.messages
     ]
@@ -273,10 +261,10 @@ async def watch(
         int, typer.Option("--last", "-n", help="Number of past events to show first.", min=0, max=1000)
     ] = 10,
     seconds: Annotated[
-        float | None, typer.Option("--seconds", help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
+        float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
     ] = None,
-    every: Annotated[float, typer.Option("--every", help="Polling interval in seconds.", min=0.05)] = 0.5,
-    kind: Annotated[list[str] | None, typer.Option("--kind", help="Only events of this kind; repeatable.")] = None,
+    every: Annotated[float, typer.Option(help="Polling interval in seconds.", min=0.05)] = 0.5,
+    kind: Annotated[list[str] | None, typer.Option(help="Only events of this kind; repeatable.")] = None,
 ) -> Answer:
     """Follow events of every process that uses the database. With --json, one object per line."""
     from asyncio import sleep
@@ -317,26 +305,20 @@ def _event(event: "StoredEvent") -> "Text":
 async def cost(
     call: Call,
     thread: InThread = None,
-    task: Annotated[str | None, typer.Option("--task", help="Only the cost of this task.")] = None,
-    since: Annotated[
-        str | None, typer.Option("--since", help="Only since this date, time or age: 2026-03-14, 3h, 30d.")
-    ] = None,
+    task: Annotated[str | None, typer.Option(help="Only the cost of this task.")] = None,
+    since: Annotated[str | None, typer.Option(help="Only since this date, time or age: 2026-03-14, 3h, 30d.")] = None,
 ) -> Answer:
     """Show cost and tokens by kind of work and by model, and the budget."""
     start = moment_in(since, call.memory.clock.now()) if since else None
     named = (await call.of_resource.tasks().get(task)).id if task else None
     lines = await call.of_resource.usage_by_model(thread=thread, task=named, since=start)
     total = await call.of_resource.usage(thread=thread, task=named, since=start)
-    rows = [
-        (line.kind, line.model, *(f"{n:,}" for n in _numbers(line.total)), f"${line.total.cost:.4f}") for line in lines
-    ]
-    rows.append(("all", "", *(f"{n:,}" for n in _numbers(total)), f"${total.cost:.4f}"))
+    data = {"resource": call.resource, "lines": lines, "total": total, "budget": call.config.budget}
     heads = ("work!", "model", ">requests", ">input", ">output", ">cache read", ">cost")
-    return Answer(
-        data={"resource": call.resource, "lines": lines, "total": total, "budget": call.config.budget},
-        show=lambda: table(heads, rows),
-    )
+    rows = [*((line.kind, line.model, line.total) for line in lines), ("all", "", total)]
+    return listing(data, rows, heads, lambda row: (*row[:2], *_numbers(row[2])), "")
 
 
-def _numbers(total: "UsageTotal") -> tuple[int, int, int, int]:
-    return total.requests, total.input_tokens, total.output_tokens, total.cache_read_tokens
+def _numbers(total: "UsageTotal") -> list[str]:
+    numbers = total.requests, total.input_tokens, total.output_tokens, total.cache_read_tokens
+    return [*(f"{number:,}" for number in numbers), f"${total.cost:.4f}"]

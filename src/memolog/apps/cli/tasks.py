@@ -1,12 +1,12 @@
 """Read and change tasks: all verbs of `memolog tasks`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, acting_user, moment_in, verb
-from memolog.apps.cli.output import clean, fields, one_line, styled, table, when
+from memolog.apps.cli.command import Answer, Call, acting_user, listing, moment_in, verb
+from memolog.apps.cli.output import clean, fields, one_line, styled, when
 from memolog.apps.cli.search import marked
 from memolog.core.exact_json import encode
 from memolog.core.observation import Span
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.text import Text
 
+    from memolog.db.scope import Page
     from memolog.tasks.calls import Tasks
-    from memolog.tasks.task import Claimed, Closed, Task, TaskRef, TaskView
+    from memolog.tasks.task import Claimed, Closed, Task, TaskHit, TaskRef, TaskView
 
 app = typer.Typer(no_args_is_help=True, help="Manage tasks: work to do, what blocks it, who works on it.")
 
 TaskName = Annotated[str, typer.Argument(help="Handle (T-12 or 12) or id of the task.")]
 _Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)]
-_Statuses = Annotated[list[str] | None, typer.Option("--status", help="Only open, in_progress or closed; repeatable.")]
-_Labels = Annotated[list[str] | None, typer.Option("--label", help="Only with this label; repeatable.")]
+_Statuses = Annotated[list[str] | None, typer.Option(help="Only open, in_progress or closed; repeatable.")]
+_Labels = Annotated[list[str] | None, typer.Option(help="Only with this label; repeatable.")]
 _STATUS_COLOURS = {"open": "default", "in_progress": "yellow", "closed": "green"}
 
 
@@ -46,27 +47,21 @@ async def list_tasks(
     page = await call.of_resource.tasks().list(
         status=statuses, labels=label or (), assignee=assignee, blocked=blocked, limit=limit, after=after
     )
-    return Answer(data=page, show=lambda: show_tasks(page.items, page.next), code=0 if page.items else 1)
+    return _tasks_answer(page, caption=f"more: --after {page.next}" if page.next else None)
 
 
-def show_tasks(tasks: "Sequence[Task]", more: str | None = None) -> "RenderableType":
-    """Render tasks as a table."""
-    if not tasks:
-        return styled("There are no such tasks.", "dim")
-    rows = [
-        (
-            styled(task.handle, "bold"),
-            styled(f"{task.status}{', blocked' if task.blocked else ''}", _STATUS_COLOURS[task.status]),
-            f"P{task.priority}",
-            task.type,
-            task.title,
-            task.assignee or task.session or "",
-        )
-        for task in tasks
-    ]
-    made = table(("task!", "status!", "prio!", "type!", "title", "who"), rows)
-    made.caption = f"more: --after {more}" if more else None
-    return made
+def _tasks_answer(page: "Page[Task]", caption: str | None = None) -> Answer:
+    heads = ("task!", "status!", "prio!", "type!", "title", "who")
+    return listing(page, page.items, heads, _task_row, "There are no such tasks.", caption=caption)
+
+
+def _task_row(task: "Task") -> "tuple[Text | str, ...]":
+    who = task.assignee or task.session or ""
+    return styled(task.handle, "bold"), _status(task), f"P{task.priority}", task.type, task.title, who
+
+
+def _status(task: "Task") -> "Text":
+    return styled(f"{task.status}{', blocked' if task.blocked else ''}", _STATUS_COLOURS[task.status])
 
 
 @verb(app, needs="resource", example="memolog tasks ready")
@@ -77,14 +72,14 @@ async def ready(call: Call, label: _Labels = None, limit: _Limit = 10) -> Answer
     caption = (
         f"{counts.ready} ready, {counts.blocked} blocked, {counts.deferred} deferred, {counts.in_progress} in progress"
     )
-
-    def show() -> "RenderableType":
-        rows = [(styled(i.task.handle, "bold"), f"P{i.task.priority}", i.task.title, i.why) for i in found.items]
-        made = table(("task!", "prio!", "title", "why"), rows)
-        made.caption = caption
-        return made if rows else styled(f"Nothing is ready: {caption}.", "dim")
-
-    return Answer(data=found, show=show, code=0 if found.items else 1)
+    return listing(
+        found,
+        found.items,
+        ("task!", "prio!", "title", "why"),
+        lambda item: (styled(item.task.handle, "bold"), f"P{item.task.priority}", item.task.title, item.why),
+        f"Nothing is ready: {caption}.",
+        caption=caption,
+    )
 
 
 @verb(app, needs="resource", example="memolog tasks show T-1")
@@ -94,15 +89,10 @@ async def show(call: Call, task: TaskName) -> Answer:
     return Answer(data=view, show=lambda: _show_view(view))
 
 
-def show_task(task: "Task") -> "RenderableType":
-    """Render one task."""
-    return fields(_rows(task))
-
-
 def _rows(task: "Task") -> "list[tuple[str, Text | str]]":
     rows: list[tuple[str, Text | str]] = [
         ("task", styled(f"{task.handle}  {one_line(task.title)}", "bold")),
-        ("status", styled(f"{task.status}{', blocked' if task.blocked else ''}", _STATUS_COLOURS[task.status])),
+        ("status", _status(task)),
         ("what", f"{task.type}, priority {task.priority}"),
         ("changed", f"{when(task.updated_at)}, version {task.version}; made {when(task.created_at)}"),
     ]
@@ -152,22 +142,29 @@ async def search(
     statuses: Any = tuple(status or ())
     hits = await call.of_resource.tasks().search(query, status=statuses, limit=limit, related=related)
 
-    def show_hits() -> "RenderableType":
-        rows = [
-            (styled(hit.task.handle, "bold"), hit.task.status, hit.task.title, marked(one_line(hit.snippet, 200)))
-            for hit in hits
-        ]
-        return table(("task!", "status!", "title", "found"), rows) if rows else styled("Nothing found.", "dim")
+    def row(hit: "TaskHit") -> "tuple[Text | str, ...]":
+        return styled(hit.task.handle, "bold"), hit.task.status, hit.task.title, marked(one_line(hit.snippet, 200))
 
-    return Answer(data={"hits": hits}, show=show_hits, code=0 if hits else 1)
+    return listing({"hits": hits}, hits, ("task!", "status!", "title", "found"), row, "Nothing found.")
 
 
 @verb(app, needs="resource", example="memolog tasks history T-1")
 async def history(call: Call, task: TaskName, limit: _Limit = 100) -> Answer:
     """Show the changes of a task."""
     page = await call.of_resource.tasks().history(task, limit=limit)
-    rows = [(when(c.at), c.who, c.what, one_line(str(encode(c.details)), 200) if c.details else "") for c in page.items]
-    return Answer(data=page, show=lambda: table(("at!", "who!", "what!", "details"), rows))
+    heads = ("at!", "who!", "what!", "details")
+    return listing(
+        page,
+        page.items,
+        heads,
+        lambda change: (
+            when(change.at),
+            change.who,
+            change.what,
+            one_line(str(encode(change.details)), 200) if change.details else "",
+        ),
+        "",
+    )
 
 
 @verb(app, needs="resource", example="memolog tasks explain T-1")
@@ -175,7 +172,7 @@ async def explain(call: Call, task: TaskName) -> Answer:
     """Explain why a task is or is not ready. Exit code 1: it is not ready."""
     found = await call.of_resource.tasks().explain(task)
     words = f"{found.task.handle} is {'ready' if found.is_ready else 'not ready'}: " + " ".join(found.reasons)
-    return Answer(data=found, show=lambda: styled(words), code=0 if found.is_ready else 1)
+    return Answer(data=found, show=words, code=0 if found.is_ready else 1)
 
 
 @verb(app, needs="resource", example="memolog tasks about T-1")
@@ -200,8 +197,7 @@ async def stale(
     call: Call, days: Annotated[float, typer.Option(help="Days without a change.", min=0)] = 14, limit: _Limit = 50
 ) -> Answer:
     """List tasks without recent changes that are not in progress. Exit code 1: there are none."""
-    page = await call.of_resource.tasks().stale(days=days, limit=limit)
-    return Answer(data=page, show=lambda: show_tasks(page.items), code=0 if page.items else 1)
+    return _tasks_answer(await call.of_resource.tasks().stale(days=days, limit=limit))
 
 
 @verb(app, needs="resource", example="memolog tasks duplicates")
@@ -210,42 +206,39 @@ async def duplicates(
 ) -> Answer:
     """List pairs of open tasks that are probably duplicates. Exit code 1: there are none."""
     found = await call.of_resource.tasks().duplicates(task)
-    rows = [
-        (f"{p.likeness:.2f}", f"{p.task.handle} {p.task.title}", f"{p.other.handle} {p.other.title}") for p in found
-    ]
-    return Answer(
-        data={"pairs": found},
-        show=lambda: (
-            table((">likeness", "task", "other"), rows) if rows else styled("There are no probable duplicates.", "dim")
-        ),
-        code=0 if found else 1,
+    return listing(
+        {"pairs": found},
+        found,
+        (">likeness", "task", "other"),
+        lambda p: (f"{p.likeness:.2f}", f"{p.task.handle} {p.task.title}", f"{p.other.handle} {p.other.title}"),
+        "There are no probable duplicates.",
     )
 
 
 _Session = Annotated[
     str | None,
-    typer.Option("--session", envvar="MEMOLOG_SESSION", help="Session that holds the task. Default: this user."),
+    typer.Option(envvar="MEMOLOG_SESSION", help="Session that holds the task. Default: this user."),
 ]
 _Thread = Annotated[str | None, typer.Option("--thread", "-t", help="Thread whose messages are linked to the task.")]
-_Lease = Annotated[float | None, typer.Option("--lease", help="Seconds until the claim expires.", min=1)]
+_Lease = Annotated[float | None, typer.Option(help="Seconds until the claim expires.", min=1)]
 _Force = Annotated[bool, typer.Option("--force", help="Also if another session holds the task.")]
-_Kind = Annotated[str, typer.Option("--kind", help="Kind of link: blocks, parent-child, related or discovered-from.")]
+_Kind = Annotated[str, typer.Option(help="Kind of link: blocks, parent-child, related or discovered-from.")]
 _Priority = Annotated[
     int | None, typer.Option("--priority", "-p", help="Priority from 0 (highest) to 4 (lowest).", min=0, max=4)
 ]
 _Type = Annotated[str | None, typer.Option("--type", help="Type: bug, feature, task, epic or chore.")]
-_Due = Annotated[str | None, typer.Option("--due", help="Due date: 2026-03-14, or 2d for two days from now.")]
-_Names = Annotated[list[str] | None, typer.Option("--label", help="Label; repeatable.")]
+_Due = Annotated[str | None, typer.Option(help="Due date: 2026-03-14, or 2d for two days from now.")]
+_Names = Annotated[list[str] | None, typer.Option(help="Label; repeatable.")]
 
 
 def _tasks(call: Call, session: str | None = None, thread: str | None = None) -> "Tasks":
     return call.of_resource.tasks(session=session or acting_user(), who=acting_user(), thread=thread)
 
 
-def _task_answer(task: "Task", words: str) -> Answer:
+def _task_answer(task: "Task", words: str, data: object = None) -> Answer:
     from rich.console import Group
 
-    return Answer(data=task, show=lambda: Group(styled(words, "green"), show_task(task)))
+    return Answer(data=data or task, show=lambda: Group(styled(words, "green"), fields(_rows(task))))
 
 
 @verb(
@@ -264,9 +257,7 @@ async def create(
     due: _Due = None,
     assignee: Annotated[str | None, typer.Option(help="Assignee.")] = None,
     parent: Annotated[str | None, typer.Option(help="Parent task.")] = None,
-    blocked_by: Annotated[
-        list[str] | None, typer.Option("--blocked-by", help="Task that must be closed first; repeatable.")
-    ] = None,
+    blocked_by: Annotated[list[str] | None, typer.Option(help="Task that must be closed first; repeatable.")] = None,
 ) -> Answer:
     """Create a task."""
     kind: Any = type_ or "task"
@@ -293,13 +284,11 @@ async def edit(
     priority: _Priority = None,
     type_: _Type = None,
     label: _Names = None,
-    remove_label: Annotated[
-        list[str] | None, typer.Option("--remove-label", help="Label to remove; repeatable.")
-    ] = None,
+    remove_label: Annotated[list[str] | None, typer.Option(help="Label to remove; repeatable.")] = None,
     due: _Due = None,
     defer: Annotated[
         str | None,
-        typer.Option("--defer", help="Not ready until then: 2026-03-14, 2d for two days from now, or now."),
+        typer.Option(help="Not ready until then: 2026-03-14, 2d for two days from now, or now."),
     ] = None,
     assignee: Annotated[str | None, typer.Option(help="New assignee; an empty text for none.")] = None,
 ) -> Answer:
@@ -340,15 +329,13 @@ async def claim_next(
     """Claim the ready task with the highest priority. Exit code 1: nothing is ready."""
     claimed = await _tasks(call, session, thread).claim_next(labels=label or (), lease=lease)
     if claimed is None:
-        return Answer(data=None, show=lambda: styled("Nothing is ready.", "dim"), code=1)
+        return Answer(data=None, show="Nothing is ready.", code=1)
     return _claim_answer(claimed)
 
 
 def _claim_answer(claimed: "Claimed") -> Answer:
-    from rich.console import Group
-
     words = f"{claimed.task.handle} is {'still ' if claimed.renewed else ''}yours until {when(claimed.until)}."
-    return Answer(data=claimed, show=lambda: Group(styled(words, "green"), show_task(claimed.task)))
+    return _task_answer(claimed.task, words, claimed)
 
 
 @verb(app, needs="resource", writes=True, example="memolog tasks release T-3 --session agent-7")
@@ -362,11 +349,11 @@ async def release(call: Call, task: TaskName, session: _Session = None, force: _
 async def close(
     call: Call,
     task: TaskName,
-    summary: Annotated[str | None, typer.Option("--summary", help="Result of the task.")] = None,
+    summary: Annotated[str | None, typer.Option(help="Result of the task.")] = None,
     draft: Annotated[
         bool, typer.Option("--draft", help="Draft the summary from the messages of the task, with citations.")
     ] = False,
-    reason: Annotated[str, typer.Option("--reason", help="Reason: completed, wontfix or duplicate.")] = "completed",
+    reason: Annotated[str, typer.Option(help="Reason: completed, wontfix or duplicate.")] = "completed",
     session: _Session = None,
     force: _Force = False,
 ) -> Answer:
@@ -386,14 +373,14 @@ def _show_closed(closed: "Closed") -> "RenderableType":
     words = [styled(f"Closed {closed.task.handle}.", "green")]
     words += [styled(f"Unblocked {ref.handle}: {ref.title}", "yellow") for ref in closed.unblocked]
     words += [styled(f"Still open below it: {ref.handle} {ref.title}", "yellow") for ref in closed.open_children]
-    return Group(*words, show_task(closed.task))
+    return Group(*words, fields(_rows(closed.task)))
 
 
 @verb(app, needs="resource", writes=True, example='memolog tasks reopen T-4 --why "It came back."')
 async def reopen(
     call: Call,
     task: TaskName,
-    why: Annotated[str | None, typer.Option("--why", help="Reason, for the history of the task.")] = None,
+    why: Annotated[str | None, typer.Option(help="Reason, for the history of the task.")] = None,
 ) -> Answer:
     """Reopen a closed task."""
     opened = await _tasks(call).reopen(task, why=why)
@@ -402,15 +389,13 @@ async def reopen(
 
 @verb(app, needs="resource", writes=True, example="memolog tasks draft T-1")
 async def draft(
-    call: Call, task: TaskName, most: Annotated[int, typer.Option("--most", help="Maximum number of lines.", min=1)] = 8
+    call: Call, task: TaskName, most: Annotated[int, typer.Option(help="Maximum number of lines.", min=1)] = 8
 ) -> Answer:
     """Draft a closing summary, with the messages that each line cites."""
     with call.progress("drafting"):
         made = await _tasks(call).draft_summary(task, most=most)
     cited = "\n".join(f"[{n}] {thread} {first}-{last}" for n, (thread, first, last) in enumerate(made.sources, start=1))
-    return Answer(
-        data=made, show=lambda: styled(made.text).append(f"\n{cited}", style="dim"), code=0 if made.text else 1
-    )
+    return Answer(data=made, show=f"{made.text}\n{cited}", code=0 if made.text else 1)
 
 
 # ---------------------------------------------------------------- links
@@ -448,7 +433,7 @@ async def attach(
     task: TaskName,
     messages: Annotated[list[str], typer.Argument(help="Message ids, or one span of a thread (12-30).")],
     thread: _Thread = None,
-    kind: Annotated[str, typer.Option("--kind", help="Kind of link: output, reference or created-from.")] = "reference",
+    kind: Annotated[str, typer.Option(help="Kind of link: output, reference or created-from.")] = "reference",
 ) -> Answer:
     """Link messages to a task. Exit code 1: all were linked already."""
     sort: Any = kind
@@ -461,4 +446,4 @@ async def attach(
     new = await tasks.attach(task, chosen, sort, thread=thread)
     view = await tasks.show(task)
     words = f"Linked to {view.task.handle} as {kind}: {new} new, {view.messages} messages in all."
-    return Answer(data={"linked": new, "in_all": view.messages}, show=lambda: styled(words), code=0 if new else 1)
+    return Answer(data={"linked": new, "in_all": view.messages}, show=words, code=0 if new else 1)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, acting_user, read_text, verb
-from memolog.apps.cli.output import one_line, show_diff, styled, table, when
+from memolog.apps.cli.command import Answer, Call, acting_user, listing, read_text, verb
+from memolog.apps.cli.output import one_line, show_diff, styled, when
 from memolog.errors import DocumentNotFound, InputError
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _Thread = Annotated[
 ]
 _Version = Annotated[
     int | None,
-    typer.Option("--version", help="Version that was read; fails if it has changed since.", min=0),
+    typer.Option(help="Version that was read; fails if it has changed since.", min=0),
 ]
 
 
@@ -51,11 +51,7 @@ async def show(call: Call, thread: _Thread = None) -> Answer:
     """Show the working memory. Exit code 1: there is none."""
     document = await _of(call, thread).read()
     if document is None:
-        return Answer(
-            data=None,
-            show=lambda: styled("There is no working memory yet; create one with `memolog wm start`.", "dim"),
-            code=1,
-        )
+        return Answer(data=None, show="There is no working memory yet; create one with `memolog wm start`.", code=1)
     return _answer(document)
 
 
@@ -95,9 +91,8 @@ async def merge(
     version: _Version = None,
 ) -> Answer:
     """Change fields of a JSON working memory."""
-    return _answer(
-        await _of(call, thread).merge(_json_object("The patch", _text(patch, None)), who=acting_user(), version=version)
-    )
+    fields = _json_object("The patch", _text(patch, None))
+    return _answer(await _of(call, thread).merge(fields, who=acting_user(), version=version))
 
 
 @verb(app, needs="resource", writes=True, example='memolog wm edit "Decisions" "Fastify replaces Express." --append')
@@ -137,7 +132,7 @@ async def _in_editor(memory: "WorkingMemory") -> Answer:
 
     new = await to_thread(_edited, present)
     if new == present.current.text:
-        return Answer(data=present, show=lambda: styled("Nothing was changed.", "dim"), code=1)
+        return Answer(data=present, show="Nothing was changed.", code=1)
     content: Any = _json_object("The text", new) if present.format == "json" else new
     return _answer(await memory.replace(content, who=acting_user(), version=present.current.number))
 
@@ -164,15 +159,12 @@ async def versions(
 ) -> Answer:
     """List the versions, newest first. Exit code 1: there are none."""
     found = await _of(call, thread).versions(limit=limit)
-    rows = [(str(v.number), when(v.at), v.by, f"{len(v.text):,}", one_line(v.text, 60)) for v in found]
-    return Answer(
-        data={"versions": found},
-        show=lambda: (
-            table((">version", "at!", "by!", ">characters", "begins"), rows)
-            if rows
-            else styled("There is none yet.", "dim")
-        ),
-        code=0 if found else 1,
+    return listing(
+        {"versions": found},
+        found,
+        (">version", "at!", "by!", ">characters", "begins"),
+        lambda v: (str(v.number), when(v.at), v.by, f"{len(v.text):,}", one_line(v.text, 60)),
+        "There is none yet.",
     )
 
 

@@ -2,9 +2,13 @@
 
 import asyncio
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from memolog.events import Windows
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 WIDTH: Final = 96
 Piece: TypeAlias = "str | tuple[str, str]"
@@ -22,26 +26,16 @@ STYLES: Final[Mapping[str, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """How full the two windows of a thread are, in tokens."""
-
-    messages: int
-    messages_limit: int
-    log: int
-    log_limit: int
-
-
 class Screen:
     """Output of the demo; this base class shows nothing."""
 
     def line(self, *pieces: Piece) -> None:
         """Show a line."""
 
-    def levels(self, levels: Mapping[str, Level]) -> None:
+    def levels(self, levels: Mapping[str, Windows]) -> None:
         """Show how full the windows are now."""
 
-    def day_ends(self, levels: Mapping[str, Level]) -> None:
+    def day_ends(self, levels: Mapping[str, Windows]) -> None:
         """Show how full the windows are at the end of a day."""
 
     async def pause(self, seconds: float) -> None:
@@ -58,7 +52,7 @@ class PlainScreen(Screen):
         """Show a line."""
         print(plain(pieces), flush=True)
 
-    def day_ends(self, levels: Mapping[str, Level]) -> None:
+    def day_ends(self, levels: Mapping[str, Windows]) -> None:
         """Show how full the windows are at the end of a day."""
         for row in level_rows(levels):
             self.line(row)
@@ -72,8 +66,7 @@ class LiveScreen(Screen):
         from rich.console import Console  # noqa: PLC0415
         from rich.live import Live  # noqa: PLC0415
 
-        self._console = Console(highlight=False)
-        self._live = Live(console=self._console, refresh_per_second=12, transient=True)
+        self._live = Live(console=Console(highlight=False), refresh_per_second=12, transient=True)
         self._live.start()
 
     def line(self, *pieces: Piece) -> None:
@@ -81,7 +74,7 @@ class LiveScreen(Screen):
         # Do not wrap: long commands must stay copyable.
         self._live.console.print(_text(pieces), soft_wrap=True)
 
-    def levels(self, levels: Mapping[str, Level]) -> None:
+    def levels(self, levels: Mapping[str, Windows]) -> None:
         """Show how full the windows are now."""
         self._live.update(_text(["\n".join(["", *level_rows(levels)])]))
 
@@ -96,37 +89,30 @@ class LiveScreen(Screen):
 
 def open_screen() -> Screen:
     """Return a live screen for a terminal, else a plain one."""
-    if not sys.stdout.isatty():
-        return PlainScreen()
-    try:
-        return LiveScreen()
-    except ImportError:
-        return PlainScreen()
+    return LiveScreen() if sys.stdout.isatty() else PlainScreen()
 
 
-def plain(pieces: "tuple[Piece, ...]") -> str:
+def plain(pieces: Sequence[Piece]) -> str:
     """Return a line without its styles."""
     return "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces).rstrip()
 
 
-def _text(pieces: "tuple[Piece, ...] | list[Piece]") -> Any:
+def _text(pieces: Sequence[Piece]) -> "Text":
     from rich.text import Text  # noqa: PLC0415
 
-    styled = [piece if isinstance(piece, str) else (piece[0], STYLES[piece[1]]) for piece in pieces]
-    return Text.assemble(*styled)
+    return Text.assemble(*(piece if isinstance(piece, str) else (piece[0], STYLES[piece[1]]) for piece in pieces))
 
 
-def level_rows(levels: Mapping[str, Level]) -> list[str]:
+def level_rows(levels: Mapping[str, Windows]) -> list[str]:
     """Return how full the windows are, as two rows of bars."""
-    messages = [f"{name} {bar(one.messages, one.messages_limit)} {one.messages:>5,}" for name, one in levels.items()]
-    logs = [f"{name} {bar(one.log, one.log_limit)} {one.log:>5,}" for name, one in levels.items()]
+    messages = [_level(name, one.message_tokens, one.message_limit) for name, one in levels.items()]
+    logs = [_level(name, one.observation_tokens, one.observation_limit) for name, one in levels.items()]
     return [f"  messages  {'   '.join(messages)}", f"  log       {'   '.join(logs)}"]
 
 
-def bar(value: int, limit: int, width: int = 12) -> str:
-    """Return a bar, full at or above the limit."""
-    filled = min(width, round(width * value / limit)) if limit else 0
-    return "█" * filled + "░" * (width - filled)
+def _level(name: str, tokens: int, limit: int, width: int = 12) -> str:
+    filled = min(width, round(width * tokens / limit))
+    return f"{name} {'█' * filled}{'░' * (width - filled)} {tokens:>5,}"
 
 
 def cut_to(text: str, width: int) -> str:

@@ -1,12 +1,10 @@
 """The gateway as an ASGI application, and the server that runs it."""
 
 import asyncio
-import contextlib
 import json
 import logging
-import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import quote, unquote_to_bytes
@@ -42,7 +40,7 @@ from memolog.apps.gateway.headers import (
     scope_of,
 )
 from memolog.apps.gateway.settings import GatewaySettings, check_listening
-from memolog.apps.network import open_socket
+from memolog.apps.network import open_socket, serving, url_of
 
 _log = logging.getLogger("memolog")
 
@@ -80,7 +78,7 @@ class Gateway:
         self._exchanges: set[asyncio.Task[None]] = set()
         self._leaving: dict[tuple[str, str], set[asyncio.Task[None]]] = {}
 
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Keep connections to providers open; cancel open requests at the end."""
         # No proxy settings from the environment: the gateway settings decide where requests go.
@@ -287,26 +285,7 @@ class Listening:
     @property
     def url(self) -> str:
         """Return the URL for clients; OpenAI clients need `/v1` appended."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}"
-
-
-class _Server(uvicorn.Server):
-    """A server that signals when it listens, and handles no signals."""
-
-    def __init__(self, config: uvicorn.Config) -> None:
-        super().__init__(config)
-        self.is_ready = asyncio.Event()
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and set `is_ready`."""
-        await super().startup(sockets)
-        self.is_ready.set()
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Do not handle signals."""
-        yield
+        return url_of(self.host, self.port)
 
 
 @asynccontextmanager
@@ -328,22 +307,6 @@ async def serve(
         timeout_keep_alive=_IDLE,
         timeout_graceful_shutdown=grace,
     )
-    async with listening(config, host, port) as where:
-        yield where
-
-
-@asynccontextmanager
-async def listening(config: uvicorn.Config, host: str, port: int) -> AsyncGenerator[Listening]:
-    """Run an application as a server of this event loop while the block runs."""
     listener = open_socket(host, port)
-    server = _Server(config)
-    task = asyncio.create_task(server.serve(sockets=[listener]))
-    ready = asyncio.create_task(server.is_ready.wait())
-    try:
-        await asyncio.wait({ready, task}, return_when=asyncio.FIRST_COMPLETED)
+    async with serving(config, listener):
         yield Listening(host=host, port=listener.getsockname()[1])
-    finally:
-        ready.cancel()
-        server.should_exit = True
-        await task
-        listener.close()

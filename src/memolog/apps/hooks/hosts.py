@@ -11,22 +11,13 @@ import shlex
 import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, TypeAlias, cast
 
 from memolog.apps.hooks.events import HOSTS, Host
-from memolog.apps.hooks.text_edit import (
-    add_item,
-    has_block,
-    parse,
-    remove,
-    set_member,
-    value,
-    with_block,
-    without_block,
-)
+from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
 from memolog.errors import InputError
 
 MARK: Final = "memolog.apps.hook"
@@ -142,16 +133,19 @@ class Target:
     """One settings file, and our entries in it."""
 
     path: Path
-    format: Literal["json", "toml"]
-    hooks: Mapping[str, dict[str, Any]]
-    """Entry for each event; empty if the hooks are in another file."""
-    server: Mapping[str, Any] | None
-    """Entry of our server; None if servers are in another file or not wanted."""
-    holds_hooks: bool
-    holds_servers: bool
-    is_cursor: bool = False
     project: Path | None = None
     """Project that must contain the file after links are resolved; None for files of the user."""
+    hooks: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    """Entry for each event; empty if the hooks are in another file."""
+    server: Mapping[str, Any] | None = None
+    """Entry of our server; None if servers are in another file or not wanted."""
+    has_version: bool = False
+    """Whether the host needs a version in the file."""
+
+    @property
+    def is_toml(self) -> bool:
+        """Return whether the file is TOML, not JSON."""
+        return self.path.suffix == ".toml"
 
 
 def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Target]:
@@ -160,22 +154,11 @@ def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str]
     line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
     hooks = {event: form.shape(line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
     entry = None if server is None else {**form.server, "command": server[0], "args": list(server[1:])}
-    files: dict[Path, tuple[bool, bool]] = {place.file(form, form.hooks): (True, False)}
-    second = place.file(form, form.servers)
-    files[second] = (second in files, True)
-    return [
-        Target(
-            path=path,
-            format="toml" if path.suffix == ".toml" else "json",
-            hooks=hooks if has_hooks else {},
-            server=entry if has_servers else None,
-            holds_hooks=has_hooks,
-            holds_servers=has_servers,
-            is_cursor=host == "cursor" and has_hooks,
-            project=place.project,
-        )
-        for path, (has_hooks, has_servers) in files.items()
-    ]
+    first, second = place.file(form, form.hooks), place.file(form, form.servers)
+    with_hooks = Target(path=first, project=place.project, hooks=hooks, has_version=host == "cursor")
+    if first == second:
+        return [replace(with_hooks, server=entry)]
+    return [with_hooks, Target(path=second, project=place.project, server=entry)]
 
 
 _REMARK: Final = "`memolog uninstall codex` removes it"
@@ -189,18 +172,24 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 class Change:
     """Content of one file before and after; None if the file does not exist."""
 
-    path: Path
+    target: Target
     before: str | None
     after: str | None
-    keeps: bool = False
-    """Whether the original is kept beside the file."""
-    project: Path | None = None
-    """Project that must contain the file after links are resolved; None for files of the user."""
+
+    @property
+    def path(self) -> Path:
+        """Return the path of the file."""
+        return self.target.path
 
     @property
     def is_none(self) -> bool:
         """Return whether nothing changes."""
         return self.before == self.after
+
+    @property
+    def keeps(self) -> bool:
+        """Return whether the original is kept beside the file: it exists and has none of our entries."""
+        return self.before is not None and MARK not in self.before
 
 
 def backup_of(path: Path) -> Path:
@@ -217,9 +206,8 @@ def installing(targets: Sequence[Target]) -> list[Change]:
     for target in targets:
         before = _present(target)
         text, ending = _plain(before or "")
-        after = _as_it_was(_naming(target.path, _installed, target, text), ending) or None
-        is_clean = before is not None and _naming(target.path, _uninstalled, target, text) == text
-        changes.append(Change(path=target.path, before=before, after=after, keeps=is_clean, project=target.project))
+        after = _as_it_was(_edited(target, _installed, text), ending) or None
+        changes.append(Change(target=target, before=before, after=after))
     return changes
 
 
@@ -228,14 +216,12 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
     changes = list[Change]()
     for target in targets:
         before = _present(target)
-        if before is None:
-            continue
-        text, ending = _plain(before)
-        bare = _naming(target.path, _uninstalled, target, text)
+        text, ending = _plain(before or "")
+        bare = _edited(target, _uninstalled, text)
         if bare == text:
             continue
         kept = _read(backup_of(target.path))
-        if kept is not None and target.is_cursor and "version" not in _at(_plain(kept)[0]):
+        if kept is not None and target.has_version and "version" not in _at(_plain(kept)[0]):
             bare = remove(bare, (), lambda name, _: name == "version")
         after: str | None = _as_it_was(bare, ending)
         if kept is not None and _tokens(kept) == _tokens(after or ""):
@@ -243,15 +229,13 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
         elif kept is None and _is_bare(after or ""):
             # The file holds nothing else: we created it.
             after = None
-        changes.append(Change(path=target.path, before=before, after=after, project=target.project))
+        changes.append(Change(target=target, before=before, after=after))
     return changes
 
 
 def _installed(target: Target, text: str) -> str:
-    if target.format == "toml":
-        if target.server is None:
-            return text
-        return with_block(text, ("mcp_servers", NAME), target.server, _REMARK)
+    if target.is_toml:
+        return text if target.server is None else with_block(text, ("mcp_servers", NAME), target.server, _REMARK)
     if target.hooks:
         text = _with_hooks(target, text)
     if target.server is not None:
@@ -262,7 +246,7 @@ def _installed(target: Target, text: str) -> str:
 
 
 def _with_hooks(target: Target, text: str) -> str:
-    if target.is_cursor and "version" not in _at(text):
+    if target.has_version and "version" not in _at(text):
         text = set_member(text, (), "version", 1)
     for event, entry in target.hooks.items():
         present = _at(text, "hooks").get(event)
@@ -274,13 +258,10 @@ def _with_hooks(target: Target, text: str) -> str:
 
 
 def _uninstalled(target: Target, text: str) -> str:
-    if target.format == "toml":
-        return without_block(text) if has_block(text) else text
-    if target.holds_hooks:
-        text = _without_hooks(text, but=frozenset())
-    if target.holds_servers:
-        text = remove(text, ("mcpServers",), lambda name, entry: name == NAME and _is_ours(entry))
-    return text
+    if target.is_toml:
+        return without_block(text)
+    text = _without_hooks(text, but=frozenset())
+    return remove(text, ("mcpServers",), lambda name, entry: name == NAME and _is_ours(entry))
 
 
 def _without_hooks(text: str, *, but: frozenset[str]) -> str:
@@ -308,12 +289,12 @@ def _is_our_hook(_: str | None, entry: Any) -> bool:
     return all(map(_is_ours, hooks or [cast("object", entry)]))
 
 
-def _naming(path: Path, work: Any, target: Target, text: str) -> str:
+def _edited(target: Target, edit: Callable[[Target, str], str], text: str) -> str:
     """Run an edit on the text of a file; errors name the file."""
     try:
-        return str(work(target, text))
+        return edit(target, text)
     except InputError as error:
-        raise InputError(f"{path}: {error.what}", why=error.why, then=error.then) from error
+        raise InputError(f"{target.path}: {error.what}", why=error.why, then=error.then) from error
 
 
 def _is_bare(text: str) -> bool:
@@ -388,17 +369,18 @@ def diff(change: Change) -> str:
 def apply(change: Change) -> None:
     """Apply a change in one step. Keep the original if it has none of our entries; remove it once restored."""
     # A settings file may be a link, for example into a dotfiles folder: change its target.
-    path, backup = _real(change.path, change.project), backup_of(change.path)
-    kept = _real(backup.parent, change.project) / backup.name
+    project = change.target.project
+    path, backup = _real(change.path, project), backup_of(change.path)
+    kept = _real(backup.parent, project) / backup.name
     if change.keeps and change.before is not None:
-        _write(kept, change.before, mode=_mode(path), project=change.project)
+        _write(kept, change.before, mode=_mode(path), project=project)
     if change.after is None:
-        with _folder_of(path, change.project) as (folder, name):
+        with _folder_of(path, project) as (folder, name):
             os.unlink(name, dir_fd=folder)
     else:
-        _write(path, change.after, mode=_mode(path), project=change.project)
+        _write(path, change.after, mode=_mode(path), project=project)
     if not change.keeps and (change.after is None or MARK not in change.after):
-        with suppress(FileNotFoundError), _folder_of(kept, change.project) as (folder, name):
+        with suppress(FileNotFoundError), _folder_of(kept, project) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
 

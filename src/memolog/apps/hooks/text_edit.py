@@ -254,11 +254,6 @@ _FIRST: Final = re.compile(rf"(?<!\n)\n*+^{_BEGIN}[^\n]*\n", re.MULTILINE)
 _LAST: Final = re.compile(rf"^{_END}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
-def has_block(text: str) -> bool:
-    """Return whether a text contains our block."""
-    return _block(text) is not None
-
-
 def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], remark: str) -> str:
     """Append our block with one table; an existing table of that name is left alone."""
     bare = without_block(text)

@@ -3,13 +3,11 @@
 import asyncio
 import hashlib
 import hmac
-import json
 import logging
 import signal
 import socket
-import threading
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, MutableMapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
@@ -23,11 +21,13 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from memolog.apps.mcp import prompts, resources
 from memolog.apps.mcp.resources import Served, wire_json
 from memolog.apps.mcp.subscriptions import Changes, Listening
-from memolog.apps.network import check_token, is_loopback, open_socket
+from memolog.apps.network import caught, check_token, is_loopback, open_socket, serving, url_of
 from memolog.core.exact_json import loads
 from memolog.core.own_tools import called_tool
 from memolog.errors import ConfigError, InputError, MemologError, NotFound
@@ -247,11 +247,6 @@ _IDLE_SECONDS: Final = 30 * 60
 _GOODBYE_SECONDS: Final = 2
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
-AsgiScope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[AsgiScope, Receive, Send], Awaitable[None]]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
@@ -263,15 +258,9 @@ class Door:
     allowed_hosts: tuple[str, ...]
 
     @property
-    def port(self) -> int:
-        """Return the port, also if the system chose it."""
-        return int(self.listening.getsockname()[1])
-
-    @property
     def address(self) -> str:
         """Return the URL for clients."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}{PATH}"
+        return url_of(self.host, int(self.listening.getsockname()[1])) + PATH
 
 
 def read_token(environment: str | None, file: str | None) -> str | None:
@@ -319,7 +308,7 @@ def _is_any(host: str) -> bool:
 # ---------------------------------------------------------------- serving
 
 
-def web_app(server: MemoryServer, door: Door) -> App:
+def web_app(server: MemoryServer, door: Door) -> ASGIApp:
     """Return the application: it checks the token, then the host name, then handles the protocol."""
     names = [*door.allowed_hosts]
     if is_loopback(door.host):
@@ -347,18 +336,21 @@ def web_app(server: MemoryServer, door: Door) -> App:
 class _Guarded:
     """Refuses requests without the token."""
 
-    def __init__(self, app: App, token: str) -> None:
+    def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._expected = app, _digest(token.encode())
 
-    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan" or self._is_known(scope):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            await _refuse(send)
+            how = "This server needs a bearer token: Authorization: Bearer <token>."
+            told = {"error": "invalid_token", "error_description": how}
+            headers = {"www-authenticate": 'Bearer error="invalid_token"'}
+            await JSONResponse(told, 401, headers)(scope, receive, send)
 
-    def _is_known(self, scope: AsgiScope) -> bool:
+    def _is_known(self, scope: Scope) -> bool:
         given = [value for name, value in scope.get("headers", ()) if name.lower() == b"authorization"]
         scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
         # Digests have equal length, so comparing them takes constant time.
@@ -368,21 +360,6 @@ class _Guarded:
 
 def _digest(token: bytes) -> bytes:
     return hashlib.sha256(token).digest()
-
-
-async def _refuse(send: Send) -> None:
-    told = {
-        "error": "invalid_token",
-        "error_description": "This server needs a bearer token: Authorization: Bearer <token>.",
-    }
-    body = json.dumps(told).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-        (b"www-authenticate", b'Bearer error="invalid_token"'),
-    ]
-    await send({"type": "http.response.start", "status": 401, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
 
 
 async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None = None) -> None:
@@ -396,42 +373,9 @@ async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None 
         server_header=False,
         timeout_graceful_shutdown=_GOODBYE_SECONDS,
     )
-    program = _Program(config, server.close_streams)
-    ending = asyncio.create_task(_end(program, until)) if until is not None else None
-    try:
-        with door.listening:
-            await program.serve(sockets=[door.listening])
-    finally:
-        if ending is not None:
-            ending.cancel()
-
-
-async def _end(program: uvicorn.Server, until: asyncio.Event) -> None:
-    await until.wait()
-    program.should_exit = True
-
-
-class _Program(uvicorn.Server):
-    """The uvicorn server, ended by signals or by its caller, who then closes the memory."""
-
-    def __init__(self, config: uvicorn.Config, say_goodbye: Callable[[], None]) -> None:
-        super().__init__(config)
-        self._say_goodbye = say_goodbye
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the streams first: clients keep them open until the timeout."""
-        self._say_goodbye()
-        await super().shutdown(sockets)
-
-    @contextmanager
-    def capture_signals(self) -> Generator[None]:
-        """Stop at SIGINT or SIGTERM without raising the signal again afterwards."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        before = {one: signal.signal(one, self.handle_exit) for one in (signal.SIGINT, signal.SIGTERM)}
+    async with serving(config, door.listening):
         try:
-            yield
+            await (caught(signal.SIGINT, signal.SIGTERM).get() if until is None else until.wait())
         finally:
-            for one, handler in before.items():
-                signal.signal(one, handler)
+            # Clients keep their streams open until the timeout.
+            server.close_streams()

@@ -1,7 +1,7 @@
 -- find_log --
 -- The thread's own log, or (thread_pk 0) the one that the resource's threads share.
 SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
-  g.tokens_after, g.created_at AS generation_at, l.metadata, g.working_memory, l.run_changes,
+  g.tokens_after, g.working_memory, l.run_changes,
   (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
     ORDER BY r.pk DESC LIMIT 1) AS abandoned
 FROM logs l JOIN generations g ON g.log_pk = l.pk AND g.number = l.generation
@@ -96,7 +96,7 @@ WHERE e.log_pk = :log_pk AND e.generation = :generation
 ORDER BY e.position
 
 -- buffered_groups --
-SELECT g.pk, g.id, g.kind, t.id AS thread, g.first_seq, g.last_seq, g.handle, r.inputs, g.first_at
+SELECT g.pk, g.id, g.kind, t.id AS thread, g.first_seq, g.last_seq, g.handle, r.inputs
 FROM groups g
 LEFT JOIN threads t ON t.pk = g.thread_pk
 LEFT JOIN runs r ON r.pk = g.run_pk

@@ -6,7 +6,7 @@ lines about tools. The hints are the last open request and the first subject.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from typing import Final
 
@@ -14,10 +14,23 @@ from memolog.core.message import FilePart, Message, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed
-from memolog.observer.extractive.markdown import Piece, cut_at_clause, is_telling, pieces_of
 from memolog.observer.extractive.relative_dates import dated
-from memolog.observer.extractive.sentences import Entry, Listing, listing_lines, listings_in
+from memolog.observer.extractive.sentences import (
+    STOP,
+    Entry,
+    Listing,
+    Piece,
+    cut_at_clause,
+    is_telling,
+    listing_lines,
+    listings_in,
+    pieces_of,
+    words_of,
+)
 from memolog.observer.extractive.statements import (
+    DESCRIBES,
+    REQUEST,
+    WISHES,
     agrees,
     answer_of,
     asks_something,
@@ -25,19 +38,15 @@ from memolog.observer.extractive.statements import (
     confirms,
     dangles,
     described,
-    describes,
     is_ask,
     is_filler,
-    is_request,
     numbered,
     proposal_in,
     subject_of,
-    wishes,
     without_request,
 )
 from memolog.observer.extractive.tool_calls import ToolLine, error_of, files_in, tool_lines_of
 from memolog.observer.extractive.utterances import Kept, Utterance, kept_of
-from memolog.observer.extractive.words import STOP, words_of
 from memolog.observer.prompt import ObserveInput
 from memolog.observer.transcript import in_zone
 from memolog.text.cutting import cut
@@ -80,13 +89,22 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _KeptMessage:
-    """One message with what is kept of it."""
-
     number: int
     message: Message
     day: date
     kept: Kept
-    tool_lines: Sequence[ToolLine]
+
+    def who(self, mark: str) -> str:
+        """Return the opening of a line, with the name of the speaker if there is one."""
+        speaker = self.message.speaker
+        name = quoted_label(REDACTION.redact(speaker), _LONGEST_NAME) if speaker else ""
+        return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark
+
+    def line(self, text: str, category: str, lead: str = "", more: str = "", also: tuple[int, ...] = ()) -> _Line:
+        """Return a line about this message with its days written out; `also` are other messages that it cites."""
+        found = dated(text, self.day)
+        cites = (*also, self.number)
+        return _Line("medium", f"{lead}{found.text}{more}", cites, category, files_in(text), about=found.about)
 
 
 @dataclass(slots=True)
@@ -137,8 +155,11 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
         if message.role == "user" and utterance:
             root = None
         day = in_zone(message.created_at, given.zone).date()
-        said = _KeptMessage(number, message, day, kept.get(number, Kept()), tool_lines.get(number, []))
-        for line in _lines(said, utterance, talk):
+        said = _KeptMessage(number, message, day, kept.get(number, Kept()))
+        tools = (
+            _Line(one.priority, one.text, one.cites, one.category, one.files) for one in tool_lines.get(number, ())
+        )
+        for line in (*_lines(said, utterance, talk), *tools):
             if line.is_root or root is None:
                 root = len(drafts)
             drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
@@ -149,7 +170,6 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
 
 
 def _conversation_before(given: ObserveInput) -> _Conversation:
-    """Return what was said right before the span."""
     talk = _Conversation(given.previous)
     if given.before and any(message.seq == given.before[-1].seq + 1 for message in given.messages):
         for number, message in enumerate(given.before, 1 - len(given.before)):
@@ -182,7 +202,6 @@ def _utterance(number: int, message: Message) -> Utterance | None:
 
 
 def _clean(text: str) -> str:
-    """Return the text without control characters and secrets."""
     # Most messages are plain text, and this check costs a hundredth of cleaning.
     is_plain = text.replace("\n", "").replace("\t", "").isprintable()
     return REDACTION.redact(text if is_plain else clean(text))
@@ -210,7 +229,7 @@ def _record(talk: _Conversation, utterance: Utterance) -> None:
             # The work that was agreed to is the current request.
             wanted = _question(talk.answer[1]) or talk.asked[1]
             asked = [wanted] if wanted else []
-        wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if wishes(sentence)), "")
+        wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if WISHES.match(sentence)), "")
         talk.asked = (utterance.number, asked[-1] if asked else wish or first)
         talk.is_asked = bool(asked or wish)
     else:
@@ -223,7 +242,6 @@ def _sentences_of(text: str) -> list[str]:
 
 
 def _lines(said: _KeptMessage, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
-    """Yield the lines of one message."""
     if said.message.role == "user":
         if utterance:
             yield from _user_lines(said, utterance, talk)
@@ -234,8 +252,6 @@ def _lines(said: _KeptMessage, utterance: Utterance | None, talk: _Conversation)
     elif said.kept.pieces:
         yield from _answer_lines(said, talk)
     yield from _attached(said)
-    for tool_line in said.tool_lines:
-        yield _Line(tool_line.priority, tool_line.text, tool_line.cites, tool_line.category, tool_line.files)
 
 
 # ---------------------------------------------------------------- users
@@ -243,7 +259,6 @@ def _lines(said: _KeptMessage, utterance: Utterance | None, talk: _Conversation)
 
 def _user_lines(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
     """Yield what a user confirmed, stated, reported and asked, in this order."""
-    cites = (said.number,)
     agreed = _agreed(said, utterance, talk)
     if agreed:
         yield agreed
@@ -251,7 +266,6 @@ def _user_lines(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -
     done, statements = _confirmed(said, utterance, talk)
     if done:
         yield done
-    asks = said.kept.asks
     # Clients send their own notices as user messages, wrapped in tags: they are no statements.
     priority: Priority = "low" if _WRAPPED.match(said.message.text) else "high"
     error = error_of(utterance.text)
@@ -260,18 +274,15 @@ def _user_lines(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -
         statements, error = [*statements[:-1], f"{statements[-1]} {error.text}"], None
     for place, text in enumerate(_filled(statements)):
         more, also = _referents(text, said, talk, is_first=not place)
-        line = dated(text, said.day)
-        words = f"{_who(said.message, 'User:')} {line.text}{more}"
-        files = files_in(text)
-        yield _Line(priority, words, (*also, *cites), category_of(text), files, is_root=not place, about=line.about)
+        line = said.line(text, category_of(text), said.who("User: "), more, also)
+        yield replace(line, priority=priority, is_root=not place)
     if error:
-        who = _who(said.message, "User reported:").removesuffix(":")
-        yield _Line("medium", f"{who} {error.text}", cites, "error", error.files, is_root=not statements)
-    for place, text in enumerate(_filled(asks)):
-        line = dated(text, said.day)
+        who = said.who("User reported:").removesuffix(":")
+        yield _Line("medium", f"{who} {error.text}", (said.number,), "error", error.files, is_root=not statements)
+    for place, text in enumerate(_filled(said.kept.asks)):
+        line = said.line(text, "request", said.who("User asked: "))
         category = "question" if line.text.endswith(QUESTION_MARKS) else "request"
-        words = f"{_who(said.message, 'User asked:')} {line.text}"
-        yield _Line("medium", words, cites, category, files_in(text), not (statements or place), line.about)
+        yield replace(line, category=category, is_root=not (statements or place))
 
 
 def _filled(texts: Iterable[str]) -> Iterator[str]:
@@ -300,7 +311,7 @@ def _agreed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> _L
     if not proposal:
         return None
     line = dated(short_line(proposal.rstrip(":"), _CONFIRMATION), said.day)
-    who = _who(said.message, "User said:").removesuffix(":")
+    who = said.who("User said:").removesuffix(":")
     cites = _cited(number, said.number)
     return _Line("high", f"{who} {answer} to: {line.text}", cites, "decision", is_root=True, about=line.about)
 
@@ -311,7 +322,6 @@ def _cited(*numbers: int) -> tuple[int, ...]:
 
 
 def _question(answer: str) -> str:
-    """Return the question that an answer ends with."""
     last = next(reversed(_sentences_of(answer[-_LONGEST:])), "")
     return last if last.endswith(QUESTION_MARKS) else ""
 
@@ -323,7 +333,7 @@ def _confirmed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) ->
     if len(text) > _CONFIRMATION or not confirms(text):
         return None, statements
     confirming = [sentence for sentence in _sentences_of(text) if confirms(sentence)]
-    line = f"{_who(said.message, 'User confirmed:')} {' '.join(confirming)}"
+    line = f"{said.who('User confirmed:')} {' '.join(confirming)}"
     others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
     cites: tuple[int, ...] = (said.number,)
     if number > talk.asked[0]:
@@ -393,7 +403,7 @@ def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
 
 def _is_description(text: str) -> bool:
     """Return whether a short text describes one of several things: "the blue one"."""
-    return len(text) <= _LONGEST_NAME and describes(_first_sentence(text))
+    return len(text) <= _LONGEST_NAME and bool(DESCRIBES.search(_first_sentence(text)))
 
 
 _MAY_CHOOSE: Final = re.compile(
@@ -413,12 +423,9 @@ def _item(entry: Entry, most: int) -> str:
 
 
 def _answer_lines(said: _KeptMessage, talk: _Conversation) -> Iterator[_Line]:
-    cites = (said.number,)
-    who = _who(said.message, "Assistant:")
-    prose = [piece.text for piece in said.kept.pieces if piece.list < 0]
-    for text in _filled(prose):
-        line = dated(text, said.day)
-        yield _Line("medium", f"{who} {line.text}", cites, "finding", files_in(text), about=line.about)
+    who = said.who("Assistant:")
+    for text in _filled(piece.text for piece in said.kept.pieces if piece.list < 0):
+        yield said.line(text, "finding", f"{who} ")
     number, asked = talk.asked
     topic = _subject(asked)
     listings = _listings(said.kept.pieces, topic, said.number, is_asked=talk.is_asked)
@@ -426,8 +433,7 @@ def _answer_lines(said: _KeptMessage, talk: _Conversation) -> Iterator[_Line]:
         return
     also = _cited(number) if topic and any(topic in listing.topic for listing in listings) else ()
     for text in listing_lines(who.removesuffix(":"), listings):
-        line = dated(text, said.day)
-        yield _Line("medium", line.text, (*also, *cites), "finding", files_in(text), about=line.about)
+        yield said.line(text, "finding", also=also)
 
 
 _ASKING: Final = re.compile(
@@ -443,7 +449,6 @@ _ASKING: Final = re.compile(
 
 
 def _subject(asked: str) -> str:
-    """Return what a question is about, in a few words."""
     text = without_request(asked).strip(" ?!.\"'")
     rest = text[hit.end() :] if (hit := _ASKING.match(text)) else text
     text = (rest if is_telling(rest) else text).replace(":", " –")
@@ -480,7 +485,7 @@ def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
             yield Entry(piece.number, piece.text, tuple(below.get(piece.item, ())))
 
 
-# ---------------------------------------------------------------- files and speakers
+# ---------------------------------------------------------------- files
 
 
 def _attached(said: _KeptMessage) -> Iterator[_Line]:
@@ -504,12 +509,6 @@ def _attached(said: _KeptMessage) -> Iterator[_Line]:
     )
 
 
-def _who(message: Message, mark: str) -> str:
-    """Return the opening of a line, with the name of the speaker if there is one."""
-    name = quoted_label(REDACTION.redact(message.speaker), _LONGEST_NAME) if message.speaker else ""
-    return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark
-
-
 # ---------------------------------------------------------------- hints
 
 _LONGEST_TASK: Final = 300
@@ -520,7 +519,6 @@ _SCANNED: Final = 20_000
 
 
 def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
-    """Return the hints of a span. Utterances refer to messages by number, from 1."""
     user = [utterance for utterance in utterances if utterance.is_user]
     asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
     task = short_line(_request(asked) or "", _LONGEST_TASK) if asked else known.current_task
@@ -543,7 +541,7 @@ def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
     for utterance in since:
         if not utterance.is_user and not utterance.acts:
             is_answered = True
-            if asked is not None and not is_request(asked):
+            if asked is not None and not REQUEST.match(asked):
                 return True
         elif utterance.is_user and is_answered and (confirms(utterance.text) or is_filler(utterance.text)):
             return True
@@ -560,7 +558,6 @@ def _request(utterance: Utterance) -> str | None:
 
 
 def _title(user: Sequence[Utterance]) -> str | None:
-    """Return the subject of the first sentence that has one."""
     for utterance in user:
         for sentence in _sentences_without_filler(utterance):
             text = subject_of(sentence)

@@ -11,9 +11,19 @@ from typing import Final
 
 from memolog.core.observation import KEPT, TRACES, Observation, Priority
 from memolog.observer.drafts import ParsedReflection, ReflectedDraft
-from memolog.observer.extractive.sentences import Entry, Listing, listing_lines, read_listing, sentences
+from memolog.observer.extractive.sentences import (
+    Candidate,
+    Entry,
+    Listing,
+    choose,
+    is_name,
+    listing_lines,
+    read_listing,
+    sentences,
+    weights_of,
+    words_of,
+)
 from memolog.observer.extractive.statements import dangles, is_filler, replaced_in
-from memolog.observer.extractive.words import Candidate, choose, is_name, weights_of, words_of
 from memolog.observer.prompt import ReflectInput
 from memolog.observer.transcript import said_in_zone
 from memolog.text.escape import clean, short_line
@@ -266,10 +276,8 @@ def _weigh(entries: Sequence[_Entry]) -> None:
 
 
 def _words(entry: _Entry) -> str:
-    """Return the words of a line of sentences, with what they replace."""
-    text = " ".join(sentence for sentence in entry.sentences)
     before = f" (before: {'; '.join(entry.before)})" if entry.before else ""
-    return text + entry.about + before
+    return " ".join(entry.sentences) + entry.about + before
 
 
 # ---------------------------------------------------------------- what newer statements replace
@@ -353,7 +361,6 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
 
 
 def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
-    """Return the text of the chosen units of a line, as lines."""
     if entry.is_kept:
         return [entry.lead + _words(entry)] if entry.sentences else []
     if not chosen:
@@ -378,20 +385,10 @@ def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
 
 def _continues(last: ReflectedDraft, draft: ReflectedDraft, entry: _Entry) -> bool:
     """Return whether a line can be added to the one before it: same place, weight, speaker, and about the same time."""
-    return (
-        bool(entry.lead)
-        and not entry.topics
-        and last.text.startswith(entry.lead)
-        and last.priority == draft.priority
-        and last.parent == draft.parent
-        and not (last.about and draft.about)
-        and not last.verbatim
-        and not draft.verbatim
-        and last.on == draft.on
-        and last.at == draft.at
-        and last.category != "error"
-        and len(last.text) + len(draft.text) <= _JOINED
-    )
+    is_beside = (last.priority, last.parent, last.on, last.at) == (draft.priority, draft.parent, draft.on, draft.at)
+    is_plain = not (entry.topics or last.verbatim or draft.verbatim or (last.about and draft.about))
+    is_same = bool(entry.lead) and last.text.startswith(entry.lead) and last.category != "error"
+    return is_beside and is_plain and is_same and len(last.text) + len(draft.text) <= _JOINED
 
 
 def _joined(last: ReflectedDraft, draft: ReflectedDraft, entry: _Entry) -> ReflectedDraft:
@@ -424,14 +421,13 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
 
 
 def _as_it_was(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflection:
-    """Return the lines as they were, where nothing can be left out."""
+    places: dict[tuple[str, int | None], int] = {
+        (entry.observation.group, entry.observation.ordinal): place for place, entry in enumerate(entries)
+    }
     lines: list[ReflectedDraft] = []
-    places: dict[tuple[str, int], int] = {}
-    for entry in entries:
+    for place, entry in enumerate(entries):
         observation = entry.observation
-        parent = None if observation.parent is None else places.get((observation.group, observation.parent))
-        places[observation.group, observation.ordinal] = len(lines)
-        name = f"o{entry.index + 1}"
-        draft = _draft(given, entry, short_line(observation.text, _LONGEST), parent)
-        lines.append(replace(draft, merges=(name,), files=observation.files))
+        parent = places.get((observation.group, observation.parent), place)
+        draft = _draft(given, entry, short_line(observation.text, _LONGEST), parent if parent < place else None)
+        lines.append(replace(draft, merges=(f"o{entry.index + 1}",), files=observation.files))
     return ParsedReflection(lines=tuple(lines))

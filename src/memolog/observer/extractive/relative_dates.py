@@ -8,7 +8,7 @@ from calendar import monthrange
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import MAXYEAR, MINYEAR, date, timedelta
-from typing import Final, NamedTuple
+from typing import Final
 
 from memolog.text.dates import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
 from memolog.text.word_lists import NUMBER_WORDS
@@ -188,24 +188,16 @@ def dated(text: str, said: date) -> Dated:
 
 def _found(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str] | None:
     """Return the day of a match and the words for it; no words if the text gives the date itself."""
+    read = next(read for name, read in _READERS if hit[name] is not None)
     try:
-        for name, read in _READERS:
-            if hit[name] is not None:
-                return read(hit, text, said)
-    except (OverflowError, ValueError):
-        # Before the first year, after the last, or no day of the calendar.
+        return read(hit, text, said)
+    except (KeyError, OverflowError, ValueError):
+        # Before the first year, after the last, no day of the calendar, or a name in letters that only look like its own.
         return None
-    return None
 
 
 def _plain(day: date) -> tuple[date, str]:
     return day, day.isoformat()
-
-
-def _fixed(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    del text
-    days = _FIXED.get(hit["fixed"].lower())
-    return _plain(said + timedelta(days=days)) if days else None
 
 
 def _counted(number: str, unit: str, said: date, sign: int) -> tuple[date | None, str]:
@@ -217,11 +209,6 @@ def _counted(number: str, unit: str, said: date, sign: int) -> tuple[date | None
     year, month = divmod(months, 12)
     # Only the month or the year is known.
     return None, str(date(year, 1, 1).year) if kind == "year" else date(year, month + 1, 1).isoformat()[:7]
-
-
-def _ago(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str]:
-    del text
-    return _counted(hit["n1"], hit["u1"], said, -1 if hit["ago"].lower() == "ago" else 1)
 
 
 _LAST: Final = ("last", "past", "letzt", "afgelopen", "dernier", "pasado", "passad", "scors")
@@ -266,7 +253,6 @@ def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str]
 
 
 def _around(text: str, hit: re.Match[str], end: re.Pattern[str]) -> str:
-    """Return the text around a match, up to what ends it on either side."""
     start = max((mark.end() for mark in end.finditer(text, 0, hit.start())), default=0)
     after = end.search(text, hit.end())
     return text[start : after.start() if after else len(text)]
@@ -280,7 +266,6 @@ def _period(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str
 
 
 def _beside(text: str, hit: re.Match[str]) -> tuple[str, str]:
-    """Return what stands just before and just after a match."""
     return text[max(0, hit.start() - _NEAR) : hit.start()], text[hit.end() : hit.end() + _NEAR]
 
 
@@ -320,24 +305,15 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
     return _day_of(month, int(hit["number2"]), year, _sides(hit, text, before), said)
 
 
-class _Sides(NamedTuple):
-    """Whether the words around a day show that it is ahead, or behind; both or neither may hold."""
-
-    is_ahead: bool
-    is_behind: bool
-
-
-def _sides(hit: re.Match[str], text: str, before: str) -> _Sides:
+def _sides(hit: re.Match[str], text: str, before: str) -> tuple[bool, bool]:
+    """Return whether the words around a day show that it is ahead, and that it is behind; both or neither may hold."""
     clause = _around(text, hit, _CLAUSE)
-    limit = _LIMIT.search(before)
-    if limit is None:
-        return _Sides(bool(_AHEAD.search(clause)), bool(_BEHIND.search(clause)))
-    # A deadline lies ahead, unless the clause is in the past tense.
     is_over = bool(_BEHIND.search(clause))
-    return _Sides(not is_over, is_over)
+    # A deadline lies ahead, unless the clause is in the past tense.
+    return (not is_over if _LIMIT.search(before) else bool(_AHEAD.search(clause))), is_over
 
 
-def _day_of(month: int, number: int, year: str | None, sides: _Sides, said: date) -> tuple[date, str] | None:
+def _day_of(month: int, number: int, year: str | None, sides: tuple[bool, bool], said: date) -> tuple[date, str] | None:
     if year is not None:
         # The date is complete. A number outside 1900 to 2099 may be a count.
         return (date(int(year), month, number), "") if re.fullmatch(_YEAR, year) else None
@@ -345,14 +321,15 @@ def _day_of(month: int, number: int, year: str | None, sides: _Sides, said: date
     days = [date(one, month, number) for one in years if _exists(one, month, number)]
     next_one = next((day for day in days if day >= said), None)
     last_one = next((day for day in reversed(days) if day <= said), None)
+    is_ahead, is_behind = sides
     ahead = (next_one - said).days if next_one else _HALF_A_YEAR
     behind = (said - last_one).days if last_one else _HALF_A_YEAR
-    if next_one and sides.is_ahead and not sides.is_behind and behind > _LATE_DAYS:
+    if next_one and is_ahead and not is_behind and behind > _LATE_DAYS:
         return _plain(next_one)
     if next_one and ahead <= behind and ahead < _HALF_A_YEAR:
         # The past tense does not show that the day is over: "we moved it to May 16".
         return _plain(next_one)
-    is_over = sides.is_behind and not sides.is_ahead and behind < _HALF_A_YEAR
+    is_over = is_behind and not is_ahead and behind < _HALF_A_YEAR
     return _plain(last_one) if last_one and (is_over or behind <= _NEAR_DAYS) else None
 
 
@@ -371,8 +348,8 @@ def _digits(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | Non
 
 _Reader = Callable[[re.Match[str], str, date], "tuple[date | None, str] | None"]
 _READERS: Final[tuple[tuple[str, _Reader], ...]] = (
-    ("fixed", _fixed),
-    ("n1", _ago),
+    ("fixed", lambda hit, _, said: _plain(said + timedelta(days=_FIXED[hit["fixed"].lower()]))),
+    ("n1", lambda hit, _, said: _counted(hit["n1"], hit["u1"], said, -1 if hit["ago"].lower() == "ago" else 1)),
     ("n2", lambda hit, _, said: _counted(hit["n2"], hit["u2"], said, 1)),
     ("n3", lambda hit, _, said: _counted(hit["n3"], hit["u3"], said, -1)),
     ("n4", lambda hit, _, said: _counted(hit["n4"], hit["u4"], said, 1)),

@@ -8,8 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
-from memolog.observer.extractive.sentences import Entry, Listing
-from memolog.observer.extractive.words import STOP, is_name, weights_of, words_of
+from memolog.observer.extractive.sentences import STOP, Entry, Listing, is_name, weights_of, words_of
 from memolog.text.word_lists import NUMBER_WORDS, QUESTION_MARKS
 
 Act: TypeAlias = Literal["statement", "question", "request", "filler"]
@@ -18,7 +17,7 @@ _QUESTION: Final = re.compile(r"[?？؟][\"'”’)\s]*\Z")
 _POLITE_OPENING: Final = (
     r"(?:(?:ok|okay|now|also|and|then|so|great|thanks|yes|hi|hello|hey|first|next|perfect|good|well)[,.!]? )*"
 )
-_REQUEST: Final = re.compile(
+REQUEST: Final = re.compile(
     _POLITE_OPENING
     + r"(?:please|can you|could you|would you|will you|help me|tell me|give me|show me|let me know|explain|write"
     r"|create|make|add|fix|remove|change|update|rename|refactor|run|check|find|list|summari[sz]e|translate|generate|suggest"
@@ -45,7 +44,7 @@ _ASKS_YOU: Final = re.compile(
     r"|\b(?:peux-tu|pouvez-vous|pourrais-tu|pourriez-vous)\b|\bplease\b|\bbitte\b|\bpor favor\b|\bs'il (?:te|vous) plaît\b",
     re.IGNORECASE,
 )
-_SELF: Final = re.compile(
+ABOUT_SELF: Final = re.compile(
     r"\b(?:I|I'm|I've|I'd|I'll|i|i'm|i've|[Mm]y|me|mine|[Ww]e|[Ww]e're|[Ww]e've|[Oo]ur|us|[Ii]ch|mir|mich|[Mm]ein\w*|[Ww]ir"
     r"|uns\w*"
     r"|[Yy]o|[Mm]i|[Mm]is|[Mm]e|nos|[Nn]uestr\w+|[Jj]e|[Mm]on|[Mm]a|[Mm]es|[Nn]ous|[Nn]otre)\b|\b[Jj]['’]|我|私|僕|أنا|我们"
@@ -293,7 +292,7 @@ _PHRASES: Final = re.compile(
 )
 _NEGATIVE: Final = re.compile(rf"\b(?:{_NEGATION})\b", re.IGNORECASE)
 _TOKEN: Final = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*|\d+")
-_OPENING: Final = re.compile(
+OPENING: Final = re.compile(
     r"(?:(?:sure|certainly|absolutely|of course|great|sorry|i apologi[sz]e|i hope|hope (?:this|that)|let me know"
     r"|feel free|i'm (?:glad|happy|sorry|thrilled|excited|always)|happy to|glad|here(?:'s| is| are)|please (?:note|let)"
     r"|if you (?:have|need|want|would)|that(?:'s| is) (?:a )?(?:great|good|excellent|fantastic|wonderful|awesome)"
@@ -325,7 +324,7 @@ def act_of(sentence: str) -> Act:
     if _QUESTION.search(sentence) or _ASKS.match(sentence):
         tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or _chooses(sentence)
         return "statement" if tells or (_ASKS_YOU.search(sentence) and _binds(sentence)) else "question"
-    if _REQUEST.match(sentence):
+    if REQUEST.match(sentence):
         # A request that names something or sets a condition is a statement.
         tells = weighs(sentence) or names_something(sentence) or agrees(sentence)
         return "statement" if tells else "request"
@@ -335,7 +334,7 @@ def act_of(sentence: str) -> Act:
 def _tells_first(sentence: str) -> bool:
     """Return whether a question opens with clauses that state something: "She takes 2 mg, is that much?"."""
     hit = _THEN_ASKS.match(sentence)
-    return hit is not None and len(hit["told"].split()) >= _CLAUSE_WORDS and not _REQUEST.match(sentence)
+    return hit is not None and len(hit["told"].split()) >= _CLAUSE_WORDS and not REQUEST.match(sentence)
 
 
 def names_something(sentence: str) -> bool:
@@ -368,30 +367,15 @@ def weighs(sentence: str) -> bool:
 
 def is_ask(sentence: str) -> bool:
     """Return whether a sentence asks or requests."""
-    return bool(_QUESTION.search(sentence) or _REQUEST.match(sentence) or _ASKS.match(sentence))
-
-
-def is_request(sentence: str) -> bool:
-    """Return whether a sentence is a request, also in the form of a question."""
-    return bool(_REQUEST.match(sentence))
-
-
-def is_about_self(text: str) -> bool:
-    """Return whether a text is about its speaker."""
-    return bool(_SELF.search(text))
+    return bool(_QUESTION.search(sentence) or REQUEST.match(sentence) or _ASKS.match(sentence))
 
 
 def is_filler(sentence: str) -> bool:
     """Return whether a sentence is only thanks, a greeting, laughter or praise."""
     if len(sentence) > _LONGEST_FILLER:
         return False
-    if (
-        (_PRAISE.match(sentence) or _HEARD.match(sentence))
-        and not _NEGATIVE.search(sentence)
-        and not _FIGURE.search(sentence)
-    ):
-        return True
-    if _is_reaction(sentence):
+    is_praise = _PRAISE.match(sentence) or _HEARD.match(sentence)
+    if (is_praise and not _has(sentence, _NEGATIVE, _FIGURE)) or _is_reaction(sentence):
         return True
     rest = _PHRASES.sub(" ", sentence.lower().replace("’", "'"))
     words = _TOKEN.findall(rest)
@@ -409,23 +393,14 @@ def _is_reaction(sentence: str) -> bool:
     elif _QUOTED.search(sentence) and _LAUGHS.search(sentence):
         # '"A pile of receipts" is so fitting haha': the quoted words are not the user's.
         rest = _LAUGHS.sub(" ", _QUOTED.sub(" ", sentence)).strip(" ,.!")
-        is_about_it = not rest or (_IS.match(rest) and not is_about_self(rest))
+        is_about_it = not rest or (_IS.match(rest) and not ABOUT_SELF.search(rest))
     else:
         return False
     return bool(is_about_it) and not names_something(f". {rest}") and not _has(rest, *_WEIGHTY, _PLAN)
 
 
 def _is_laughter(word: str) -> bool:
-    return (
-        len(word) > 1
-        and set(word) <= set("haeijlox")
-        and ("ha" in word or "lol" in word or "xd" in word or "je" in word)
-    )
-
-
-def is_opening(sentence: str) -> bool:
-    """Return whether an assistant's sentence is an introduction or a closing without content."""
-    return bool(_OPENING.match(sentence))
+    return set(word) <= set("haeijlox") and any(sound in word for sound in ("ha", "lol", "xd", "je"))
 
 
 def without_opening(sentence: str) -> str:
@@ -458,7 +433,7 @@ _INTENT: Final = re.compile(
 )
 
 
-_WISHES: Final = re.compile(
+WISHES: Final = re.compile(
     r"(?:[\w']+[,!.]? ){0,2}?(?:(?:i|we)(?:['’](?:m|re|d|ve)| am| are| would| have)?(?: \w+)? (?:want|need|looking"
     r"|planning|plan|thinking|like to"
     r"|searching|trying)\b|(?:ich|wir) (?:möchten?|wollen|will|suchen?|brauchen?|planen?)\b|(?:quiero|queremos"
@@ -475,11 +450,6 @@ def subject_of(sentence: str) -> str:
     text = without_request(without_opening(sentence)).strip(" .!?")
     hit = _INTENT.match(text)
     return text[hit.end() :] if hit and len(text) - hit.end() > 2 * _FEW_WORDS else text
-
-
-def wishes(sentence: str) -> bool:
-    """Return whether a sentence states a wish or a search."""
-    return bool(_WISHES.match(sentence))
 
 
 def answer_of(message: str) -> Literal["yes", "no"] | None:
@@ -597,7 +567,7 @@ _WHICH: Final = re.compile(
 _ONLY_NUMBERS: Final = re.compile(
     r"\W*\d{1,2}(?:(?:\W+|\W+(?:and|und|y|et|e|en|or|oder|o|ou|of)\W+)\d{1,2})*\W*\Z", re.IGNORECASE
 )
-_DESCRIBES: Final = re.compile(
+DESCRIBES: Final = re.compile(
     r"\b(?:the|that|this) (?P<one>(?:[\w'’-]+ ){1,6}?)ones?\b(?! of\b)"
     r"|\b(?:celui|celle|ceux|celles|quell[oaie]|aquel(?:la)?|the ones?) (?P<which>(?:[\w'’-]+ ?){1,6})",
     re.IGNORECASE,
@@ -626,15 +596,12 @@ def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
         elif sign := hit["counter"] or hit["place"]:
             yield _DIGITS.index(sign) + 1 if sign in _DIGITS else int(sign), True
         elif hit["ordinal"]:
-            word = hit["ordinal"]
             if is_choice or hit[0].endswith(("one", "option", "item", "choice", "idea", "suggestion")):
-                yield next((place for place, words in enumerate(_ORDINAL_WORDS, 1) if _is_one(word, words)), 0), False
+                rows = enumerate(_ORDINAL_WORDS, 1)
+                fits = (at for at, row in rows if re.fullmatch("|".join(row), hit["ordinal"], re.IGNORECASE))
+                yield next(fits, 0), False
         elif is_choice and not _MEASURES.search(text[: hit.start()]):
             yield int(hit["bare"]), False
-
-
-def _is_one(word: str, patterns: Sequence[str]) -> bool:
-    return any(re.fullmatch(pattern, word, re.IGNORECASE) for pattern in patterns)
 
 
 def numbered(text: str, listings: Sequence[Listing], question: str, *, is_last: bool) -> list[tuple[Entry, Listing]]:
@@ -663,14 +630,9 @@ _HOW_MANY: Final = re.compile(
 )
 
 
-def describes(sentence: str) -> bool:
-    """Return whether a sentence describes one of several things: "the blue one"."""
-    return bool(_DESCRIBES.search(sentence))
-
-
 def described(sentence: str, listings: Sequence[Listing]) -> list[tuple[Entry, Listing]]:
     """Return the item that a sentence describes; all items of the last list if none or several match."""
-    hit = _DESCRIBES.search(sentence)
+    hit = DESCRIBES.search(sentence)
     if hit is None or not listings:
         return []
     wanted = _stems(hit["one"] or hit["which"])

@@ -13,8 +13,7 @@ from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import Message, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.core.pairs import part_at, results_of_calls
-from memolog.observer.extractive.markdown import pieces_of
-from memolog.observer.extractive.words import Candidate, choose, weights_of
+from memolog.observer.extractive.sentences import Candidate, choose, pieces_of, weights_of
 from memolog.observer.transcript import parsed, texts_of_parts
 from memolog.text.escape import clean, short_line
 from memolog.text.lookalikes import quoted_label
@@ -50,8 +49,6 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """What a call is about."""
-
     text: str
     files: tuple[str, ...] = ()
 
@@ -120,28 +117,24 @@ def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
             if isinstance(part, ToolCallPart):
                 found = results.get((number - 1, place))
                 result = part_at(messages, found) if found else None
-                answer = (
-                    (found[0] + 1, result, messages[found[0]].own)
-                    if found and isinstance(result, ToolResultPart)
-                    else None
-                )
-                yield _call(number, part, answer, own=message.own)
+                is_own = message.own or (found is not None and messages[found[0]].own)
+                answer = (found[0] + 1, result) if found and isinstance(result, ToolResultPart) else None
+                yield _call(number, part, answer, is_own=is_own)
             elif isinstance(part, ToolResultPart) and part.call_id not in called and not message.own:
                 yield _answered(number, (number,), part.name or "tool", _Target(""), part)
             elif isinstance(part, TextPart) and message.role == "tool" and not message.own and part.text.strip():
                 yield _tool_line("tool", _Target(""), _outcome("tool", part.text, is_error=False), number, (number,))
 
 
-def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart, bool] | None, *, own: bool) -> ToolLine:
+def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | None, *, is_own: bool) -> ToolLine:
     name = _line(call.name, _LONGEST_NAME) or "tool"
-    if own or (result is not None and result[2]):
+    if is_own:
         cites = (number,) if result is None else (number, result[0])
         return ToolLine(number, name, _own(name, call.arguments), cites, "low")
     target = _target_of(name, call.arguments)
     if result is None:
         return _tool_line(name, target, Outcome("no result", "finding"), number, (number,))
-    answer_number, part, _ = result
-    return _answered(number, tuple(dict.fromkeys((number, answer_number))), name, target, part)
+    return _answered(number, tuple(dict.fromkeys((number, result[0]))), name, target, result[1])
 
 
 def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> ToolLine:
@@ -150,28 +143,24 @@ def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, p
     return _tool_line(name, target, outcome, number, cites)
 
 
-def _outcome(name: str, text: str, *, is_error: bool) -> Outcome:
-    return _outcome_of(text, name=name, is_error=is_error, reads=_is_read(name), edits=_is_edit(name))
-
-
 def _tool_line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
-    """Return the line for a call and its outcome."""
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
-    said = outcome.text
-    category = outcome.category
-    made = _CHANGE.match(said) if category == "change" else None
+    said, category = outcome.text, outcome.category
+    is_plain = _is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
+    joins = True
     if category == "change" and files:
         # The call and its output name the same file: it is named once.
+        made = _CHANGE.match(said)
         verb = f"Assistant {made[1].lower() if made else 'changed'}"
-        return ToolLine(number, name, f"{verb} {', '.join(files)}", cites, "medium", category, files, verb, joins=True)
-    is_plain = _is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
-    if is_plain and target.text:
+        text = f"{verb} {', '.join(files)}"
+    elif is_plain and target.text:
         # The content of a file can be read again; the line only names the file.
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
-        return ToolLine(number, name, f"{verb} {target.text}", cites, "medium", category, files, verb, joins=True)
-    verb = _verb(name, has_target=bool(target.text))
-    text = f"{verb} {target.text}: {said}" if target.text else f"{verb}: {said}"
-    return ToolLine(number, name, text, cites, "medium", category, files, verb)
+        text = f"{verb} {target.text}"
+    else:
+        verb, joins = _verb(name, has_target=bool(target.text)), False
+        text = f"{verb} {target.text}: {said}" if target.text else f"{verb}: {said}"
+    return ToolLine(number, name, text, cites, "medium", category, files, verb, joins)
 
 
 def _verb(name: str, *, has_target: bool) -> str:
@@ -228,12 +217,10 @@ _SCANNED_ARGUMENT: Final = 4_000
 
 
 def _is_read(name: str) -> bool:
-    """Return whether a tool only reads."""
     return bool(_READ.search(name)) and not _is_edit(name)
 
 
 def _is_edit(name: str) -> bool:
-    """Return whether a tool changes files."""
     return bool(_EDIT.search(name))
 
 
@@ -262,13 +249,11 @@ def _from_object(value: Mapping[str, object], name: str) -> _Target:
 
 
 def _arguments(value: Mapping[str, object], keys: str, most: int) -> list[str]:
-    """Return the arguments with these names that are non-empty strings."""
     texts = (value.get(key) for key in keys.split())
     return [_line(text, most) for text in texts if isinstance(text, str) and text.strip()]
 
 
 def _values(value: Mapping[str, object]) -> str:
-    """Return a few short arguments as they were given."""
     plain = [
         (key, item) for key, item in list(value.items())[:50] if isinstance(item, str | int | float) and item != ""
     ]
@@ -347,25 +332,20 @@ _MOST_PROSE: Final = 600
 _GROUPED: Final = 3
 
 
-def _outcome_of(raw: str, *, name: str, is_error: bool, reads: bool, edits: bool) -> Outcome:
-    """Return the summary of an output; `reads` and `edits` say whether the tool reads or changes files."""
-    text = _FENCE.sub("", clean(_ANSI.sub("", _bounded(raw))))
+def _outcome(name: str, raw: str, *, is_error: bool) -> Outcome:
+    if len(raw) > _SCANNED_OUTPUT:
+        # Errors and results stand at the two ends of a huge output.
+        raw = f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
+    text = _FENCE.sub("", clean(_ANSI.sub("", raw)))
     if _REFUSED.search(text[:_ENDS]):
         return Outcome("rejected, not done", "error")
     if is_error or _FAILED.match(text):
         return Outcome(_failure(_TAGS.sub("", text)), "error")
     if not text.strip():
         return Outcome("no output", "finding")
-    if edits:
+    if _is_edit(name):
         return _edited(text)
-    if reads:
-        return _shown(text)
-    return _printed(text, name)
-
-
-def _bounded(raw: str) -> str:
-    """Return the two ends of a huge output, where errors and results stand."""
-    return raw if len(raw) <= _SCANNED_OUTPUT else f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
+    return _shown(text) if _is_read(name) else _printed(text, name)
 
 
 def _line(text: str, most: int = _LONGEST_LINE) -> str:
@@ -378,15 +358,10 @@ def _line(text: str, most: int = _LONGEST_LINE) -> str:
 def _error(text: str) -> str:
     """Return an error on one line; of the rest of a long one, only the names."""
     text = REDACTION.redact(short_line(text, _MOST_ERROR * 4))
-    if len(text) <= _LONGEST_ERROR_LINE:
-        return text
-    names = dict.fromkeys(
-        hit.strip(".,-") for hit in _NAMES.findall(text[_LONGEST_ERROR_LINE:]) if hit not in text[:_LONGEST_ERROR_LINE]
-    )
-    return _cut(
-        f"{_cut(text, _LONGEST_ERROR_LINE)} [{', '.join(names)}]" if names else _cut(text, _LONGEST_ERROR_LINE),
-        2 * _LONGEST_ERROR_LINE,
-    )
+    head, rest = text[:_LONGEST_ERROR_LINE], text[_LONGEST_ERROR_LINE:]
+    names = dict.fromkeys(hit.strip(".,-") for hit in _NAMES.findall(rest) if hit not in head)
+    more = f" [{', '.join(names)}]" if names else ""
+    return _cut(_cut(text, _LONGEST_ERROR_LINE) + more, 2 * _LONGEST_ERROR_LINE)
 
 
 def _failure(text: str) -> str:
@@ -398,7 +373,6 @@ def _failure(text: str) -> str:
 
 
 def _error_lines(text: str, pattern: re.Pattern[str]) -> list[str]:
-    """Return the lines with errors, grouped by file."""
     groups: dict[str, list[str]] = {}
     for hit in pattern.finditer(text):
         line = hit[0].strip()
@@ -457,7 +431,6 @@ def _shown(text: str) -> Outcome:
 
 
 def _rows(text: str) -> str:
-    """Return a short output on one line."""
     return _line("; ".join(filter(None, (row.strip() for row in text.split("\n")))))
 
 
@@ -488,7 +461,6 @@ def _size(text: str) -> str:
 
 
 def _is_prose(text: str) -> bool:
-    """Return whether a text is prose rather than code or program output."""
     stops = text.count(". ") + text.count(".\n") + text.count("。")
     code = text.count("{") + text.count(";\n") + text.count("\t") + text.count("()") + text.count("→")
     return len(text) > _PROSE and stops * 200 > len(text) and stops > code

@@ -11,19 +11,18 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from memolog.core.settings import Mode
-from memolog.observer.extractive.markdown import Kind, Piece, pieces_of
+from memolog.observer.extractive.sentences import Candidate, Kind, Piece, choose, pieces_of, weights_of
 from memolog.observer.extractive.statements import (
+    ABOUT_SELF,
+    OPENING,
     Act,
     act_of,
-    is_about_self,
     is_ask,
     is_empty,
-    is_opening,
     names_something,
     weighs,
     without_opening,
 )
-from memolog.observer.extractive.words import Candidate, choose, weights_of
 from memolog.text.escape import escape, unescape
 
 
@@ -54,23 +53,11 @@ class Kept:
 
 
 class _Offer(NamedTuple):
-    """A piece that may be kept, with its place."""
-
     number: int
     order: int
     piece: Piece
     candidate: Candidate
     is_ask: bool = False
-
-    @property
-    def is_done(self) -> bool:
-        """Whether it says what an assistant did."""
-        return not self.is_ask and self.piece.kind == "sentence" and bool(_DONE.match(self.piece.text))
-
-    @property
-    def is_naming(self) -> bool:
-        """Whether it is a question or a request that names something."""
-        return self.is_ask and names_something(self.piece.text)
 
 
 _RATIO: Final = 6.6
@@ -171,12 +158,15 @@ def kept_of(
             least, spent + sum(len(utterance.text) for utterance in utterances if not utterance.is_user) * _TOLD
         )
     # What was done is kept beside the statements of users, however long they are.
-    done = sum(offer.candidate.cost + _LINE for offer in offers if offer.is_done)
+    told = (offer for offer in offers if not offer.is_ask and offer.piece.kind == "sentence")
+    done = sum(offer.candidate.cost + _LINE for offer in told if _DONE.match(offer.piece.text))
     least = max(least, spent + min(done, total * _MOST_DONE))
     candidates = [offer.candidate for offer in offers]
     # List heads and questions that name something may take more room than the rest.
     heads = [
-        one if offer.piece.kind == "head" or offer.is_naming else one._replace(factor=0.0)
+        one
+        if offer.piece.kind == "head" or (offer.is_ask and names_something(offer.piece.text))
+        else one._replace(factor=0.0)
         for one, offer in zip(candidates, offers, strict=True)
     ]
     most = max(total / _HEADS_RATIO, least) - spent
@@ -205,7 +195,6 @@ class _UserStatement(NamedTuple):
 
 
 def _read(utterance: Utterance, previous: str) -> list[tuple[int, str, Act]]:
-    """Return the sentences of a user's message that the log does not end with, with their index and class."""
     return [
         (order, text, act_of(text))
         for order, text in enumerate(_sentences(utterance.text))
@@ -245,7 +234,7 @@ def _keep_users(
 def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> list[_UserStatement]:
     """Return the statements of one message: all if it is short, the most important ones of a pasted text."""
     found = [
-        _UserStatement(utterance.number, order, text, 3 if weighs(text) else 2 if is_about_self(text) else 1)
+        _UserStatement(utterance.number, order, text, 3 if weighs(text) else 2 if ABOUT_SELF.search(text) else 1)
         for order, text, act in read
         if act == "statement"
     ]
@@ -254,7 +243,7 @@ def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> l
         return found
     taken: list[_UserStatement] = []
     # First sentences about the user, by weight; then by position.
-    for one in sorted(found, key=lambda one: (not is_about_self(one.text), -one.weight, one.order)):
+    for one in sorted(found, key=lambda one: (not ABOUT_SELF.search(one.text), -one.weight, one.order)):
         if len(one.text) + 1 <= room:
             taken.append(one)
             room -= len(one.text) + 1
@@ -268,7 +257,6 @@ def _sentences(text: str) -> Iterator[str]:
 
 
 def _without_trace(text: str) -> str:
-    """Return a text without the frames of a stack trace."""
     if "Traceback" not in text and "\n    at " not in text:
         return text
     lines = text.split("\n")
@@ -333,7 +321,7 @@ def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[
             factor *= _SHORT_FACTOR
         if piece.kind == "sentence" and is_empty(piece.text):
             factor = 0.0
-        elif piece.kind == "sentence" and (piece.text[-1] == "?" or is_opening(piece.text)):
+        elif piece.kind == "sentence" and (piece.text[-1] == "?" or OPENING.match(piece.text)):
             factor *= _OPENING_FACTOR if names_something(piece.text) else 0.0
         if piece.kind == "sentence" and _DONE.match(piece.text):
             factor *= _DONE_FACTOR

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from proxy.upstream import Call, Seen
-from proxy.world import APIS, Conversation, World, opened
+from gateway.upstream import Call, Seen
+from gateway.world import APIS, Conversation, World, opened
 
 
 class Model:

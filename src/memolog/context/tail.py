@@ -1,4 +1,4 @@
-"""Turn stored rows into messages in which every tool call is followed by its result. Rows stay unchanged.
+"""Show a tail: stored rows as messages in which every tool call is followed by its result, cut to a limit if there is one.
 
 A tail that grows keeps the messages it had. A user message closes the calls before it: they stay unanswered as they were
 shown, and a result that comes later is a note at its own place. The call's own turn may still answer it after a user message
@@ -10,6 +10,7 @@ its own, since adapters store data with a message's first part. It never follows
 message follows.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,14 +19,26 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from memolog.context.context import ContextMessage
-from memolog.context.wording import EARLIER_MESSAGES, LATE_RESULT, NO_RESULT, REPEATED_RESULT
+from memolog.context.wording import CUT, CUT_FILE, EARLIER_MESSAGES, LATE_RESULT, LEFT_OUT, NO_RESULT, REPEATED_RESULT
 from memolog.core.cache import grown
 from memolog.core.exact_json import content_text
-from memolog.core.message import Message, Part, TextPart, ToolCallPart, ToolResultPart
+from memolog.core.message import (
+    FilePart,
+    Message,
+    Part,
+    ReasoningPart,
+    TextPart,
+    ToolCallPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from memolog.core.pairs import OpenCalls, is_question
+from memolog.text.cutting import cut_end, cut_tokens
 from memolog.text.dates import is_gap, time_mark
-from memolog.text.escape import element, escape
+from memolog.text.escape import element, escape, fold
 from memolog.text.lookalikes import label, quoted_label
+from memolog.text.message_tokens import count_message, count_parts, count_text
+from memolog.text.tokens import TokenCounter, share
 
 _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
@@ -34,11 +47,6 @@ def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
     """Return the messages as a model must see them: each call with its result, no withdrawn messages, summaries once."""
     shown = _shown(messages)
     return (*shown.mended, *_mended(shown.pieces, shown.items, shown.names))
-
-
-def mark_between(earlier: datetime, message: Message) -> ContextMessage | None:
-    """Return the time mark before a message, if more than an hour has passed since `earlier`."""
-    return _mark(earlier, message.created_at, message.zone) if is_gap(earlier, message.created_at) else None
 
 
 def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
@@ -355,3 +363,209 @@ def _reach(messages: Sequence[Message], items: Sequence[_Item]) -> list[int]:
 def _continues(messages: Sequence[Message], position: int) -> bool:
     inside = 0 < position < len(messages)
     return inside and messages[position].id == messages[position - 1].id
+
+
+# ---------------------------------------------------------------- within a limit
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShownTail:
+    """The shown messages, their tokens, the rows they come from, and how many rows were left out."""
+
+    messages: tuple[ContextMessage, ...]
+    tokens: int
+    rows: tuple[Message, ...] = ()
+    trimmed: int = 0
+
+
+def show(
+    repeated: Sequence[Message], tail: Sequence[Message], counter: TokenCounter, before: datetime | None = None
+) -> ShownTail:
+    """Return the whole tail, preceded by the repeated messages.
+
+    `before` is the time of the message before the tail; a time mark opens the tail if more than an hour has passed since.
+    """
+    present = {message.seq for message in tail}
+    # Repeated messages are shown unchanged, even if they are compacted.
+    again = [
+        replace(message, level=0, injection=None) if is_compacted(message) else message
+        for message in repeated
+        if message.seq not in present
+    ]
+    rows = [*again, *tail]
+    messages = mend(rows)
+    first = next((row for row in rows if row.state == "live"), None)
+    if before is not None and first is not None and not again and is_gap(before, first.created_at):
+        messages = (_mark(before, first.created_at, first.zone), *messages)
+    return ShownTail(messages=messages, tokens=_weight(rows, messages, counter), rows=tuple(rows))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TailCutter:
+    """Leaves out rows of a tail until it fits; messages that no model has seen stay."""
+
+    repeated: Sequence[Message]
+    tail: Sequence[Message]
+    counter: TokenCounter
+    before: datetime | None = None
+    unseen_from: int | None = None
+
+    def without_older(self, room: int) -> ShownTail:
+        """Return the tail without the oldest exchanges, as few as necessary."""
+        start = _last_question(self.tail)
+        most = min(_last_exchange(self.tail) if start is None else start, _place_of(self.tail, self.unseen_from))
+        return self._first_fitting(room, [cut for cut in closed_cuts(self.tail) if cut <= most])
+
+    def without_steps(self, room: int) -> ShownTail:
+        """Return the last question and the newest exchanges after it, as many as fit, at least the last.
+
+        A turn of many steps may not fit as a whole, and the provider would refuse it.
+        """
+        start = _last_question(self.tail)
+        most = min(_last_exchange(self.tail), _place_of(self.tail, self.unseen_from))
+        least = min(start or 0, most)
+        closed = closed_cuts(self.tail)
+        # If the question is between a call and its result, the nearest cut is before the call.
+        cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
+        return self._first_fitting(room, cuts)
+
+    def _first_fitting(self, room: int, cuts: Sequence[int]) -> ShownTail:
+        """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
+        # The rest has fewer tokens from cut to cut.
+        first = bisect_left(cuts, True, key=lambda cut: self._from(cut).tokens <= room)
+        return self._from(cuts[min(first, len(cuts) - 1)])
+
+    def _from(self, cut: int) -> ShownTail:
+        tail, start = self.tail, _last_question(self.tail)
+        asked = tail[start].id if start is not None and start < cut else None
+        kept = [message for message in tail[:cut] if message.id == asked]
+        dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
+        rows = [*kept, *tail[cut:]]
+        earlier = (m.created_at for m in reversed(dropped) if rows and m.seq < rows[0].seq)
+        shown = show(self.repeated, rows, self.counter, next(earlier, self.before))
+        if not dropped:
+            return shown
+        note = ContextMessage.note(LEFT_OUT)
+        tokens = shown.tokens + count_parts(note.role, note.parts, self.counter)
+        return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
+
+
+def _place_of(tail: Sequence[Message], seq: int | None) -> int:
+    """Return the position of the first message with at least this number; the end of the tail if there is none."""
+    return len(tail) if seq is None else bisect_left(tail, seq, key=lambda message: message.seq)
+
+
+def _last_question(tail: Sequence[Message]) -> int | None:
+    """Return the position of the last user message; of its first row, if it has several."""
+    places = [index for index, message in enumerate(tail) if is_question(message)]
+    if not places:
+        return None
+    return next(index for index in places if tail[index].id == tail[places[-1]].id)
+
+
+def _last_exchange(tail: Sequence[Message]) -> int:
+    """Return the last cut that is followed by a live message."""
+    live = [index for index, message in enumerate(tail) if message.state == "live"]
+    return max((cut for cut in closed_cuts(tail) if live and cut <= live[-1]), default=0)
+
+
+def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter: TokenCounter) -> int:
+    """Return the tokens of the rows, as counted when they were saved, and of the notes.
+
+    A row that is shown only as notes counts as these; a row that is shown in both ways counts twice, to be safe.
+    """
+    notes = [message for message in messages if message.synthetic]
+    noted = {message.seq for message in notes}
+    if noted:
+        noted -= {message.seq for message in messages if not message.synthetic}
+    stored = sum(
+        row.tokens
+        for row in rows
+        if row.state == "live" and row.seq not in noted and not (row.level and is_compacted(row))
+    )
+    return stored + sum(count_parts(message.role, message.parts, counter) for message in notes)
+
+
+LEAST_SHOWN: Final = 64
+"""Messages of up to this many tokens are not cut: little more than the mark would be left."""
+_NAME: Final = 80
+
+
+def shortened(message: Message, most: int, counter: TokenCounter) -> Message:
+    """Return the message cut to at most `most` tokens, marks included; short messages stay unchanged."""
+    most = max(most, LEAST_SHOWN)
+    if message.tokens <= most or message.state != "live" or is_compacted(message):
+        return message
+    # Counting takes time; the count of a single part is that of the message.
+    sizes = [message.tokens] if len(message.parts) == 1 else [_size(message, part, counter) for part in message.parts]
+    around = count_message(replace(message, parts=()), counter)
+    cap = share(sizes, most - around)
+    parts = tuple(
+        one
+        for part, size in zip(message.parts, sizes, strict=True)
+        for one in ((part,) if size <= cap else _smaller(part, size, cap, message, counter))
+    )
+    if not parts:
+        parts = (TextPart(text=_cut_mark(0, message.id)),)
+    short = replace(message, parts=parts)
+    return replace(short, tokens=count_message(short, counter))
+
+
+def _size(message: Message, part: Part, counter: TokenCounter) -> int:
+    return count_parts(message.role, (part,), counter) - count_parts(message.role, (), counter)
+
+
+def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenCounter) -> tuple[Part, ...]:
+    """Return a part cut, or unchanged if the mark would make it longer."""
+    short = tuple(_cut(part, most, message.id, counter))
+    return short if sum(_size(message, one, counter) for one in short) < size else (part,)
+
+
+def _cut_mark(count: int, message: str) -> str:
+    return CUT.format(count=f"{count:,}", id=fold(message))
+
+
+def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator[Part]:
+    """Yield a part that is too large, cut. `extra` may hold a copy of it, so it is removed too."""
+    match part:
+        case TextPart():
+            yield TextPart(text=_cut_middle(part.text, most, message, counter))
+        case ToolResultPart():
+            around = count_parts("tool", (replace(part, content=None, files=()),), counter)
+            files = tuple(file for file in part.files if count_parts("tool", (file,), counter) <= most // 4)
+            room = most - around - sum(count_parts("tool", (file,), counter) for file in files)
+            gone = "".join(f"\n{_file(file, message)}" for file in part.files if file not in files)
+            text = _cut_middle(content_text(part.content), room - count_text(gone, counter), message, counter) + gone
+            yield replace(part, content=text, files=files, extra=None)
+        case ToolCallPart():
+            # Providers accept only an object.
+            around = count_parts("assistant", (replace(part, arguments={"left_out": ""}),), counter)
+            text = _cut_middle(content_text(part.arguments), most - around, message, counter)
+            yield replace(part, arguments={"left_out": text}, extra=None)
+        case FilePart():
+            yield TextPart(text=_file(part, message))
+        case ReasoningPart():
+            # Cut reasoning would not match its signature.
+            return
+        case UnknownPart():
+            yield TextPart(text=_cut_mark(len(content_text(part.data)), message))
+
+
+def _file(part: FilePart, message: str) -> str:
+    kind = " ".join(filter(None, (label(part.name or "", _NAME), label(part.media_type, _NAME))))
+    return CUT_FILE.format(kind=kind, id=fold(message))
+
+
+def _cut_middle(text: str, most: int, message: str, counter: TokenCounter) -> str:
+    """Return the two ends of a text with a mark between them, within `most` tokens; only the mark if no more fits."""
+    if len(text) <= 4 * max(most, 0) and count_text(text, counter) <= most:
+        return text
+    room = most - count_text(_cut_mark(len(text), message), counter) - 2
+    if room <= 0:
+        return _cut_mark(len(text), message)
+    head = cut_tokens(text, (room + 1) // 2, counter)
+    size = min(len(head), len(text) - len(head))
+    while size and count_text(cut_end(text, size), counter) > room // 2:
+        size = size * 9 // 10
+    tail = cut_end(text, size) if size else ""
+    return f"{head}\n{_cut_mark(len(text) - len(head) - len(tail), message)}\n{tail}"

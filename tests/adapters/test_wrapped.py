@@ -1,7 +1,4 @@
-"""What every wrapped client must show, whichever API it speaks: each function is a test of one driver.
-
-Knows the libraries' clients and memory. The files of tests call these with their own drivers, so that one can be run by itself.
-"""
+"""Wrapped clients of OpenAI and Anthropic: the libraries' own clients and types, a provider with a script."""
 
 import asyncio
 import json
@@ -14,20 +11,29 @@ from typing import Any
 import pytest
 from anthropic import AnthropicError
 from openai import OpenAIError
+from pydantic import BaseModel
 
 from adapters.kit import SMALL, Prompts, brief, check_pairs, stored
-from adapters.provider import Driver, Json, Messages, Provider, Reply
-from memolog import Config, InputError, Memory, StoreError, SyncMemory, UserMessage
+from adapters.provider import APIS, Chat, Driver, Json, Provider, Reply, wrap
+from memolog import Config, InputError, Memory, StoreError, SyncMemory, Turn, UserMessage
 from memolog.adapters.anthropic import wrap as wrap_anthropic
 from memolog.adapters.exchange import at
-from memolog.adapters.openai import wrap as wrap_openai
+from memolog.adapters.provider_limits import encodable
 
 WORDS = "the adapter keeps every word of a conversation that goes on and on, and finds what was decided about"
 
+each = pytest.mark.parametrize("driver", APIS.values(), ids=lambda driver: driver.name)
+MESSAGES = APIS["messages"]
 
-def wrap(driver: Driver, client: Any, memory: Any, **bound: Any) -> Any:
-    """Wrap a client with its own adapter."""
-    return (wrap_anthropic if isinstance(driver, Messages) else wrap_openai)(client, memory, **bound)
+
+def asking(provider: Provider, memory: Memory) -> Any:
+    """Return the method of a wrapped client that asks, in the thread of these tests."""
+    return provider.driver.call(wrap(provider.driver, provider.async_client(), memory, thread="t1", resource="alice"))
+
+
+async def lines(memory: Memory, thread: str = "t1", resource: str = "alice") -> list[str]:
+    """Return what is stored of a thread, without what a model thought."""
+    return [line for line in brief(await stored(memory, resource, thread)) if line != "reasoning"]
 
 
 def last_said(driver: Driver, body: Json) -> str:
@@ -120,12 +126,13 @@ class Talk:
 EVENTS = {7: "look it up", 23: "fail now", 41: "never answer"}
 
 
-async def check_a_long_conversation(driver: Driver, address: str) -> None:
+@each
+async def test_a_long_conversation(driver: Driver, tmp_path: Path) -> None:
     """Two hundred turns over thresholds, with tool loops, streams, failing and cancelled runs and a restart."""
     provider, prompts = Provider(driver, Model(driver)), Prompts()
     talk = Talk(driver, provider, prompts)
     for start, end in ((0, 100), (100, 200)):
-        async with Memory(address, config=SMALL) as memory:
+        async with Memory(tmp_path / "memolog.db", config=SMALL) as memory:
             prompts.watch(memory)
             client = wrap(driver, provider.async_client(), memory, thread="t1", resource="alice")
             for number in range(start, end):
@@ -140,7 +147,8 @@ async def check_a_long_conversation(driver: Driver, address: str) -> None:
     assert all("x-memolog-thread" not in headers for headers in provider.headers)
 
 
-async def check_both_engines(driver: Driver, address: str) -> None:
+@each
+async def test_both_engines(driver: Driver, address: str) -> None:
     """A short conversation with a tool loop, on every engine."""
     provider = Provider(driver, Model(driver))
     talk = Talk(driver, provider, Prompts())
@@ -153,12 +161,13 @@ async def check_both_engines(driver: Driver, address: str) -> None:
     check_pairs(rows)
 
 
-def check_a_sync_client(driver: Driver, path: Path) -> None:
+@each
+def test_a_sync_client(driver: Driver, tmp_path: Path) -> None:
     """A client that does not wait: seventy turns over thresholds, streamed and not, with a tool loop and a failing run."""
     model = Model(driver)
     provider = Provider(driver, model)
     said: list[str] = []
-    with SyncMemory(str(path / "memolog.db"), config=SMALL) as memory:
+    with SyncMemory(str(tmp_path / "memolog.db"), config=SMALL) as memory:
         client = wrap(driver, provider.client(), memory, thread="t1", resource="alice")
         call = driver.call(client)
         for number in range(70):
@@ -182,14 +191,15 @@ def check_a_sync_client(driver: Driver, path: Path) -> None:
     assert later.startswith(first)
 
     async def look() -> list[str]:
-        async with Memory(path / "memolog.db") as memory:
+        async with Memory(tmp_path / "memolog.db") as memory:
             return brief(await stored(memory, "alice", "t1"))
 
     kept = [line for line in asyncio.run(look()) if line != "reasoning"]
     assert kept == [*said, "user: Message number 70. fail now"]
 
 
-async def check_whole_lists(driver: Driver, extend: Callable[[Json, Any], Json]) -> None:
+@each
+async def test_whole_lists(driver: Driver) -> None:
     """A caller that hands in the whole conversation each time: everything is stored once, also what failed first."""
     failing = iter([False, True, False, False])
 
@@ -198,15 +208,15 @@ async def check_whole_lists(driver: Driver, extend: Callable[[Json, Any], Json])
 
     provider = Provider(driver, script)
     async with Memory(":memory:") as memory:
-        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
-        whole = extend(driver.said("one"), await call(**driver.said("one")))
-        whole = extend(whole, "two")
+        call = asking(provider, memory)
+        whole = driver.extend(driver.said("one"), await call(**driver.said("one")))
+        whole = driver.extend(whole, "two")
         with pytest.raises(Exception, match="out of order"):
             await call(**whole)
-        whole = extend(whole, await call(**whole))
-        whole = extend(whole, "three")
+        whole = driver.extend(whole, await call(**whole))
+        whole = driver.extend(whole, "three")
         await call(**whole)
-        rows = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+        rows = await lines(memory)
     assert rows == [
         "user: one",
         "assistant: Answer 1",
@@ -217,14 +227,15 @@ async def check_whole_lists(driver: Driver, extend: Callable[[Json, Any], Json])
     ]
 
 
-async def check_a_cut_stream(driver: Driver) -> None:
+@each
+async def test_a_cut_stream(driver: Driver) -> None:
     """A stream that breaks off, and one that the caller leaves: the words that came are kept, and the next turn goes on."""
     reply = Reply(text="One two three", calls=(("c1", "look"),))
     events = [json.dumps(event) for event in driver.events(driver.answer(reply, 1, 1))]
     first_words = next(number for number, event in enumerate(events, start=1) if '"One"' in event)
     provider = Provider(driver, lambda _: reply, cut_after=first_words)
     async with Memory(":memory:") as memory:
-        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        call = asking(provider, memory)
         try:
             heard = [driver.piece(event) async for event in await call(**driver.said("first"), stream=True)]
         except Exception as error:
@@ -241,7 +252,8 @@ async def check_a_cut_stream(driver: Driver) -> None:
     assert said == ["user: first", "assistant: One", "user: second", "assistant: One"]
 
 
-async def check_a_failing_run(driver: Driver) -> None:
+@each
+async def test_a_failing_run(driver: Driver) -> None:
     """An error comes through as the library's own, the question stays, and asking again saves it once."""
     answers = iter([Reply(status=429), Reply(status=500), Reply(text="At last.")])
     provider = Provider(driver, lambda _: next(answers))
@@ -254,11 +266,12 @@ async def check_a_failing_run(driver: Driver) -> None:
         assert caught.value.status_code == 500  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         assert brief(await stored(memory, "alice", "t1")) == ["user: hello"]
         await driver.call(client)(**driver.said("hello"))
-        said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+        said = await lines(memory)
     assert said == ["user: hello", "assistant: At last."]
 
 
-async def check_bindings(driver: Driver) -> None:
+@each
+async def test_bindings(driver: Driver) -> None:
     """A call may name another thread; a turn of one's own spans calls; what does not fit is refused with advice."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     async with Memory(":memory:") as memory:
@@ -269,7 +282,7 @@ async def check_bindings(driver: Driver) -> None:
         bound = wrap(driver, free, memory, thread="t1", resource="alice")
         await driver.call(bound)(**driver.said("hi"))
         await driver.call(bound.with_options(timeout=90))(**driver.said("hi again"))
-        said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+        said = await lines(memory)
         assert said == ["user: hi", "assistant: Yes.", "user: hi again", "assistant: Yes."]
         assert len(await stored(memory, "bob", "späť 1")) == 2
         async with memory.thread("t2", resource="alice").turn() as turn:
@@ -288,7 +301,8 @@ async def check_bindings(driver: Driver) -> None:
     assert all("x-memolog" not in " ".join(headers) for headers in provider.headers)
 
 
-async def check_contradictions(driver: Driver) -> None:
+@each
+async def test_contradictions(driver: Driver) -> None:
     """A turn says whose it is: what says otherwise is refused, in `wrap` and in a call, and nobody is asked."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     raw = provider.async_client()
@@ -316,18 +330,20 @@ def _refusing(driver: Driver, status: int) -> Provider:
     return Provider(driver, lambda body: Reply(status=status) if "poison" in json.dumps(body) else Reply(text="Yes."))
 
 
-async def check_a_refused_message(driver: Driver, status: int) -> None:
+@each
+@pytest.mark.parametrize("status", [400, 413, 415, 422])
+async def test_a_refused_message(driver: Driver, status: int) -> None:
     """What the provider refuses for good is not kept, streamed or not; in a turn of the caller's, that is left to the caller."""
     provider = _refusing(driver, status)
     async with Memory(":memory:") as memory:
-        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        call = asking(provider, memory)
         await call(**driver.said("one"))
         for how in ({}, {"stream": True}):
             with pytest.raises(Exception, match="out of order") as caught:
                 await call(**driver.said("poison"), **how)
             assert caught.value.status_code == status  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
         await call(**driver.said("two"))
-        said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+        said = await lines(memory)
         assert said == ["user: one", "assistant: Yes.", "user: two", "assistant: Yes."]
         async with memory.thread("t2", resource="alice").turn() as turn:
             with pytest.raises(Exception, match="out of order"):
@@ -337,10 +353,11 @@ async def check_a_refused_message(driver: Driver, status: int) -> None:
         assert await stored(memory, "alice", "t2") == []
 
 
-def check_a_refused_message_without_waiting(driver: Driver, path: Path) -> None:
+@each
+def test_a_refused_message_without_waiting(driver: Driver, tmp_path: Path) -> None:
     """The same for a client that does not wait."""
     provider = _refusing(driver, 400)
-    with SyncMemory(str(path / "memolog.db")) as memory:
+    with SyncMemory(str(tmp_path / "memolog.db")) as memory:
         call = driver.call(wrap(driver, provider.client(), memory, thread="t1", resource="alice"))
         for how in ({}, {"stream": True}):
             with pytest.raises(Exception, match="out of order"):
@@ -349,22 +366,24 @@ def check_a_refused_message_without_waiting(driver: Driver, path: Path) -> None:
     assert "poison" not in json.dumps(provider.bodies[-1])
 
 
-async def check_a_refused_retry(driver: Driver) -> None:
+@each
+async def test_a_refused_retry(driver: Driver) -> None:
     """A question that failed is kept; if it is asked again and refused for good, it goes, and what was answered stays."""
     answers = iter([Reply(text="Yes."), Reply(status=500), Reply(status=400), Reply(text="No.")])
     provider = Provider(driver, lambda _: next(answers))
     async with Memory(":memory:") as memory:
-        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        call = asking(provider, memory)
         await call(**driver.said("one"))
         for kept in (["user: one", "assistant: Yes.", "user: poison"], ["user: one", "assistant: Yes."]):
             with pytest.raises(Exception, match="out of order"):
                 await call(**driver.said("poison"))
-            assert [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"] == kept
+            assert await lines(memory) == kept
         await call(**driver.said("two"))
     assert "poison" not in json.dumps(provider.bodies[-1])
 
 
-async def check_a_stream_that_fails(driver: Driver) -> None:
+@each
+async def test_a_stream_that_fails(driver: Driver) -> None:
     """A refusal within a stream is one; any other failure keeps the question, and the words that came are kept with it."""
     replies = {
         "poison": Reply(breaks="invalid_request_error"),
@@ -379,11 +398,12 @@ async def check_a_stream_that_fails(driver: Driver) -> None:
             # Some libraries raise here, others hand the error on.
             with suppress(OpenAIError, AnthropicError):
                 assert [event async for event in await call(**driver.said(word), stream=True)]
-            said[word] = [line for line in brief(await stored(memory, "alice", word)) if line != "reasoning"]
+            said[word] = await lines(memory, word)
     assert said == {"poison": [], "busy": ["user: busy"], "late": ["user: late", "assistant: Wel"]}
 
 
-async def check_counting(driver: Driver) -> None:
+@each
+async def test_counting(driver: Driver) -> None:
     """Instructions and tools are no part of what memory measures: the factor is that of the words alone."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     words = {"type": "string", "description": "what to look for, and where, in plain words " * 20}
@@ -404,11 +424,12 @@ async def check_counting(driver: Driver) -> None:
     assert all(0.9 < factor < 1.6 for factor in factors)
 
 
-async def check_half_characters(driver: Driver) -> None:
+@each
+async def test_half_characters(driver: Driver) -> None:
     """Half a character is kept as it is, and sent as the sign for what cannot be shown: the thread goes on."""
     provider = Provider(driver, lambda _: Reply(text="Yes."))
     async with Memory(":memory:") as memory:
-        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
+        call = asking(provider, memory)
         tool = {"name": "look", "parameters": {"\udc00": "\ud83d\ude00"}}
         await call(**driver.said("half \ud83d of it"), tools=[tool])
         await call(**driver.said("more"))
@@ -418,15 +439,16 @@ async def check_half_characters(driver: Driver) -> None:
         assert "half \ufffd of it" in json.dumps(body, ensure_ascii=False)
 
 
-async def check_tools(driver: Driver, form: Any) -> None:
+@each
+async def test_tools(driver: Driver) -> None:
     """The tools of memory, offered in the API's own form and run by the caller: their results are stored as memory's own."""
     search = Reply(calls=(("c9", "memory-search"),), arguments='{"action": "search", "query": "argon2id"}')
     replies = iter([Reply(text="Noted."), search, Reply(text="argon2id, it was.")])
     provider = Provider(driver, lambda _: next(replies))
     async with Memory(":memory:") as memory:
         tools = memory.resource("alice").tools(thread="t1")
-        call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
-        offered = {"tools": tools.definitions(form)}
+        call = asking(provider, memory)
+        offered = {"tools": tools.definitions(driver.form)}
         await call(**driver.said("We hash with argon2id."), **offered)
         await call(**driver.said("Which hash was it?"), **offered)
         found = await tools.call("memory-search", search.arguments)
@@ -438,20 +460,21 @@ async def check_tools(driver: Driver, form: Any) -> None:
     check_pairs(rows)
 
 
-async def check_without_a_database(driver: Driver, path: Path, extend: Callable[[Json, Any], Json]) -> None:
+@each
+async def test_without_a_database(driver: Driver, tmp_path: Path) -> None:
     """While the database is not there the agent goes on, and what was said is saved once it is; `strict` says so at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         nowhere = f"postgresql://nobody@127.0.0.1:{free.getsockname()[1]}/none"
     provider = Provider(driver, lambda _: Reply(text=f"Answer {len(provider.bodies)}", thinks=False))
     memory = Memory(nowhere)
-    call = driver.call(wrap(driver, provider.async_client(), memory, thread="t1", resource="alice"))
-    whole = extend(driver.said("one"), await call(**driver.said("one")))
-    await call(**extend(whole, "two"))
-    memory.address = str(path / "memolog.db")
+    call = asking(provider, memory)
+    whole = driver.extend(driver.said("one"), await call(**driver.said("one")))
+    await call(**driver.extend(whole, "two"))
+    memory.address = str(tmp_path / "memolog.db")
     await memory.open()
     await call(**driver.said("three"))
-    said = [line for line in brief(await stored(memory, "alice", "t1")) if line != "reasoning"]
+    said = await lines(memory)
     await memory.aclose()
     assert said == [
         line
@@ -466,7 +489,8 @@ async def check_without_a_database(driver: Driver, path: Path, extend: Callable[
     assert len(provider.bodies) == 3
 
 
-async def check_many_at_once(driver: Driver) -> None:
+@each
+async def test_many_at_once(driver: Driver) -> None:
     """Thirty conversations over one client, all at once, streamed and not: none has a word of another."""
 
     async def script(body: Json) -> Reply:
@@ -496,3 +520,210 @@ async def check_many_at_once(driver: Driver) -> None:
                 for step in range(3)
                 for line in (f"user: I am n{number}. Step {step}", f"assistant: Hello n{number}.")
             ]
+
+
+# ---------------------------------------------------------------- OpenAI
+
+
+class Colour(BaseModel):
+    """What the model is to give back."""
+
+    name: str
+
+
+async def test_other_ways_of_calling() -> None:
+    """Parsed answers, raw answers, and the library's own streams are remembered too."""
+    chat, responses = (
+        Provider(driver, lambda _: Reply(text='{"name": "red"}')) for driver in (APIS["chat"], APIS["responses"])
+    )
+    async with Memory(":memory:") as memory:
+        client = wrap(chat.driver, chat.async_client(), memory, thread="c", resource="alice")
+        said = chat.driver.said("Which colour?")
+        parsed = await client.chat.completions.parse(**said, response_format=Colour)
+        assert parsed.choices[0].message.parsed == Colour(name="red")
+        raw = await client.chat.completions.with_raw_response.create(**said)
+        assert raw.parse().choices[0].message.content == '{"name": "red"}'
+        async with client.chat.completions.with_streaming_response.create(**said) as answer:
+            assert (await answer.parse()).id == "chatcmpl-3"
+        async with client.chat.completions.stream(**said) as stream:
+            async for _ in stream:
+                pass
+        assert len(await stored(memory, "alice", "c")) == 8
+        client = wrap(responses.driver, responses.async_client(), memory, thread="r", resource="alice")
+        said = responses.driver.said("Which colour?")
+        assert (await client.responses.parse(**said, text_format=Colour)).output_parsed == Colour(name="red")
+        async with client.responses.stream(**said) as stream:
+            assert (await stream.get_final_response()).output_text == '{"name": "red"}'
+        assert len(await stored(memory, "alice", "r")) == 4
+
+
+async def test_where_the_provider_keeps_the_conversation() -> None:
+    """What the caller says goes as it is, only the log goes before it; both sides are saved all the same."""
+    driver = APIS["responses"]
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    async with Memory(":memory:") as memory:
+        call = asking(provider, memory)
+        first = await call(**driver.said("one"))
+        await memory.thread("t1", resource="alice").observe()
+        await call(**driver.said("two"), previous_response_id=first.id)
+        assert provider.bodies[1]["input"] == "two"
+        assert provider.bodies[1]["instructions"].startswith("Be exact.\n\n")
+        assert len(await stored(memory, "alice", "t1")) == 4
+
+
+async def test_an_answer_that_cannot_be_kept(caplog: pytest.LogCaptureFixture) -> None:
+    """Nested deeper than the store takes it, it still reaches the caller; with `strict` the caller is told."""
+    odd: list[Any] = []
+    for _ in range(250):
+        odd = [odd]
+
+    class Odd(Chat):
+        """A provider whose answers have a field that nobody expects."""
+
+        def answer(self, reply: Reply, number: int, tokens: int) -> Json:
+            made = super().answer(reply, number, tokens)
+            made["choices"][0]["message"]["odd"] = odd
+            return made
+
+    driver = Odd()
+    provider = Provider(driver, lambda _: Reply(text="Yes."))
+    for is_strict in (False, True):
+        async with Memory(":memory:", config=Config(strict=is_strict)) as memory:
+            call = asking(provider, memory)
+            if is_strict:
+                with pytest.raises(InputError):
+                    await call(**driver.said("hello"))
+            else:
+                assert driver.text(await call(**driver.said("hello"))) == "Yes."
+                assert "cannot be stored" in caplog.text
+            assert brief(await stored(memory, "alice", "t1")) == ["user: hello"]
+
+
+async def test_an_answer_that_the_caller_gives() -> None:
+    """A model of this API does not go on from it: it is a message of its own."""
+    driver = APIS["chat"]
+    provider = Provider(driver, lambda _: Reply(text="Two."))
+    async with Memory(":memory:") as memory:
+        call = asking(provider, memory)
+        said = driver.said("Count.")
+        await call(**{**said, "messages": [*said["messages"], {"role": "assistant", "content": "One."}]})
+        assert brief(await stored(memory, "alice", "t1")) == ["user: Count.", "assistant: One.", "assistant: Two."]
+
+
+async def test_what_cannot_be_taken_back(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """A database that fails just then: the caller sees what the provider said; with `strict`, what the database said."""
+
+    async def fail(_: Turn, **_options: object) -> None:
+        raise StoreError("Locked.")
+
+    monkeypatch.setattr(Turn, "discard", fail)
+    driver = APIS["chat"]
+    provider = Provider(driver, lambda _: Reply(status=400))
+    for is_strict, match in ((False, "out of order"), (True, "Locked")):
+        async with Memory(":memory:", config=Config(strict=is_strict)) as memory:
+            call = asking(provider, memory)
+            with pytest.raises(Exception, match=match):
+                await call(**driver.said("hello"))
+    assert "cannot be withdrawn" in caplog.text
+
+
+def test_what_can_be_sent() -> None:
+    """Only what UTF-8 cannot hold is changed; what is no JSON is left for the client to tell."""
+    plain: Json = {"a": ["b", {"c": None}], "d": b"bytes"}
+    assert encodable(plain) is plain
+    odd: Json = {"a": {("no", "key"): 1}}
+    assert encodable(odd) is odd
+    assert encodable({"a": ("\ud800", 1, {"\udfff": True})}) == {"a": ["\ufffd", 1, {"\ufffd": True}]}
+
+
+async def test_a_call_that_cannot_be_read() -> None:
+    """What is no list of messages is refused with advice, and nobody is asked."""
+    provider = Provider(APIS["chat"], lambda _: Reply(text="Yes."))
+    async with Memory(":memory:") as memory:
+        client = wrap(APIS["chat"], provider.async_client(), memory, thread="t1", resource="alice")
+        with pytest.raises(InputError, match="Pass a list of messages"):
+            await client.post("/chat/completions", cast_to=object, body={"messages": "hello"})
+    assert provider.bodies == []
+
+
+async def test_other_calls_are_left_alone() -> None:
+    """What is no conversation passes through untouched."""
+    provider = Provider(APIS["chat"], lambda _: Reply(status=500))
+    async with Memory(":memory:") as memory:
+        client = wrap(APIS["chat"], provider.async_client(), memory)
+        with pytest.raises(Exception, match="out of order"):
+            await client.embeddings.create(model="m", input="hello")
+        assert provider.bodies == [{"input": "hello", "model": "m", "encoding_format": "base64"}]
+
+
+# ---------------------------------------------------------------- Anthropic
+
+
+async def test_the_library_s_own_stream() -> None:
+    """`messages.stream`, its text and its final message, and the beta path are remembered too."""
+    provider = Provider(MESSAGES, lambda _: Reply(text="Hello there"))
+    async with Memory(":memory:") as memory:
+        client = wrap(MESSAGES, provider.async_client(), memory, thread="t1", resource="alice")
+        async with client.messages.stream(**MESSAGES.said("one")) as stream:
+            assert "".join([text async for text in stream.text_stream]) == "Hello there"
+        await client.beta.messages.create(**MESSAGES.said("two"))
+        said = await lines(memory)
+        assert said == ["user: one", "assistant: Hello there", "user: two", "assistant: Hello there"]
+
+
+async def test_an_answer_that_the_caller_began() -> None:
+    """What the caller puts into the model's mouth is sent last, and saved as the beginning of the answer."""
+    provider = Provider(MESSAGES, lambda _: Reply(text=" two, three.", thinks=False))
+    async with Memory(":memory:") as memory:
+        call = asking(provider, memory)
+        begun = {"role": "assistant", "content": "One,"}
+        said = MESSAGES.said("Count.")
+        await call(**{**said, "messages": [*said["messages"], begun]})
+        assert provider.bodies[0]["messages"][-1]["content"][0]["text"] == "One,"
+        assert brief(await stored(memory, "alice", "t1")) == ["user: Count.", "assistant: One, two, three."]
+        whole = [*said["messages"], {"role": "assistant", "content": "One, two, three."}]
+        await call(**{**said, "messages": [*whole, {"role": "user", "content": "More."}]})
+        assert len(await stored(memory, "alice", "t1")) == 4
+
+
+async def test_the_cache_is_marked() -> None:
+    """After the log and at the last message; the caller's marks count, and the mark is the caller's to choose."""
+    provider = Provider(MESSAGES, lambda _: Reply(text="Yes."))
+    async with Memory(":memory:") as memory:
+        client = provider.async_client()
+        call = MESSAGES.call(wrap(MESSAGES, client, memory, thread="t1", resource="alice"))
+        await call(**MESSAGES.said("one"))
+        await memory.thread("t1", resource="alice").observe()
+        await call(**MESSAGES.said("two"))
+        body = provider.bodies[1]
+        assert [n for n, block in enumerate(body["system"]) if "cache_control" in block] == [len(body["system"]) - 1]
+        assert "cache_control" in body["messages"][-1]["content"][-2]
+        tools = [
+            {
+                "name": f"t{n}",
+                "description": "",
+                "input_schema": {"type": "object"},
+                "cache_control": {"type": "ephemeral"},
+            }
+            for n in range(3)
+        ]
+        await call(**MESSAGES.said("three"), tools=tools)
+        assert "cache_control" not in str(provider.bodies[2]["system"])
+        assert "cache_control" in str(provider.bodies[2]["messages"])
+        plain = wrap_anthropic(client, memory, thread="t1", resource="alice", cache=None)
+        await MESSAGES.call(plain)(**MESSAGES.said("four"))
+        assert "cache_control" not in str(provider.bodies[3])
+
+
+async def test_thinking_between_tool_calls_is_untouched() -> None:
+    """Signed blocks go back as they came, in their place."""
+    replies = iter([Reply(calls=(("c1", "look"),)), Reply(text="Done.")])
+    provider = Provider(MESSAGES, lambda _: next(replies))
+    async with Memory(":memory:") as memory:
+        call = asking(provider, memory)
+        await call(**MESSAGES.said("look"))
+        await call(**MESSAGES.results([("c1", "42")]))
+    assert provider.bodies[1]["messages"][1]["content"] == [
+        {"type": "thinking", "thinking": "hm", "signature": "sig-1"},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {"n": 1}},
+    ]

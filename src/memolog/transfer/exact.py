@@ -1,6 +1,6 @@
 """Keep a foreign message exactly: store what its JSON holds beyond our parts, and rebuild the JSON from both.
 
-Each adapter has one key in the `extra` of a part. Its notes stand there: a `change` (see `difference`), or a `block` with the
+Each library has one key in the `extra` of a part. Its notes stand there: a `change` (see `difference`), or a `block` with the
 places of the part's own fields (see `kept`), and what the adapter itself needs.
 """
 
@@ -8,44 +8,23 @@ import base64
 import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar, cast
 
-from memolog.context.context import Context, ContextMessage
 from memolog.core.exact_json import JsonValue, check_json, dumps
-from memolog.core.message import FilePart, Message, NewMessage, Part, ReasoningPart, TextPart, ToolResultPart
-from memolog.core.run import Usage
+from memolog.core.message import (
+    FilePart,
+    Part,
+    TextPart,
+    ToolResultPart,
+    UnknownPart,
+)
 from memolog.errors import NotJson
-from memolog.text.lookalikes import quoted_label
+from memolog.transfer.conversation import as_data
 
 Json: TypeAlias = dict[str, Any]
 Path: TypeAlias = tuple[str | int, ...]
-Said: TypeAlias = NewMessage | Message | ContextMessage
 P = TypeVar("P", bound=Part)
-S = TypeVar("S", bound=Said)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
-    """The answer of a model: the message to record, if there is one, and its usage, if it was reported."""
-
-    message: NewMessage | None
-    usage: Usage | None = None
-
-
-def usage_of_total(
-    model: object, total: int | None, output: int | None, read: int | None, written: int | None, cost: float = 0.0
-) -> Usage:
-    """Return the usage of a request whose provider counts cached tokens as input too; Memolog counts them apart."""
-    read, written = read or 0, written or 0
-    return Usage(
-        model=str(model or "unknown"),
-        input_tokens=max((total or 0) - read - written, 0),
-        output_tokens=output or 0,
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        cost=cost,
-    )
 
 
 # ---------------------------------------------------------------- differences
@@ -208,29 +187,11 @@ def decoded(text: str) -> bytes | None:
     return None
 
 
-def with_speaker(said: S) -> S:
-    """Return a user's message that begins with the name of its speaker, for an API that has no field for it."""
-    place = next((n for n, part in enumerate(said.parts) if isinstance(part, TextPart)), None)
-    if not said.speaker or said.role != "user" or place is None:
-        return said
-    part = cast("TextPart", said.parts[place])
-    # In quotation marks, so that a user called "System" is not taken for the system.
-    named = replace(part, text=f"{quoted_label(said.speaker)}: {part.text}")
-    return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
-
-
-def edge_of(context: Context, key: str) -> str:
-    """Return the edge; empty between two calls of a reasoning model, because a user's text there would end its reasoning."""
-    if not context.messages or context.messages[-1].role != "tool":
-        return context.edge_text
-    for said in reversed(context.messages):
-        if said.role == "assistant" and any(
-            isinstance(part, ReasoningPart) and note(part, key) is not None for part in said.parts
-        ):
-            return ""
-        if said.role not in {"assistant", "tool"}:
-            break
-    return context.edge_text
+def described(part: FilePart | UnknownPart) -> str:
+    """Return a short text in place of a part that an API does not accept."""
+    if isinstance(part, FilePart):
+        return f"[{' '.join(filter(None, (part.media_type, part.name, part.url)))}]"
+    return f"[{as_data(part.data).get('type', 'part')}]"
 
 
 # ---------------------------------------------------------------- arguments of calls

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memolog.context.context import ContextMessage
-from memolog.context.pairs import closed_cuts, mend
+from memolog.context.tail import closed_cuts, mend
 from memolog.core.message import FilePart, Message, Part, Role, TextPart, ToolCallPart, ToolResultPart, UnknownPart
 
 START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)

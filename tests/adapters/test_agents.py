@@ -1,0 +1,275 @@
+"""What an agent with memory must show, whichever framework it is of."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.kit import SMALL, Prompts, answer, brief, calls, check_pairs, expected, question, stored
+from adapters.worlds import INSTRUCTIONS, WORLDS, AgentFramework, Call, Heard, LangChain, LangChainAlone, Step, World
+from memolog import Config, InputError, Memory, StoreError, SyncMemory, ToolResultPart, outbox
+from memolog.adapters.agent_framework import MemoryGuard, MemoryProvider
+from memolog.adapters.langchain import MemoryMiddleware
+from memolog.adapters.pydantic_ai import MemoryCapability
+
+every_world = pytest.mark.parametrize("kind", WORLDS, ids=lambda kind: kind.__name__)
+either_way = pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+
+
+def talk(heard: Heard) -> Step:
+    """Answer; some questions need a tool first."""
+    number = int(heard.asked.split()[1])
+    needed = [Call("weather", id_, {"city": f"City{number}"}) for id_ in calls(number)]
+    return needed if needed and heard.roles[-1] != "tool" else answer(number)
+
+
+def about(heard: Heard) -> Step:
+    """Answer with what was asked; the storm needs a tool, which fails, and so does the sun, at which the model fails then."""
+    cities = {"storm": "nowhere", "sun": "Rome"}
+    if heard.asked in cities and heard.roles[-1] != "tool":
+        return [Call("weather", f"c-{heard.asked}", {"city": cities[heard.asked]})]
+    return ConnectionError("down again") if heard.asked == "sun" else f"about {heard.asked}"
+
+
+@every_world
+async def test_a_long_conversation_over_a_restart(kind: type[World], tmp_path: Path) -> None:
+    """Thresholds are crossed, tools are called, some turns are streamed, the process starts anew half-way."""
+    prompts = Prompts()
+    turns = 80 if kind is LangChainAlone else 200
+    heard: list[Heard] = []
+    for half in (range(1, turns // 2 + 1), range(turns // 2 + 1, turns + 1)):
+        async with Memory(tmp_path / "m.db", config=SMALL) as memory:
+            prompts.watch(memory)
+            world = kind(memory, talk, prompts=prompts)
+            for number in half:
+                await world.ask(question(number), streamed=number % 5 == 0)
+            await memory.settled()
+            rows = await stored(memory, "alice", "t1")
+            usage = (await memory.thread("t1", resource="alice").status()).usage
+        heard += world.heard
+        assert brief(rows) == expected(range(1, half.stop))
+    check_pairs(rows)
+    prompts.check(least_changes=4)
+    assert max(len(one.roles) for one in heard) < 150, "the log never took over"
+    assert all(one.system.startswith(INSTRUCTIONS) for one in heard)
+    assert usage.requests >= len(heard)
+    assert usage.output_tokens >= len(heard)
+
+
+@every_world
+async def test_on_each_engine(kind: type[World], address: str) -> None:
+    """A short conversation with a tool, on whatever stores it; the same words twice are two messages."""
+    async with Memory(address) as memory:
+        world = kind(memory, talk)
+        for number in (6, 7, 8, 8):
+            await world.ask(question(number), streamed=number == 8)
+        assert await world.lines() == [*expected(range(6, 9)), *expected(range(8, 9))]
+
+
+@every_world
+async def test_the_order_of_a_request(kind: type[World], tmp_path: Path) -> None:
+    """The caller's instructions, then memory's, then what was said, then the edge: for this request alone."""
+    async with Memory(tmp_path / "m.db") as memory:
+        world = kind(memory, talk)
+        await world.ask(question(7))
+        rows = await stored(memory, "alice", "t1")
+    first, second = world.heard
+    assert first.system.index(INSTRUCTIONS) < first.system.index("memory-search")
+    assert second.system == first.system
+    assert (first.roles, second.roles) == (["user"], ["user", "assistant", "tool"])
+    assert [row.role for row in rows] == ["user", "assistant", "tool", "assistant"]
+    for heard in world.heard:
+        assert heard.edge
+        assert heard.edge not in {row.text for row in rows}
+
+
+@pytest.mark.parametrize("kind", [LangChain, AgentFramework], ids=lambda kind: kind.__name__)
+async def test_no_words_after_a_result_where_a_provider_takes_none(
+    kind: type[LangChain | AgentFramework], tmp_path: Path
+) -> None:
+    """The edge is left out at later steps."""
+    async with Memory(tmp_path / "m.db") as memory:
+        world = kind(memory, talk)
+        world.agent = world.made(edge_after_results=False)
+        await world.ask(question(7))
+    assert [heard.edge is None for heard in world.heard] == [False, True]
+
+
+@every_world
+async def test_scopes_do_not_mix(kind: type[World], tmp_path: Path) -> None:
+    """Conversations side by side, of one resource and of two."""
+    async with Memory(tmp_path / "m.db") as memory:
+        places = [("alice", "t1"), ("bob", "t1"), ("alice", "t2")]
+        worlds = [kind(memory, talk, resource=resource, thread=thread) for resource, thread in places]
+        for number in range(1, 5):
+            asking = [world.ask(question(number + n), streamed=number % 2 == 0) for n, world in enumerate(worlds)]
+            await asyncio.gather(*asking)
+        for n, world in enumerate(worlds):
+            assert await world.lines() == expected(range(1 + n, 5 + n))
+
+
+@every_world
+async def test_the_tools_work_and_their_scope_is_fixed(kind: type[World], tmp_path: Path) -> None:
+    """A model finds what was said, and makes a task; what it says of a resource changes nothing."""
+
+    def script(heard: Heard) -> Step:
+        if heard.asked != "use them":
+            return "noted"
+        if heard.roles[-1] != "tool":
+            return [Call("memory-search", "c1", {"action": "search", "query": "heliotrope", "resource": "bob"})]
+        made = [Call("task-mutate", "c2", {"action": "create", "title": "Paint the door"})]
+        return made if "Paint the door" not in heard.text else "done"
+
+    async with Memory(tmp_path / "m.db") as memory:
+        world = kind(memory, script)
+        await world.ask("my colour is heliotrope")
+        await kind(memory, script, resource="bob").ask("secret heliotrope of bob")
+        await world.ask("use them")
+        tasks = await memory.resource("alice").tasks().ready()
+        rows = await stored(memory, "alice", "t1")
+    found, made = (str(getattr(row.parts[0], "content", "")) for row in rows if row.role == "tool")
+    assert "my colour is" in found
+    assert "secret" not in found
+    assert "success" in made
+    assert [one.task.title for one in tasks.items] == ["Paint the door"]
+    assert [row.own for row in rows if row.role == "tool"] == [True, True]
+
+
+# ---------------------------------------------------------------- what goes wrong
+
+
+@every_world
+@either_way
+async def test_a_failing_run_keeps_what_was_said(kind: type[World], streamed: bool, tmp_path: Path) -> None:
+    """A model that is down, then a tool that raises; the next request shows every call with a result."""
+    down = [True]
+
+    def script(heard: Heard) -> Step:
+        return ConnectionError("the provider is down") if down and down.pop() else about(heard)
+
+    async with Memory(tmp_path / "m.db") as memory:
+        world = kind(memory, script)
+        with pytest.raises(ConnectionError):
+            await world.ask("now", streamed=streamed)
+        if kind is AgentFramework:
+            # A tool that raises is a result that says so.
+            await world.ask("storm", streamed=streamed)
+            rest = ["result c-storm", "assistant: about storm"]
+        else:
+            with pytest.raises(Exception, match="no weather"):
+                await world.ask("storm", streamed=streamed)
+            rest = []
+        with pytest.raises(ConnectionError):
+            await world.ask("sun", streamed=streamed)
+        await world.ask("later", streamed=streamed)
+        lines = await world.lines()
+        parts = [part for row in await stored(memory, "alice", "t1") for part in row.parts]
+    errors = [part.is_error for part in parts if isinstance(part, ToolResultPart)]
+    assert lines == [
+        *("user: now", "user: storm", "call c-storm: weather", *rest),
+        *("user: sun", "call c-sun: weather", "result c-sun", "user: later", "assistant: about later"),
+    ]
+    assert errors == [True, False][-len(errors) :]
+    assert world.heard[-1].roles[:4] == ["user", "user", "assistant", "tool"]
+
+
+@every_world
+@either_way
+async def test_a_cancelled_run_keeps_what_was_said(kind: type[World], streamed: bool, tmp_path: Path) -> None:
+    """Cancelled while the model thinks, or while it speaks; nothing is left running."""
+    async with Memory(tmp_path / "m.db") as memory:
+        world = kind(memory, about)
+        world.stuck = asyncio.Event()
+        running = asyncio.create_task(world.ask("one", streamed=streamed))
+        await world.stuck.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        world.stuck = None
+        await world.ask("two", streamed=streamed)
+        lines = await world.lines()
+    # What came of a stream is kept where the library hands it on piece by piece.
+    assert lines[0] == "user: one"
+    assert lines[-2:] == ["user: two", "assistant: about two"]
+    assert lines[1:-2] in ([], ["assistant: about"])
+    assert [task for task in asyncio.all_tasks() if task is not asyncio.current_task()] == []
+
+
+@every_world
+async def test_a_stream_that_is_left(kind: type[World], tmp_path: Path) -> None:
+    """Whoever stops listening has said what they said, and nothing is left running."""
+    before = asyncio.all_tasks()
+    async with Memory(tmp_path / "m.db") as memory:
+        world = kind(memory, about)
+        await world.leave("one")
+        await world.ask("two")
+        lines = await world.lines()
+    assert asyncio.all_tasks() == before
+    assert lines[0] == "user: one"
+    assert lines[-2:] == ["user: two", "assistant: about two"]
+    assert len(lines) <= 4
+
+
+@every_world
+async def test_a_database_that_is_gone_does_not_stop_the_agent(
+    kind: type[World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent answers from what the run itself has said, and it is saved once the database is there; strict raises."""
+    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
+    nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
+    memory = Memory(nowhere)
+    world = kind(memory, talk)
+    await world.ask(question(7))
+    assert world.heard[-1].roles == ["user", "assistant", "tool"]
+    memory.address = str(tmp_path / "m.db")
+    async with memory:
+        await world.ask(question(8), streamed=True)
+        assert await world.lines() == expected(range(7, 9))
+    strict = Memory(nowhere, config=Config(strict=True))
+    with pytest.raises(StoreError):
+        await kind(strict, talk).ask(question(1))
+    await strict.aclose()
+
+
+@every_world
+def test_a_memory_of_the_wrong_kind(kind: type[World], tmp_path: Path) -> None:
+    """An address is no memory, and neither is one that cannot be awaited."""
+    with pytest.raises(InputError, match=kind.memory_error):
+        kind.adapter("memolog.db")
+    with SyncMemory(str(tmp_path / "m.db")) as memory:
+        if issubclass(kind, LangChain):
+            kind.adapter(memory)
+            return
+        with pytest.raises(InputError, match="got SyncMemory"):
+            kind.adapter(memory)
+
+
+@every_world
+def test_a_missing_library_is_told(kind: type[World]) -> None:
+    """Whoever has not installed the library is told which extra to install."""
+    module = f"memolog.adapters.{kind.extra.replace('-', '_')}"
+    code = f"import sys; sys.modules[{kind.package!r}] = None; import {module}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert f'pip install "memolog[{kind.extra}]"' in done.stderr
+
+
+GUARDED: dict[str, Callable[[Any, Any], object]] = {
+    "LangChain": lambda memory, guards: MemoryMiddleware(memory, guards=guards),
+    "AgentFramework": lambda memory, guards: MemoryGuard(MemoryProvider(memory, resource="alice"), guards=guards),
+    "PydanticAI": lambda memory, guards: MemoryCapability(memory, "alice", discard_on=guards),
+}
+
+
+@pytest.mark.parametrize("make", GUARDED.values(), ids=GUARDED)
+def test_guards_that_are_no_errors(make: Any, tmp_path: Path) -> None:
+    """What nothing could ever match is refused; one class needs no tuple."""
+    memory = Memory(tmp_path / "m.db")
+    for wrong in ("x", (ValueError, "x"), [ValueError], ValueError()):
+        with pytest.raises(InputError, match="must hold exception classes"):
+            make(memory, wrong)
+    make(memory, ValueError)

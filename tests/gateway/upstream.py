@@ -1,0 +1,118 @@
+"""A provider on loopback that answers as it was told to, in the words of three APIs, and remembers what it was sent."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from adapters import provider
+from memolog.apps.network import open_socket, serving, url_of
+
+__all__ = ["PATHS", "Call", "Seen", "Upstream", "running"]
+
+PATHS = {"chat": "/v1/chat/completions", "responses": "/v1/responses", "messages": "/v1/messages"}
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A tool call that the model makes."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A request as the provider got it."""
+
+    method: str
+    path: str
+    headers: dict[str, str]
+    raw: bytes
+    target: str = ""
+    """Path and query as they came."""
+
+    @property
+    def body(self) -> Any:
+        """Return the JSON of it."""
+        return json.loads(self.raw)
+
+
+Reply = str | Call | Response
+Script = Callable[[Seen], Reply]
+
+
+@dataclass
+class Upstream:
+    """What the provider answers, and what it has seen."""
+
+    script: Script
+    seen: list[Seen] = field(default_factory=list[Seen])
+    pause: asyncio.Event | None = None
+    """If set: a stream waits for it after its first piece."""
+    paused: asyncio.Event = field(default_factory=asyncio.Event)
+    left: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when a client closes a stream half-way."""
+    numbers: int = 0
+    tokens: Callable[[Seen], int] = lambda _: 100
+    """What it reports as the length of a request."""
+
+    async def answer(self, request: Request) -> Response:
+        """Answer one request."""
+        raw = await request.body()
+        target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
+        seen = Seen(request.method, str(request.url.path), dict(request.headers), raw, target.decode())
+        self.seen.append(seen)
+        reply = self.script(seen) if raw or request.method != "OPTIONS" else Response(b"")
+        if isinstance(reply, Response):
+            return reply
+        self.numbers += 1
+        api = next(name for name, path in PATHS.items() if path == seen.path)
+        driver = provider.APIS[api]
+        is_call = isinstance(reply, Call)
+        said = provider.Reply(
+            text="" if is_call else reply,
+            calls=((reply.id, reply.name),) if is_call else (),
+            arguments=json.dumps(reply.arguments) if is_call else "",
+        )
+        whole = driver.answer(said, self.numbers, self.tokens(seen))
+        if not seen.body.get("stream"):
+            return JSONResponse(whole)
+        events = [f"event: {event.get('type')}\ndata: {json.dumps(event)}\n\n" for event in driver.events(whole)]
+        if api == "chat":
+            events = [*(event.split("\n", 1)[1] for event in events), "data: [DONE]\n\n"]
+        return StreamingResponse(self._pieces([event.encode() for event in events]), media_type="text/event-stream")
+
+    async def _pieces(self, events: list[bytes]) -> AsyncIterator[bytes]:
+        """Yield a stream cut at odd places, as networks do."""
+        data = b"".join(events)
+        cuts = [0, *range(len(events[0]) + len(events[1]) + len(events[2]), len(data), 97), len(data)]
+        try:
+            for start, end in pairwise(cuts):
+                yield data[start:end]
+                if self.pause is not None and start == 0:
+                    self.paused.set()
+                    await self.pause.wait()
+        except asyncio.CancelledError:
+            self.left.set()
+            raise
+
+
+@asynccontextmanager
+async def running(upstream: Upstream) -> AsyncGenerator[str]:
+    """Run the provider on a port that the system chooses; yields its address."""
+    methods = ["GET", "POST", "DELETE", "OPTIONS"]
+    app = Starlette(routes=[Route("/{path:path}", upstream.answer, methods=methods)])
+    listener = open_socket("127.0.0.1", 0)
+    async with serving(uvicorn.Config(app, log_config=None, timeout_keep_alive=300), listener):
+        yield url_of("127.0.0.1", listener.getsockname()[1])
