@@ -112,9 +112,8 @@ async def test_another_answer_to_tool_results(api: str, tmp_path: Path) -> None:
         await talk.say("Please look it up.")
         await talk.answer(("c1", "It rains."))
         place = max(n for n, said in enumerate(talk.history) if "It rains." in str(said))
-        results = talk.history[place]
         del talk.history[place:]
-        await talk._send([results])
+        await talk.answer(("c1", "It rains."))
         assert (await lines(world))[2:] == [
             "user: Please look it up.",
             "call c1: weather",

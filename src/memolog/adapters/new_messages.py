@@ -68,7 +68,7 @@ async def _stored(
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST
-    asked = next((marks(said) for said in given if said.role == "user"), [])
+    asked = next((marks(said) for said in given if said.role == "user"), None)
     for _ in range(_PAGES):
         try:
             page = await handle.messages(before=before, limit=_PAGE if has_answer(given) else _END)
