@@ -62,7 +62,10 @@ async def _talk(memory: Memory, clock: FakeClock, resource: str, thread: str) ->
     async with memory.thread(thread, resource=resource).turn() as turn:
         await turn.prepare(UserMessage("Forget that I said this."))
         await turn.discard()
-    await memory.thread(thread, resource=resource).observe()
+    handle = memory.thread(thread, resource=resource)
+    saved = await handle.save([UserMessage("Make it blue."), UserMessage("No, green.")])
+    await handle.rewind(to=saved[0].seq)
+    await handle.observe()
 
 
 async def _exotic(memory: Memory, resource: str) -> None:

@@ -1,6 +1,7 @@
 """Rewind a thread to an earlier message, and return to a branch."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -168,6 +169,19 @@ async def test_wrong_arguments(memory: Memory) -> None:
         await thread.rewind(to=1.5)  # pyright: ignore[reportArgumentType]
     with pytest.raises(BranchNotFound, match="b7"):
         await thread.restore_branch("b7")
+
+
+async def test_an_export_has_the_branches(memory: Memory, tmp_path: Path) -> None:
+    """After an import the branch can be returned to."""
+    thread = await talk(memory)
+    await thread.rewind(to=2)
+    await memory.export(tmp_path / "export.jsonl")
+    async with Memory(":memory:", config=SMALL, clock=memory.clock) as other:
+        await other.import_from(tmp_path / "export.jsonl")
+        elsewhere = other.thread("t1", resource="alice")
+        assert await elsewhere.branches() == await thread.branches()
+        await elsewhere.restore_branch("b1")
+        assert await shown(elsewhere) == [*TALK[0], *TALK[1], *TALK[2]]
 
 
 async def test_two_processes(memory: Memory, address: str, engine_name: str) -> None:

@@ -68,6 +68,7 @@ TABLES: Final = (
         json="pairs metadata parts",
         parent="thread",
     ),
+    Table("branch", fixed="thread number kept_to created_at", json="live", parent="thread"),
     Table("task-message", parent="task"),
     Table("log", fixed="thread created_at", json="metadata", newer="version"),
     Table("cursor", fixed="alias", parent="log"),

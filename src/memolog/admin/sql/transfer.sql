@@ -136,6 +136,20 @@ INSERT INTO compactions (id, thread_pk, first_seq, last_seq, level, created_at, 
 VALUES (:id, (SELECT pk FROM threads WHERE resource = :resource AND id = :thread), :first_seq, :last_seq, :level, :created_at,
   :restored_at, :summary, :before)
 
+-- branch_select --
+SELECT b.pk, t.id, b.number, b.kept_to, b.created_at, b.restored_at, b.live
+FROM threads t JOIN branches b ON b.thread_pk = t.pk
+
+-- branch_page --
+{branch_select} WHERE t.resource = :resource AND b.pk > :a ORDER BY b.pk LIMIT :limit
+
+-- branch_one --
+{branch_select} WHERE t.resource = :resource AND t.id = :thread AND b.number = :number
+
+-- branch_add --
+INSERT INTO branches (thread_pk, number, kept_to, created_at, restored_at, live)
+VALUES ((SELECT pk FROM threads WHERE resource = :resource AND id = :thread), :number, :kept_to, :created_at, :restored_at, :live)
+
 -- message_select --
 SELECT m.thread_pk, m.seq, t.id, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.pruned, k.id,
   c.id, m.turn, m.zone, m.speaker, m.pairs, m.metadata, m.parts, m.injection, m.search
