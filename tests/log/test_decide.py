@@ -161,7 +161,7 @@ def test_no_wait_with_an_open_breaker_or_spent_patience() -> None:
 def test_expired_and_failed_runs_are_recovered_first() -> None:
     """An ended lease and a due retry come before anything else; a retry that is not due does not."""
     expired = running(1, 60, lease_until=NOW)
-    decision = decided(Recover, state(weights(300, 100), runs=(expired,)))
+    decided(Recover, state(weights(300, 100), runs=(expired,)))
     failed = running(1, 60, status="failed", retry_at=NOW + timedelta(seconds=1))
     waiting = state(weights(100, 100), runs=(failed,), failures=1, retry_at=NOW + timedelta(seconds=1))
     assert isinstance(decide(waiting, CONFIG, NOW), Wait)
