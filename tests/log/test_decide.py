@@ -42,7 +42,7 @@ def weights(count: int, tokens: int, *, start: int = 1) -> tuple[Weight, ...]:
 def state(tail: tuple[Weight, ...] = (), **changes: object) -> State:
     """Return a thread's state with this tail."""
     cursor = tail[0].seq - 1 if tail else 0
-    base = State(scope="thread", thread="t", version=1, tails=(Tail(thread="t", cursor=cursor, weights=tail),))
+    base = State(scope="thread", thread="t", tails=(Tail(thread="t", cursor=cursor, weights=tail),))
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -264,7 +264,7 @@ def test_resource_scope_batches_the_oldest_threads() -> None:
         )
         for i in range(5)
     )
-    shared = State(scope="resource", thread="t0", version=1, tails=tails)
+    shared = State(scope="resource", thread="t0", tails=tails)
     decision = decided(Buffer, shared)
     assert [span.thread for span in decision.spans] == ["t0", "t1", "t2"]
 
@@ -272,7 +272,7 @@ def test_resource_scope_batches_the_oldest_threads() -> None:
 def test_resource_scope_reflects_after_every_thread_was_observed() -> None:
     """A reflection waits until each thread with a tail has been observed once, unless it is urgent."""
     tail = Tail(thread="new", cursor=0, weights=weights(1, 10))
-    shared = State(scope="resource", thread="t", version=1, tails=(tail,), entries=entries(25, 1_000))
+    shared = State(scope="resource", thread="t", tails=(tail,), entries=entries(25, 1_000))
     assert isinstance(decide(shared, CONFIG, NOW), Wait)
     assert isinstance(decide(replace(shared, tails=(replace(tail, hinted=True),)), CONFIG, NOW), Reflect)
     assert isinstance(decide(replace(shared, entries=entries(48, 1_000)), CONFIG, NOW), Reflect)
@@ -369,7 +369,7 @@ def test_a_thread_waits_for_no_other_thread() -> None:
     """Another thread's backlog is observed in the background; a turn waits for its own thread alone."""
     backlog = Tail(thread="other", cursor=0, weights=weights(900, 1_000))
     own = Tail(thread="t", cursor=0, weights=weights(1, 100))
-    shared = State(scope="resource", thread="t", version=1, tails=(own, backlog))
+    shared = State(scope="resource", thread="t", tails=(own, backlog))
     for config in (CONFIG, CONFIG.with_overrides({"observation.buffer_tokens": False})):
         begun = decided(Buffer, shared, config)
         assert begun.spans[0].thread == "other"
