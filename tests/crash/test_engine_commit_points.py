@@ -375,7 +375,7 @@ async def _forget(name: str, store: Store) -> None:
                 RESOURCE, count=len, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
             )
             # The prologue's claim is of a task that is not there.
-            assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
+            assert [one.finding.kind for one in found if one.repair] == ["lease"]
             await store.doctor.repair(found)
         case _:
             await lines.delete(RESOURCE, "line", render=_render)
