@@ -10,7 +10,7 @@ from typing import Literal, Self
 
 from memolog.admin.doctor import Doctor
 from memolog.admin.edit import LineEdits
-from memolog.admin.forget_store import Forgetting
+from memolog.admin.forget import Forgetting
 from memolog.admin.transfer_store import Transfers
 from memolog.compaction.store import Compactions
 from memolog.core.cache import empty_caches
@@ -42,8 +42,7 @@ from memolog.search.recall_store import Recall
 from memolog.search.store import Searching
 from memolog.tasks.claims import TaskClaims, TaskDecay
 from memolog.tasks.dependencies import TaskLinks, TaskReady
-from memolog.tasks.queries import TaskViews
-from memolog.tasks.store import TaskMessages, TaskStore
+from memolog.tasks.store import TaskMessages, TaskStore, TaskViews
 from memolog.working_memory.store import WorkingMemories
 
 q = load_queries("log/settings")

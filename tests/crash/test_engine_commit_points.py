@@ -22,7 +22,7 @@ from crash.survivors import check_sound, select
 from crash.writer_child import OPERATIONS, open_fixed
 from kit.effort import LONG, counts
 from kit.engines import engines
-from memolog.admin.export_tables import BY_KIND
+from memolog.admin.transfer_store import BY_KIND
 from memolog.compaction.store import RowTexts
 from memolog.core.message import UserMessage
 from memolog.core.observation import Observation, Span
@@ -307,7 +307,7 @@ async def _repair(store: Store) -> None:
         RESOURCE, count=len, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
     )
     # The prologue's claim is of a task that is not there.
-    assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
+    assert [one.finding.kind for one in found if one.repair] == ["lease"]
     await store.doctor.repair(found)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from memolog.admin.export_tables import BY_KIND, Table, Values
 from memolog.admin.import_conversations import Tally, save_conversation, save_document
+from memolog.admin.transfer_store import BY_KIND, Table, Values
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, encode, pack
 from memolog.core.message import Message, ToolCallPart, ToolResultPart
