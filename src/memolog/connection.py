@@ -9,9 +9,8 @@ from collections.abc import Callable, Sequence
 from memolog.compaction.compactor import Compacting
 from memolog.components import Components, overridden, store_options
 from memolog.context.builder import Contexts
-from memolog.core.clock import Clock
+from memolog.core.clock import Clock, IdMaker
 from memolog.core.config import Config
-from memolog.core.ids import IdMaker
 from memolog.errors import ConfigError, MemologError, StoreClosed, StoreReadOnly
 from memolog.events import Bus, Degraded
 from memolog.log.executor import Core

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kit.effort import counts
-from memolog.core.clock import to_micros
-from memolog.core.ids import IdMaker, short, uuid7
+from memolog.core.clock import IdMaker, short, to_micros, uuid7
 from memolog.testing import FakeClock
 
 ALL = (1 << 62) - 1

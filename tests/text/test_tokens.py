@@ -23,8 +23,14 @@ from memolog.core.message import (
 )
 from memolog.core.run import Calibration
 from memolog.errors import ConfigError
-from memolog.text.media_tokens import count_file, image_size, image_tokens
-from memolog.text.message_tokens import count_message, count_parts, count_tool_schemas
+from memolog.text.message_tokens import (
+    count_file,
+    count_message,
+    count_parts,
+    count_tool_schemas,
+    image_size,
+    image_tokens,
+)
 from memolog.text.tokens import HeuristicCounter, SplintrCounter, _tokenizer, calibrated, learn, over_estimate
 
 HEURISTIC = HeuristicCounter()
