@@ -14,9 +14,8 @@ from memolog.admin.forget import Forgetting
 from memolog.admin.transfer_store import Transfers
 from memolog.compaction.store import Compactions
 from memolog.core.cache import empty_caches
-from memolog.core.clock import Clock, to_micros
+from memolog.core.clock import Clock, IdMaker, to_micros
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads
-from memolog.core.ids import IdMaker
 from memolog.core.message import NewMessage
 from memolog.core.observation import Scope
 from memolog.db.engine import Calls, Engine, reads, writes

@@ -57,60 +57,41 @@ def drawing() -> ModuleType:
     return module
 
 
-def test_it_is_a_conversation_of_many_days(told: dict[str, Any]) -> None:
-    """Hundreds of messages with tool calls, ten days, three threads."""
+def test_the_figures_are_what_it_promises(told: dict[str, Any], database: Path) -> None:
+    """A conversation of days with tools, a log, a crash, answers from the log and in exact words, a task, and less to pay."""
     assert told["messages"] >= 400
     assert told["tool_calls"] >= 100
     assert told["days"] >= 10
     assert told["threads"] == 3
-
-
-def test_the_pipeline_did_its_work(told: dict[str, Any]) -> None:
-    """It observed in the background, activated, and condensed the log."""
+    # It observed in the background, activated, and condensed the log.
     assert told["background_runs"] > told["activations"] > 10
     assert told["lines"] > 100
     assert told["reflections"]
     assert all(0 < one["after"] < one["before"] for one in told["reflections"])
-
-
-def test_the_crash_was_a_pause(told: dict[str, Any]) -> None:
-    """A process was killed; what it had saved was there, and its work was taken over."""
+    # A process was killed; what it had saved was there, and its work was taken over.
     crash = told["crash"]
     assert crash["exit_code"] != 0
     assert crash["there_after"] == crash["saved_before"] > 0
     assert crash["recovered"]
-
-
-def test_the_question_is_answered_from_the_log(told: dict[str, Any]) -> None:
-    """The answer is in a line of the log and not in the messages that the model was shown."""
+    # The answer is in a line of the log and not in the messages that the model was shown.
     question = told["question"]
     assert question["answered_from_log"]
     assert not question["in_recent_messages"]
     assert "8 euros" in question["line"]
     assert "Okafor" in question["words"]
-
-
-def test_the_search_fetches_the_exact_code(told: dict[str, Any]) -> None:
-    """What was found is what was written, character for character."""
     assert told["exact_code"]["exact"]
     assert "EXCLUDE USING gist (item_id WITH =, during WITH &&);" in told["exact_code"]["code"]
-
-
-def test_the_task_is_closed_with_citations(told: dict[str, Any]) -> None:
-    """Its summary names messages, and what waited for it is ready."""
     task = told["task"]
     assert task["status"] == "closed"
     assert task["citations"] >= 3
     assert task["unblocked"] == ["T-2"]
     assert "Also named" not in task["summary"]
     assert "[1]" in task["summary"]
-
-
-def test_memory_pays(told: dict[str, Any]) -> None:
-    """Fewer tokens, less money, and a prompt cache that is used."""
     assert told["tokens"]["with_memory"] < 0.8 * told["tokens"]["without_memory"]
     assert told["cost"]["with_memory"] < told["cost"]["without_memory"]
     assert told["prompt_cache_reuse_warm"] > 0.8
+    assert [command.split()[1] for command in told["next"]] == ["log", "search", "context"]
+    assert all(str(database) in command for command in told["next"])
 
 
 async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], database: Path) -> None:
@@ -128,12 +109,6 @@ async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], 
             assert same.count(False) == (1 if thread == "api" else 0)
         found = await memory.resource(RESOURCE).search("late fee")
         assert found.total > 0
-
-
-def test_it_names_three_commands(told: dict[str, Any], database: Path) -> None:
-    """Log, search and context, on the database that it left."""
-    assert [command.split()[1] for command in told["next"]] == ["log", "search", "context"]
-    assert all(str(database) in command for command in told["next"])
 
 
 def test_it_does_not_play_into_a_database_that_is_in_use(told: dict[str, Any], database: Path) -> None:

@@ -26,7 +26,7 @@ from memolog.text.cutting import cut, cut_end, cut_tokens
 from memolog.text.dates import ENGLISH_WEEKDAYS
 from memolog.text.escape import clean, escape, short_line
 from memolog.text.lookalikes import quoted, quoted_label
-from memolog.text.media_tokens import image_size
+from memolog.text.message_tokens import image_size
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter, share
 
