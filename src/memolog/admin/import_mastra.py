@@ -178,8 +178,13 @@ async def _records(
         # Where there is a log already, its hints are newer.
         for name in [thread] if thread else known if log is None else log.ends:
             hinted.pop((owner, name), None)
-        if log is not None:
-            await _hint_all(components.store, log)
+        if log is None:
+            continue
+        for name, end in log.ends.items():
+            own = log.thread_hints.get(name, Hints())
+            # Hints in the metadata of a thread are newer than those in the texts of the log.
+            one = own if _has_hints(own) else log.hints.get(name)
+            await _hint(components.store, owner, name, one, log.messages[name], end)
     if tally.dry_run:
         return
     for (owner, name), one in hinted.items():
@@ -197,8 +202,18 @@ async def _chain(
     tally: Tally,
 ) -> _Log | None:
     """Import the log of a chain of generations; None if it is refused."""
+    named = {name for record in chain for name, _ in sections(record["observations"]) if name}
+    # A chunk names messages, not their thread.
+    threads = [thread] if thread else sorted(set(thread_hints) if chain[-1]["chunks"] else named)
     try:
-        log = await _log(components, owner, thread, chain, thread_hints)
+        log = _Log(
+            owner=owner,
+            thread=thread,
+            counter=components.core.counter,
+            messages={name: await components.store.messages.after(owner, name) for name in threads},
+            thread_hints=thread_hints,
+            observed=frozenset(named),
+        )
         rows = log.build(chain)
         arrival = await components.store.transfers.begin(owner)
         arrived = await components.store.transfers.put(owner, arrival, rows)
@@ -211,35 +226,6 @@ async def _chain(
     for where, why in log.left_out:
         tally.skip(where, why)
     return log
-
-
-async def _log(
-    components: Components,
-    owner: str,
-    thread: str | None,
-    chain: Sequence[Record],
-    thread_hints: Mapping[str, Hints],
-) -> _Log:
-    """Return a log to be built, with the messages of the threads that it may be about."""
-    named = {name for record in chain for name, _ in sections(record["observations"]) if name}
-    # A chunk names messages, not their thread.
-    threads = [thread] if thread else sorted(set(thread_hints) if chain[-1]["chunks"] else named)
-    messages = {name: await components.store.messages.after(owner, name) for name in threads}
-    return _Log(
-        owner=owner,
-        thread=thread,
-        counter=components.core.counter,
-        messages=messages,
-        thread_hints=thread_hints,
-        observed=frozenset(named),
-    )
-
-
-async def _hint_all(store: Store, log: _Log) -> None:
-    """Set the hints of the threads of a log: from their metadata, else from the texts of the log."""
-    for name, end in log.ends.items():
-        own = log.thread_hints.get(name, Hints())
-        await _hint(store, log.owner, name, own if _has_hints(own) else log.hints.get(name), log.messages[name], end)
 
 
 async def _hint(
