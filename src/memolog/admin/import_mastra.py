@@ -178,13 +178,6 @@ async def _records(
         # Where there is a log already, its hints are newer.
         for name in [thread] if thread else known if log is None else log.ends:
             hinted.pop((owner, name), None)
-        if log is None:
-            continue
-        for name, end in log.ends.items():
-            own = log.thread_hints.get(name, Hints())
-            # Hints in the metadata of a thread are newer than those in the texts of the log.
-            one = own if _has_hints(own) else log.hints.get(name)
-            await _hint(components.store, owner, name, one, log.messages[name], end)
     if tally.dry_run:
         return
     for (owner, name), one in hinted.items():
@@ -225,6 +218,11 @@ async def _chain(
     tally.count(arrived)
     for where, why in log.left_out:
         tally.skip(where, why)
+    for name, end in log.ends.items():
+        own = thread_hints.get(name, Hints())
+        # Hints in the metadata of a thread are newer than those in the texts of the log.
+        one = own if _has_hints(own) else log.hints.get(name)
+        await _hint(components.store, owner, name, one, log.messages[name], end)
     return log
 
 
