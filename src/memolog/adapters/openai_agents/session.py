@@ -37,7 +37,7 @@ from agents.usage import Usage as AgentsUsage
 
 from memolog import InputError, Memory, NewMessage, NotFound, StoreError, Usage
 from memolog.adapters.guards import check_memory
-from memolog.adapters.new_messages import AgentTurn, unsaved
+from memolog.adapters.new_messages import AgentTurn, align
 from memolog.adapters.openai import responses
 from memolog.adapters.provider_limits import is_refusal, usage_of_total
 from memolog.core.exact_json import dumps
@@ -249,7 +249,7 @@ def to_messages(items: Sequence[object]) -> list[NewMessage]:
 
 def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     """Return the new items at the end of a list, which may begin with the stored conversation."""
-    count = len(unsaved(to_messages(said), to_messages(stored)))
+    count = len(align(to_messages(said), to_messages(stored))[0])
     # Consecutive items of the model are one message and are not separated.
     start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
     return list(said[start:])
