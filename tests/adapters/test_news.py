@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from memolog import AssistantMessage, NewMessage, ReasoningPart, TextPart, ToolCallPart, ToolMessage, UserMessage
-from memolog.adapters.new_messages import after_last_answer, repeated, unsaved
+from memolog.adapters.new_messages import after_last_answer, align
 
 U, A = UserMessage, AssistantMessage
 CALL = AssistantMessage([ReasoningPart(text="hm"), TextPart(text="I look."), ToolCallPart(id="c1", name="look")])
@@ -41,17 +41,17 @@ FOUND = ToolMessage("c1", "42")
 )
 def test_only_what_is_new(stored: Sequence[NewMessage], given: Sequence[NewMessage], count: int) -> None:
     """The rule finds how many messages at the end of the list are to be saved."""
-    assert unsaved(given, stored) == tuple(given[len(given) - count :])
+    assert align(given, stored)[0] == tuple(given[len(given) - count :])
 
 
 def test_what_is_said_again() -> None:
     """The end of what is stored that nobody has answered, if the list has it too."""
     stored = [U("a"), A("b"), U("c"), U("d")]
-    assert repeated([U("c"), U("d")], stored) == (U("c"), U("d"))
-    assert repeated([U("a"), A("b"), U("c"), U("d"), U("e")], stored) == (U("c"), U("d"))
-    assert repeated([U("d")], stored) == (U("d"),)
-    assert repeated([U("e")], stored) == ()
-    assert repeated([U("a")], stored[:2]) == ()
+    assert align([U("c"), U("d")], stored)[1] == (U("c"), U("d"))
+    assert align([U("a"), A("b"), U("c"), U("d"), U("e")], stored)[1] == (U("c"), U("d"))
+    assert align([U("d")], stored)[1] == (U("d"),)
+    assert align([U("e")], stored)[1] == ()
+    assert align([U("a")], stored[:2])[1] == ()
 
 
 def test_without_a_store_the_end_is_new() -> None:

@@ -43,8 +43,9 @@ async def find_new(
     """
     try:
         stored = await _stored(memory, resource, thread, given)
-        new = await _not_forgotten(memory, resource, thread, unsaved(given, stored))
-        return with_names(new, (*stored, *given)), repeated(given, stored)
+        new, repeated = align(given, stored)
+        new = await _not_forgotten(memory, resource, thread, new)
+        return with_names(new, (*stored, *given)), repeated
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
             raise
@@ -86,27 +87,17 @@ async def _stored(memory: Memory, resource: str, thread: str, given: Sequence[Ne
     return rows
 
 
-def unsaved(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[NewMessage, ...]:
-    """Return the messages that are not in `stored`, which holds the end of the thread or all of it."""
-    start, count = _said_before(given, stored)
-    return tuple(given[start + count :])
+def align(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[tuple[NewMessage, ...], tuple[S, ...]]:
+    """Return the new messages of a list, and the unanswered messages at the end of `stored` that the list repeats.
 
-
-def repeated(given: Sequence[NewMessage], stored: Sequence[S]) -> tuple[S, ...]:
-    """Return the unanswered messages at the end of `stored` that the list repeats."""
-    _, count = _said_before(given, stored)
-    return tuple(stored[len(stored) - count :])
-
-
-def _said_before(given: Sequence[NewMessage], stored: Sequence[Said]) -> tuple[int, int]:
-    """Return the index where history ends in the list, and how many messages after it are stored."""
+    `stored` is the end of the thread, or all of it.
+    """
     known = [marks_of(said.role, said.parts) for said in stored]
     start, since = _history(given, stored, known)
     rest = [marks_of(message.role, message.parts) for message in given[start:]]
-    for count in range(min(len(rest), len(since)), 0, -1):
-        if rest[:count] == since[-count:]:
-            return start, count
-    return start, 0
+    counts = range(min(len(rest), len(since)), 0, -1)
+    count = next((count for count in counts if rest[:count] == since[-count:]), 0)
+    return tuple(given[start + count :]), tuple(stored[len(stored) - count :])
 
 
 def has_answer(given: Sequence[Said]) -> bool:

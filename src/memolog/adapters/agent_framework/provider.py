@@ -32,7 +32,7 @@ from agent_framework.exceptions import AgentInvalidResponseException
 from memolog import Context
 from memolog.adapters.agent_framework.messages import from_agent_framework, said_in, to_agent_framework, usage_of
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
-from memolog.adapters.new_messages import AgentTurn, unsaved
+from memolog.adapters.new_messages import AgentTurn, align
 from memolog.adapters.provider_limits import is_refusal
 from memolog.core.exact_json import dumps
 from memolog.core.message import NewMessage, ToolCallPart, UserMessage
@@ -72,7 +72,7 @@ class Run(AgentTurn):
         turn = await self.open()
         self._model = model
         said, ephemeral = self._sorted(messages)
-        new = unsaved(_translated(said), self._said) if self._said else await self._first(said, messages)
+        new = align(_translated(said), self._said)[0] if self._said else await self._first(said, messages)
         self._said += new
         return await turn.prepare(*new, ephemeral=ephemeral, model=model)
 
@@ -110,7 +110,7 @@ class Run(AgentTurn):
             rest = [*said, *_translated(messages)]
             self._answers = _texts(messages)
         else:
-            rest = unsaved(_translated(messages), self._said)
+            rest = align(_translated(messages), self._said)[0]
         if rest:
             self._said += rest
             await (await self.open()).record(*rest)

@@ -37,7 +37,7 @@ from agents.usage import Usage as AgentsUsage
 
 from memolog import InputError, Memory, NewMessage, NotFound, StoreError, Usage
 from memolog.adapters.guards import check_memory
-from memolog.adapters.new_messages import AgentTurn, unsaved
+from memolog.adapters.new_messages import AgentTurn, align
 from memolog.adapters.openai import responses
 from memolog.adapters.provider_limits import is_refusal, usage_of_total
 from memolog.core.exact_json import dumps
@@ -249,7 +249,7 @@ def to_messages(items: Sequence[object]) -> list[NewMessage]:
 
 def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     """Return the new items at the end of a list, which may begin with the stored conversation."""
-    count = len(unsaved(to_messages(said), to_messages(stored)))
+    count = len(align(to_messages(said), to_messages(stored))[0])
     # Consecutive items of the model are one message and are not separated.
     start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
     return list(said[start:])
@@ -327,6 +327,7 @@ class AgentRun(AgentTurn):
         self._session, self._is_one_turn = session, is_one_turn
         self.session_id = session.session_id
         self.session_settings: SessionSettings | None = session.session_settings
+        self.pop_item, self.clear_session = session.pop_item, session.clear_session
         self._config = RunConfig()
         # Input that is not saved yet; saved items that the SDK will still add.
         self._fresh: list[Item] = []
@@ -469,11 +470,3 @@ class AgentRun(AgentTurn):
                 waiting[name] -= 1
         self._fresh = [item for item in self._fresh if waiting[key(item)] > 0]
         return new
-
-    async def pop_item(self) -> TResponseInputItem | None:
-        """Forget the newest item and return it."""
-        return await self._session.pop_item()
-
-    async def clear_session(self) -> None:
-        """Forget the conversation."""
-        await self._session.clear_session()
