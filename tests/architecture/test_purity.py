@@ -160,8 +160,8 @@ WRAPPED_BY: dict[str, str | tuple[str, ...] | None] = {
     "pydantic": "tools",
     "pydantic_ai": "adapters/pydantic_ai",
     "splintr": None,
-    "starlette": ("apps/http", "apps/mcp", "apps/gateway"),
-    "uvicorn": ("apps/http", "apps/mcp", "apps/gateway"),
+    "starlette": ("apps/mcp", "apps/gateway"),
+    "uvicorn": ("apps/network", "apps/mcp", "apps/gateway"),
 }
 
 
