@@ -11,7 +11,7 @@ import pytest
 
 from adapters.kit import SMALL, Prompts, answer, brief, calls, check_pairs, expected, question, stored
 from adapters.worlds import INSTRUCTIONS, WORLDS, AgentFramework, Call, Heard, LangChain, LangChainAlone, Step, World
-from memolog import Config, InputError, Memory, StoreError, SyncMemory, ToolResultPart, outbox
+from memolog import Config, InputError, Memory, StoreError, SyncMemory, ToolResultPart
 from memolog.adapters.agent_framework import MemoryGuard, MemoryProvider
 from memolog.adapters.langchain import MemoryMiddleware
 from memolog.adapters.pydantic_ai import MemoryCapability
@@ -219,7 +219,7 @@ async def test_a_database_that_is_gone_does_not_stop_the_agent(
     kind: type[World], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The agent answers from what the run itself has said, and it is saved once the database is there; strict raises."""
-    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
     nowhere = "postgresql://nobody@127.0.0.1:1/nothing"
     memory = Memory(nowhere)
     world = kind(memory, talk)

@@ -12,7 +12,7 @@ import pytest
 
 from memolog import Memory
 from memolog.apps.demo.play import CONFIG, RESOURCE, Demo, show
-from memolog.apps.demo.screen import LiveScreen, open_screen, plain
+from memolog.apps.demo.screen import Terminal
 from memolog.apps.demo.script import THREADS, script
 from memolog.events import Windows
 from memolog.testing import FakeClock
@@ -127,7 +127,7 @@ async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path
     again = await Demo(str(tmp_path / "demo.db"), screen).play()
     show(again, screen)
     assert {**again, "database": "", "next": ""} == {**told, "database": "", "next": ""}
-    lines = [plain(line) for line in screen.lines]
+    lines = ["".join(piece if isinstance(piece, str) else piece[0] for piece in line) for line in screen.lines]
     shown = [line for line in lines if "--db" not in line]
     assert max(map(len, shown)) <= 100
     assert not [line for line in lines if "Also named" in line]
@@ -136,7 +136,7 @@ async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path
 
 def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing but text: no colours, no cursor movements; the windows are told once a day."""
-    screen = open_screen()
+    screen = Terminal()
     screen.line("checked  ", ("nothing lost", "good"))
     screen.levels({"api": LEVEL})
     screen.day_ends({"api": LEVEL})
@@ -148,12 +148,16 @@ def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person who reads along gets a panel with the windows."""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    live = open_screen()
+def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A person who reads along gets a panel with the windows, and not the same again at the end of the day."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    live = Terminal()
+    live.levels({"api": LEVEL})
+    live.day_ends({"api": LEVEL})
     live.close()
-    assert isinstance(live, LiveScreen)
+    shown = capsys.readouterr().out
+    assert "\x1b[" in shown
+    assert shown.count("messages  api") == 1
 
 
 def test_the_script_is_in_order() -> None:

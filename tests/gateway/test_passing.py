@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from gateway.test_memory import echo, said_in
 from gateway.upstream import PATHS, Reply, Seen
 from gateway.world import APIS, KEY, World, opened
-from memolog import ConfigError, InputError, Memory, outbox
+from memolog import ConfigError, InputError, Memory
 from memolog.adapters.exchange import at
 from memolog.apps.gateway import GatewaySettings, serve
 from memolog.apps.gateway.settings import read_tokens
@@ -564,7 +564,7 @@ async def test_what_is_no_memory_is_not_served() -> None:
 
 async def test_requests_are_answered_without_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory never breaks the client: it is answered, and what was said meanwhile is saved later."""
-    monkeypatch.setattr(outbox, "_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
 
     async def ask(world: World, text: str) -> str:
         return str(await world.talk("chat", is_whole=True).say(text))
