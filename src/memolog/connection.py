@@ -13,10 +13,9 @@ from functools import partial
 
 from memolog.compaction.compactor import Compacting
 from memolog.context.build import Contexts
-from memolog.core.clock import Clock, SystemClock, system_chance
+from memolog.core.clock import Clock, IdMaker, SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
-from memolog.core.ids import IdMaker
 from memolog.core.message import NewMessage
 from memolog.core.model_names import canonical_model, context_window
 from memolog.core.run import Calibration

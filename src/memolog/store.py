@@ -10,13 +10,12 @@ from typing import Literal, Self
 
 from memolog.admin.doctor import Doctor
 from memolog.admin.edit import LineEdits
-from memolog.admin.forget_store import Forgetting
+from memolog.admin.forget import Forgetting
 from memolog.admin.transfer_store import Transfers
 from memolog.compaction.store import Compactions
 from memolog.core.cache import empty_caches
-from memolog.core.clock import Clock, to_micros
+from memolog.core.clock import Clock, IdMaker, to_micros
 from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads
-from memolog.core.ids import IdMaker
 from memolog.core.message import NewMessage
 from memolog.core.observation import Scope
 from memolog.db.engine import Calls, Engine, reads, writes
@@ -43,8 +42,7 @@ from memolog.search.recall_store import Recall
 from memolog.search.store import Searching
 from memolog.tasks.claims import TaskClaims, TaskDecay
 from memolog.tasks.dependencies import TaskLinks, TaskReady
-from memolog.tasks.queries import TaskViews
-from memolog.tasks.store import TaskMessages, TaskStore
+from memolog.tasks.store import TaskMessages, TaskStore, TaskViews
 from memolog.working_memory.store import WorkingMemories
 
 q = load_queries("log/settings")

@@ -11,7 +11,7 @@ import pytest
 from admin.transfer_world import RESOURCES, live, memory_at
 from conftest import FakeClock
 from contract.raw_sql import run_sql
-from memolog.admin.export_tables import TABLES
+from memolog.admin.transfer_store import TABLES
 from memolog.core.message import UserMessage
 from memolog.errors import ImportConflict, InputError, NotFound
 from memolog.memory import Memory

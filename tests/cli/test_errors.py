@@ -36,7 +36,21 @@ MISTAKES = [
     pytest.param(1, "recall g99", "g99", id="unknown group"),
     pytest.param(1, "wm diff 1 99", "99", id="unknown version"),
     pytest.param(1, "context --number 99999999999999999999", "has no context 9999", id="a number beyond all numbers"),
+    pytest.param(1, "search LoginSchema --resource alicia", "alicia has no memory", id="a search of nobody"),
+    pytest.param(1, "search LoginSchema --thread atlsa", "atlsa", id="a search of no thread"),
+    pytest.param(1, "recall 1-4 --resource alicia", "alicia has no memory", id="a recall of nobody"),
+    pytest.param(1, "doctor --resource alicia", "alicia has no memory", id="nothing is not healthy"),
     # What was asked cannot be understood or taken.
+    pytest.param(2, "forget --thread notes", "--yes", id="nobody to ask before forgetting"),
+    pytest.param(2, "forget --yes", "exactly one of", id="nothing to forget"),
+    pytest.param(2, "forget --everything --thread notes --yes", "exactly one of", id="two things to forget"),
+    pytest.param(2, "forget --retention --everything --yes", "exactly one of", id="two ways to forget"),
+    pytest.param(2, "tasks stale --days 99999999999", "days", id="more days than there are"),
+    pytest.param(2, "wm set --file memolog.db", "memolog.db cannot be read", id="no text in a file"),
+    pytest.param(2, "wm set --file .", "cannot be read", id="a folder for a text"),
+    pytest.param(2, "wm start --schema memolog.db", "memolog.db cannot be read", id="no schema"),
+    pytest.param(2, "mcp --http --token-file missing", "cannot be read", id="no file with a token"),
+    pytest.param(2, "mcp --tokens 10", "200", id="too few tokens"),
     pytest.param(2, "diff 0 99", "There is no generation 99", id="unknown generation"),
     pytest.param(2, "revert 99", "There is no generation 99", id="revert to an unknown generation"),
     pytest.param(2, "uncompact", "Neither a batch nor --all", id="no batch"),
@@ -79,6 +93,8 @@ MISTAKES = [
     pytest.param(3, "init --db no/such/folder/memolog.db", "no/such/folder", id="no folder"),
     pytest.param(3, "status --config bad.toml", "mesage_tokens", id="bad settings"),
     pytest.param(3, "status --config missing.toml", "missing.toml", id="no settings"),
+    pytest.param(3, "mcp --http", "There is no token", id="no token"),
+    pytest.param(3, "mcp --http --host 0.0.0.0 --no-token", "loopback addresses only", id="no token on the network"),
     # Not now.
     pytest.param(4, "tasks claim T-2", "T-2 is blocked by T-1", id="blocked"),
     pytest.param(4, "tasks claim T-3", "T-3 is held by agent-7", id="held"),
@@ -377,21 +393,6 @@ def test_an_older_backup_is_replaced_only_by_a_whole_one(folder: Path) -> None:
     assert run("backup", "copy.db", "--overwrite").code == 0
     assert run("status", "--db", "copy.db").code == 0
     assert run("export", str(folder), "--overwrite").code == 2
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("tasks", "stale", "--days", "99999999999"),
-        ("wm", "set", "--file", "memolog.db"),
-        ("wm", "set", "--file", "."),
-        ("wm", "start", "--schema", "memolog.db"),
-    ],
-)
-def test_odd_numbers_and_files_are_the_users_mistake(words: tuple[str, ...], folder: Path) -> None:
-    """Told in words, as a document where one is asked for, and never as a traceback."""
-    assert run(*words).code == 2
-    assert json.loads(run(*words, "--json").out)["error"]["then"]
 
 
 def test_how_far_off_a_task_is_due_counts_from_now(folder: Path) -> None:

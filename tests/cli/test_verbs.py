@@ -171,19 +171,10 @@ def test_recall_asks_for_the_thread_where_several_have_the_name(folder: Path) ->
 
 
 def test_recall_says_why_there_is_nothing(folder: Path) -> None:
-    """A tool that nobody called, a part that no message has, and a resource that does not exist."""
+    """A tool that nobody called, and a part that no message has."""
     for option, value in (("--tool", "nope"), ("--part", "9")):
         none = run("recall", "1-4", "--thread", "atlas", option, value)
         assert (none.code, value in none.out, option in none.out) == (1, True, True)
-    nobody = run("recall", "1-4", "--resource", "alicia")
-    assert (nobody.code, "alicia has no memory" in nobody.err) == (1, True)
-
-
-def test_search_says_whose_memory_and_which_thread_there_is_not(folder: Path) -> None:
-    """A misspelt name is told, and is not the same as finding nothing."""
-    for option, name in (("--resource", "alicia"), ("--thread", "atlsa")):
-        none = run("search", "LoginSchema", option, name)
-        assert (none.code, name in none.err, none.out) == (1, True, "")
 
 
 def test_a_result_shows_what_recall_takes_and_who_spoke(folder: Path) -> None:

@@ -1,25 +1,15 @@
 """Calls and results as the model sees them: together, answered, and shown once."""
 
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from kit.rows import SAID, row
 from memolog.context.context import ContextMessage
 from memolog.context.tail import closed_cuts, mend
-from memolog.core.message import FilePart, Message, Part, Role, TextPart, ToolCallPart, ToolResultPart, UnknownPart
-
-START = datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
-
-
-def row(seq: int, role: Role, *parts: Part | str, **fields: Any) -> Message:
-    """Return a stored row of a thread."""
-    made = tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
-    fields = {"id": f"m{seq}", "tokens": 5, **fields}
-    return Message(
-        resource="r", thread="t", seq=seq, role=role, parts=made, created_at=START + timedelta(minutes=seq), **fields
-    )
+from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart, UnknownPart
 
 
 def call(id_: str, name: str = "grep") -> ToolCallPart:
@@ -49,6 +39,126 @@ def _short(part: Part) -> str:
             return part.type
 
 
+def later(message: Message, **passed: float) -> Message:
+    """Return a row as it would be, had it been said so much later than the first."""
+    return replace(message, created_at=SAID + timedelta(**passed))
+
+
+def gone(state: str) -> list[Message]:
+    """Return rows that were taken back, and one that was not."""
+    said: list[Any] = [("user", "secret"), ("assistant", call("a")), ("tool", result("a"))]
+    return [*(row(seq, role, part, state=state) for seq, (role, part) in enumerate(said, 1)), row(4, "user", "hello")]
+
+
+SHOWN: dict[str, tuple[list[Message], list[str]]] = {
+    "what another turn saved between a call and its result comes after it": (
+        [
+            row(1, "assistant", call("a"), turn="one"),
+            row(2, "user", "meanwhile", turn="two"),
+            row(3, "tool", result("a"), turn="one"),
+        ],
+        ["assistant: call-a", "tool: result-a", "user: meanwhile"],
+    ),
+    "results of one message go to the messages that asked for each": (
+        [row(1, "assistant", call("a")), row(2, "assistant", call("b")), row(3, "tool", result("b"), result("a"))],
+        ["assistant: call-a", "tool: result-a", "assistant: call-b", "tool: result-b"],
+    ),
+    "a message that brings a result and asks answers first": (
+        [row(1, "assistant", call("a")), row(2, "user", result("a"), "and now?")],
+        ["assistant: call-a", "tool: result-a", "user: and now?"],
+    ),
+    "also if it asks before the result": (
+        [row(1, "assistant", call("a")), row(2, "user", "and now?", result("a"))],
+        ["assistant: call-a", "tool: result-a", "user: and now?"],
+    ),
+    "a continuation after something else stands alone": (
+        [row(1, "assistant", "a", id="m"), row(2, "user", "x"), row(3, "assistant", "b", id="m", continuation=1)],
+        ["assistant: a", "user: x", "assistant: b"],
+    ),
+    "what was withdrawn is not shown": (gone("withdrawn"), ["user: hello"]),
+    "what was forgotten is not shown": (gone("forgotten"), ["user: hello"]),
+    "what was compacted without a summary is shown in full": ([row(1, "user", "text", level=1)], ["user: text"]),
+    "nothing": ([], []),
+    "rows without parts, rules and unknown parts": (
+        [row(1, "user"), row(2, "system", "rule"), row(3, "user", UnknownPart(data={"x": 1}))],
+        ["system: rule", "user: unknown"],
+    ),
+    "a mark waits until calls are answered, and says all that has passed": (
+        [
+            later(row(1, "user", "deploy it"), hours=0),
+            later(row(2, "assistant", call("a")), hours=0),
+            later(row(3, "tool", result("a")), hours=5),
+            later(row(4, "assistant", "deployed"), hours=7),
+            later(row(5, "user", "thanks"), hours=7, minutes=1),
+        ],
+        [
+            "user: deploy it",
+            "assistant: call-a",
+            "tool: result-a",
+            "assistant: deployed",
+            "user: [7 hours later: Saturday 2026-03-14, 16:16]",
+            "user: thanks",
+        ],
+    ),
+    "a mark stays with a message said beside a call": (
+        [
+            later(row(1, "assistant", call("a"), turn="one"), hours=0),
+            later(row(2, "user", "meanwhile", turn="two"), hours=2),
+            later(row(3, "tool", result("a"), turn="one"), hours=2),
+        ],
+        [
+            "assistant: call-a",
+            "tool: result-a",
+            "user: [2 hours later: Saturday 2026-03-14, 11:15]",
+            "user: meanwhile",
+        ],
+    ),
+    "clocks that go back mark nothing": (
+        [later(row(1, "user", "a"), days=9), later(row(2, "user", "b"), days=1), later(row(3, "user", "c"), days=1)],
+        ["user: a", "user: b", "user: c"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHOWN)
+def test_what_is_shown(case: str) -> None:
+    """Each result follows its call, and the rest keeps its order."""
+    rows, expected = SHOWN[case]
+    assert outline(mend(rows)) == expected
+
+
+CUTS: dict[str, tuple[list[Message], tuple[int, ...]]] = {
+    "between a call and the last of its results there is none": (
+        [
+            row(1, "user", "q"),
+            row(2, "assistant", call("a"), call("b"), turn="one"),
+            row(3, "tool", result("a"), turn="one"),
+            row(4, "user", "meanwhile", turn="two"),
+            row(5, "tool", result("b"), turn="one"),
+            row(6, "assistant", "done"),
+        ],
+        (0, 1, 5, 6),
+    ),
+    "none after a call that may still be answered": ([row(1, "user", "q"), row(2, "assistant", call("a"))], (0, 1)),
+    "the next question closes a call": (
+        [row(1, "user", "q"), row(2, "assistant", call("a")), row(3, "user", "never mind")],
+        (0, 1, 2, 3),
+    ),
+    "the rows of one message stay together": (
+        [row(1, "assistant", "a", id="m"), row(2, "assistant", "b", id="m", continuation=1), row(3, "user", "x")],
+        (0, 2, 3),
+    ),
+    "an empty tail": ([], (0,)),
+}
+
+
+@pytest.mark.parametrize("case", CUTS)
+def test_where_a_tail_may_be_cut(case: str) -> None:
+    """No cut separates what belongs together."""
+    rows, expected = CUTS[case]
+    assert closed_cuts(rows) == expected
+
+
 def test_plain_messages_stay_as_they_are() -> None:
     """Role, parts, number, speaker and time are those of the row, and nothing is marked as made up."""
     (shown,) = mend([row(1, "user", "hello", speaker="Ana")])
@@ -57,19 +167,9 @@ def test_plain_messages_stay_as_they_are() -> None:
         parts=(TextPart(text="hello"),),
         seq=1,
         speaker="Ana",
-        created_at=START + timedelta(minutes=1),
+        created_at=SAID + timedelta(minutes=1),
         synthetic=False,
     )
-
-
-def test_result_comes_directly_after_its_call() -> None:
-    """What another turn saved in between is shown after the result."""
-    rows = [
-        row(1, "assistant", call("a"), turn="one"),
-        row(2, "user", "meanwhile", turn="two"),
-        row(3, "tool", result("a"), turn="one"),
-    ]
-    assert outline(mend(rows)) == ["assistant: call-a", "tool: result-a", "user: meanwhile"]
 
 
 def test_turns_side_by_side_may_use_the_same_call_id() -> None:
@@ -150,23 +250,6 @@ def test_result_after_the_next_question_is_a_note(asked: str | None, answered: s
     assert 2 in closed_cuts(rows)
 
 
-def test_results_beside_a_question_are_in_time() -> None:
-    """A message that brings results and asks something, in either order, answers before it asks."""
-    for parts in ((result("a"), "and now?"), ("and now?", result("a"))):
-        shown = mend([row(1, "assistant", call("a")), row(2, "user", *parts)])
-        assert outline(shown) == ["assistant: call-a", "tool: result-a", "user: and now?"]
-
-
-def test_one_tool_message_may_answer_two_messages() -> None:
-    """Its results go to the message that asked for each."""
-    rows = [
-        row(1, "assistant", call("a")),
-        row(2, "assistant", call("b")),
-        row(3, "tool", result("b"), result("a")),
-    ]
-    assert outline(mend(rows)) == ["assistant: call-a", "tool: result-a", "assistant: call-b", "tool: result-b"]
-
-
 def test_unanswered_call_is_answered_by_a_note() -> None:
     """Each call without a result gets one that says so, right after it and after the real ones."""
     rows = [row(1, "assistant", call("a"), call("b", "ls")), row(2, "tool", result("a")), row(3, "user", "and?")]
@@ -233,12 +316,6 @@ def test_call_and_result_in_one_message_are_split() -> None:
     assert {message.seq for message in shown} == {1}
 
 
-def test_results_in_a_user_message_are_split_off() -> None:
-    """Where the provider's user message carries results, its text remains what the user said."""
-    shown = mend([row(1, "assistant", call("a")), row(2, "user", result("a"), "thanks")])
-    assert outline(shown) == ["assistant: call-a", "tool: result-a", "user: thanks"]
-
-
 def test_continuations_are_joined() -> None:
     """Rows of one message that follow each other are one message again, numbered by the first."""
     rows = [
@@ -250,24 +327,6 @@ def test_continuations_are_joined() -> None:
     shown = mend(rows)
     assert outline(shown) == ["assistant: a b c", "assistant: d"]
     assert [message.seq for message in shown] == [1, 4]
-
-
-def test_continuation_after_something_else_stands_alone() -> None:
-    """The order of what was said wins over the wholeness of a message."""
-    rows = [row(1, "assistant", "a", id="m"), row(2, "user", "x"), row(3, "assistant", "b", id="m", continuation=1)]
-    assert outline(mend(rows)) == ["assistant: a", "user: x", "assistant: b"]
-
-
-@pytest.mark.parametrize("state", ["withdrawn", "forgotten"])
-def test_what_was_taken_back_is_not_shown(state: str) -> None:
-    """Neither is its result mistaken for that of another call."""
-    rows = [
-        row(1, "user", "secret", state=state),
-        row(2, "assistant", call("a"), state=state),
-        row(3, "tool", result("a"), state=state),
-        row(4, "user", "hello"),
-    ]
-    assert outline(mend(rows)) == ["user: hello"]
 
 
 def test_summary_of_a_batch_is_shown_once() -> None:
@@ -287,18 +346,6 @@ def test_summary_of_a_batch_is_shown_once() -> None:
     assert "long" not in shown[0].text.replace("longer", "")
 
 
-def test_compacted_without_a_summary_is_shown_in_full() -> None:
-    """What has no other text is better shown than lost."""
-    assert outline(mend([row(1, "user", "text", level=1)])) == ["user: text"]
-
-
-def test_odd_input_does_no_harm() -> None:
-    """Nothing at all, rows without parts, system messages and unknown parts pass through."""
-    assert mend([]) == ()
-    rows = [row(1, "user"), row(2, "system", "rule"), row(3, "user", UnknownPart(data={"x": 1}))]
-    assert outline(mend(rows)) == ["system: rule", "user: unknown"]
-
-
 def test_late_result_that_cannot_be_written_down_is_named() -> None:
     """A content that is no JSON does not stop the turn."""
     (shown,) = mend([row(1, "tool", result("x", {1, 2}))])
@@ -306,50 +353,7 @@ def test_late_result_that_cannot_be_written_down_is_named() -> None:
     assert "call x" in shown.text
 
 
-# ---------------------------------------------------------------- cuts
-
-
-def test_cuts_spare_pairs() -> None:
-    """No cut falls between a call and the last of its results, also with others in between."""
-    rows = [
-        row(1, "user", "q"),
-        row(2, "assistant", call("a"), call("b"), turn="one"),
-        row(3, "tool", result("a"), turn="one"),
-        row(4, "user", "meanwhile", turn="two"),
-        row(5, "tool", result("b"), turn="one"),
-        row(6, "assistant", "done"),
-    ]
-    assert closed_cuts(rows) == (0, 1, 5, 6)
-
-
-def test_open_call_holds_the_end_back() -> None:
-    """While a call may still be answered, no cut comes after it."""
-    assert closed_cuts([row(1, "user", "q"), row(2, "assistant", call("a"))]) == (0, 1)
-
-
-def test_call_that_nobody_answered_is_closed_by_the_next_question() -> None:
-    """Once the user has gone on, the call no longer holds a cut back."""
-    rows = [row(1, "user", "q"), row(2, "assistant", call("a")), row(3, "user", "never mind")]
-    assert closed_cuts(rows) == (0, 1, 2, 3)
-
-
-def test_cuts_spare_continuations() -> None:
-    """The rows of one message stay together."""
-    rows = [row(1, "assistant", "a", id="m"), row(2, "assistant", "b", id="m", continuation=1), row(3, "user", "x")]
-    assert closed_cuts(rows) == (0, 2, 3)
-
-
-def test_cuts_of_nothing() -> None:
-    """An empty tail can be cut in one place only."""
-    assert closed_cuts([]) == (0,)
-
-
 # ---------------------------------------------------------------- time that passed
-
-
-def later(message: Message, **passed: float) -> Message:
-    """Return a row as it would be, had it been said so much later than the start."""
-    return replace(message, created_at=START + timedelta(**passed))
 
 
 def test_a_mark_says_when_a_message_was_said() -> None:
@@ -366,52 +370,14 @@ def test_a_mark_says_when_a_message_was_said() -> None:
     assert outline(shown) == [
         "user: I fly tomorrow",
         "assistant: Have a good trip",
-        "user: [3 weeks later: Tuesday 2026-04-07, 12:00]",
+        "user: [3 weeks later: Tuesday 2026-04-07, 12:15]",
         "user: Back again",
         "assistant: Welcome",
-        "user: [2 hours later: Tuesday 2026-04-07, 15:05]",
+        "user: [2 hours later: Tuesday 2026-04-07, 15:20]",
         "assistant: A reminder",
     ]
     assert [message.synthetic for message in shown] == [False, False, True, False, False, True, False]
     assert shown[2].seq is None
-
-
-def test_a_mark_waits_until_calls_are_answered() -> None:
-    """A slow tool and a late answer are marked before what the user says next, with all that has passed."""
-    shown = mend(
-        [
-            later(row(1, "user", "deploy it"), hours=0),
-            later(row(2, "assistant", call("a")), hours=0),
-            later(row(3, "tool", result("a")), hours=5),
-            later(row(4, "assistant", "deployed"), hours=7),
-            later(row(5, "user", "thanks"), hours=7, minutes=1),
-        ]
-    )
-    assert outline(shown) == [
-        "user: deploy it",
-        "assistant: call-a",
-        "tool: result-a",
-        "assistant: deployed",
-        "user: [7 hours later: Saturday 2026-03-14, 16:01]",
-        "user: thanks",
-    ]
-
-
-def test_a_mark_stays_with_a_message_said_beside_a_call() -> None:
-    """Where another turn asks between a call and its result, the mark moves behind the result with what it dates."""
-    shown = mend(
-        [
-            later(row(1, "assistant", call("a"), turn="one"), hours=0),
-            later(row(2, "user", "meanwhile", turn="two"), hours=2),
-            later(row(3, "tool", result("a"), turn="one"), hours=2),
-        ]
-    )
-    assert outline(shown) == [
-        "assistant: call-a",
-        "tool: result-a",
-        "user: [2 hours later: Saturday 2026-03-14, 11:00]",
-        "user: meanwhile",
-    ]
 
 
 def test_what_passed_within_a_batch_is_not_marked() -> None:
@@ -422,9 +388,3 @@ def test_what_passed_within_a_batch_is_not_marked() -> None:
     ]
     shown = mend([row(1, "user", "first"), *batch, later(row(5, "user", "next"), hours=60, minutes=30)])
     assert [message.text[:8] for message in shown] == ["first", "[2 hours", "[Earlier", "next"]
-
-
-def test_clocks_that_go_back_mark_nothing() -> None:
-    """Only time that passed is told."""
-    rows = [later(row(1, "user", "a"), days=9), later(row(2, "user", "b"), days=1), later(row(3, "user", "c"), days=1)]
-    assert outline(mend(rows)) == ["user: a", "user: b", "user: c"]

@@ -82,12 +82,6 @@ async def test_what_is_forgotten_stays_forgotten(store: Store, pk: int, change: 
     assert (row.state, row.parts, row.injection, row.search) == ("forgotten", (), None, None)
 
 
-async def test_forgetting_takes_the_words(store: Store, pk: int) -> None:
-    """A row cannot be called forgotten while it still holds its parts."""
-    await refuse(store, "UPDATE messages SET state = 'forgotten' WHERE id = 'm1'")
-    assert (await store.messages.get("alice", "m1"))[0].state == "live"
-
-
 async def test_a_task_with_a_forgotten_message_can_be_deleted(store: Store, pk: int) -> None:
     """The guard does not stand in the way of what hangs on the row."""
     task = await add_task(store, "alice", "k")
@@ -255,21 +249,9 @@ async def test_a_scope_has_one_log(store: Store, pk: int, log: int) -> None:
 
 
 async def test_nothing_hangs_in_the_air(store: Store, clock: FakeClock, pk: int, log: int) -> None:
-    """A row that names another one needs it to be there."""
-    await refuse(store, "UPDATE messages SET task_pk = 999 WHERE id = 'm1'")
-    await refuse(store, "UPDATE messages SET compaction_pk = 999 WHERE id = 'm1'")
-    await refuse(store, "UPDATE threads SET active_task_pk = 999 WHERE pk = :pk", pk=pk)
-    await refuse(store, "INSERT INTO cursors (log_pk, thread_pk, seq, alias) VALUES (999, :pk, 1, 1)", pk=pk)
-    await refuse(store, "INSERT INTO generations (log_pk, number, kind, created_at) VALUES (999, 1, 'start', 1)")
-    await refuse(
-        store, "INSERT INTO usage (resource, thread_pk, kind, model, at) VALUES ('alice', 999, 'turn', 'm', 1)"
-    )
-    await refuse(
-        store,
-        "INSERT INTO log_entries (log_pk, generation, position, group_pk, added_at) VALUES (:log, 7, 1, :g, 1)",
-        log=log,
-        g=await add_group(store, log, "g", (pk, 1, 2)),
-    )
+    """A row that names a thread, a group's generation or a message needs them to be there."""
+    entry = "INSERT INTO log_entries (log_pk, generation, position, group_pk, added_at) VALUES (:log, 7, 1, :g, 1)"
+    await refuse(store, entry, log=log, g=await add_group(store, log, "g", (pk, 1, 2)))
     task = await add_task(store, "alice", "k")
     link = "INSERT INTO task_messages (task_pk, thread_pk, seq, kind) VALUES (:task, :pk, :seq, 'output')"
     await refuse(store, link, task=task, pk=pk, seq=99)
@@ -283,6 +265,13 @@ async def test_nothing_hangs_in_the_air(store: Store, clock: FakeClock, pk: int,
 @pytest.mark.parametrize(
     "text",
     [
+        "UPDATE messages SET task_pk = 999 WHERE id = 'm1'",
+        "UPDATE messages SET compaction_pk = 999 WHERE id = 'm1'",
+        "UPDATE threads SET active_task_pk = 999",
+        "INSERT INTO cursors (log_pk, thread_pk, seq, alias) SELECT 999, pk, 1, 1 FROM threads",
+        "INSERT INTO generations (log_pk, number, kind, created_at) VALUES (999, 1, 'start', 1)",
+        "INSERT INTO usage (resource, thread_pk, kind, model, at) VALUES ('alice', 999, 'turn', 'm', 1)",
+        "UPDATE messages SET state = 'forgotten' WHERE id = 'm1'",
         "UPDATE messages SET state = 'gone'",
         "UPDATE messages SET level = 3",
         "UPDATE messages SET pruned = 2",
@@ -303,7 +292,10 @@ async def test_nothing_hangs_in_the_air(store: Store, clock: FakeClock, pk: int,
     ],
 )
 async def test_a_column_holds_only_what_it_may(store: Store, pk: int, text: str) -> None:
-    """The schema knows the states, the ranges and what must not be empty."""
+    """The schema knows the states, the ranges, what must not be empty and what must be there.
+
+    What is called forgotten must not hold its parts any more.
+    """
     await add_task(store, "alice", "k")
     await refuse(store, text)
     assert [row.state for row in await store.messages.after("alice", "t")] == ["live"] * 5

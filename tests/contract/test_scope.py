@@ -14,8 +14,7 @@ from typing import Any, Final
 import pytest
 
 from contract.raw_sql import add_task, lease_of
-from memolog.admin.export_tables import BY_KIND
-from memolog.admin.transfer_store import Arrival
+from memolog.admin.transfer_store import BY_KIND, Arrival
 from memolog.compaction.store import RowTexts
 from memolog.core.message import NewMessage, UserMessage
 from memolog.core.observation import Observation, Span

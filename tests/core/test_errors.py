@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from memolog import errors
-from memolog.errors import Conflict, LeaseLost, MemologError, StoreBusy
+from memolog.errors import Conflict, LeaseLost, MemologError
 
 CLASSES: dict[str, Any] = {
     name: found for name, found in inspect.getmembers(errors, inspect.isclass) if found.__module__ == errors.__name__
@@ -79,19 +79,14 @@ def test_the_tree_is_drawn_as_it_is() -> None:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_every_error_is_ours(name: str) -> None:
-    """One base class catches all of them, and each has a docstring of its own."""
+def test_every_error_is_ours_and_carries_its_words(name: str) -> None:
+    """One base class catches all; what, why and what next are fields, and the text is made of them in this order."""
     kind = CLASSES[name]
     assert issubclass(kind, MemologError)
     assert len(kind.__bases__) == 1
     assert vars(kind).get("__doc__")
     assert isinstance(kind.retryable, bool)
-
-
-@pytest.mark.parametrize("name", CLASSES)
-def test_every_error_carries_its_words(name: str) -> None:
-    """What, why and what next are fields, and the text is made of them in this order."""
-    error = make(CLASSES[name])
+    error = make(kind)
     assert error.what
     assert str(error) == " ".join(part for part in (error.what, error.why, error.then) if part)
     for part in (error.what, error.why, error.then):
@@ -111,14 +106,6 @@ def test_an_error_with_words_of_its_own_says_what_to_do(name: str) -> None:
     given = inspect.signature(CLASSES[name]).parameters
     for argument in set(given) & {"message_id", "thread", "name", "owner", "problem", "difference", "kind"}:
         assert str(ARGUMENTS[argument]) in str(error), argument
-
-
-def test_the_three_parts_may_be_given() -> None:
-    """The general errors take their words from where they are raised."""
-    error = StoreBusy("It is locked.", why="Somebody writes.", then="Try again.")
-    assert (error.what, error.why, error.then) == ("It is locked.", "Somebody writes.", "Try again.")
-    assert str(error) == "It is locked. Somebody writes. Try again."
-    assert str(StoreBusy("It is locked.")) == "It is locked."
 
 
 def test_what_may_be_tried_again() -> None:

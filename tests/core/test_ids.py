@@ -8,22 +8,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from kit.effort import counts
-from memolog.core.clock import to_micros
-from memolog.core.ids import IdMaker, short, uuid7
+from memolog.core.clock import IdMaker, short, to_micros, uuid7
 from memolog.testing import FakeClock
 
 ALL = (1 << 62) - 1
-
-
-def counting() -> Callable[[int], int]:
-    """Return a source of chance that counts, so that ids are told apart by it alone only if need be."""
-    state = {"next": 0}
-
-    def chance(bits: int) -> int:
-        state["next"] += 1
-        return state["next"] & (1 << bits) - 1
-
-    return chance
 
 
 def nothing(bits: int) -> int:
@@ -67,19 +55,14 @@ def test_values_that_are_too_large_do_not_spill() -> None:
     assert made == uuid.UUID("00000000-0000-7000-8000-000000000000")
 
 
-def test_ids_are_text_of_one_form() -> None:
-    """Lower case, 36 characters, as the standard library writes it."""
-    made = IdMaker(FakeClock().now, counting())()
+def test_an_id_is_text_of_one_form_and_names_its_moment() -> None:
+    """Lower case, 36 characters, as the standard library writes it; the first 48 bits are the milliseconds since 1970."""
+    clock = FakeClock(datetime(2026, 3, 14, 9, 0, 0, 123999, tzinfo=UTC))
+    made = IdMaker(clock.now, falling())()
     assert made == str(uuid.UUID(made))
     assert len(made) == 36
     assert short(made) == made[-8:]
-
-
-def test_an_id_names_its_moment() -> None:
-    """The first 48 bits are the milliseconds since 1970."""
-    clock = FakeClock(datetime(2026, 3, 14, 9, 0, 0, 123999, tzinfo=UTC))
-    made = uuid.UUID(IdMaker(clock.now, counting())())
-    assert made.int >> 80 == to_micros(clock.now()) // 1000
+    assert uuid.UUID(made).int >> 80 == to_micros(clock.now()) // 1000
 
 
 def test_a_clock_that_stands_still() -> None:
@@ -124,7 +107,7 @@ def test_the_counter_overflows_into_the_next_millisecond() -> None:
 def test_a_clock_before_1970_still_makes_ids() -> None:
     """A machine without a battery is no reason to fail."""
     clock = FakeClock(datetime(1969, 1, 1, tzinfo=UTC))
-    maker = IdMaker(clock.now, counting())
+    maker = IdMaker(clock.now, falling())
     made = [maker() for _ in range(10)]
     assert made == sorted(set(made))
     assert uuid.UUID(made[0]).version == 7

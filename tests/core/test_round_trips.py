@@ -16,7 +16,7 @@ from memolog.core.cache import empty_caches
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.document import Proposal
 from memolog.core.exact_json import check_json, decode, dumps, encode, loads, object_text, pack, unpack
-from memolog.core.message import NewMessage, Part, parts_from_json, parts_to_json
+from memolog.core.message import NewMessage, Part, TextPart, parts_from_json, parts_to_json
 from memolog.core.thread import Hints
 from memolog.messages.validation import check_message
 from memolog.store import Store
@@ -149,6 +149,7 @@ async def check_saved(store: Store, clock: FakeClock, thread: str, batch: list[N
         assert row.created_at == (message.created_at or clock.now())
         assert row.id == (message.id or row.id)
         assert row.tokens == weigh(message)
+        assert row.text == "\n\n".join(part.text for part in message.parts if isinstance(part, TextPart))
         for name in ("role", "zone", "speaker", "own"):
             assert getattr(row, name) == getattr(message, name), name
     named = [dataclasses.replace(message, id=row.id) for row, message in zip(loaded, batch, strict=True)]

@@ -22,9 +22,9 @@ from crash.survivors import check_sound, select
 from crash.writer_child import OPERATIONS, open_fixed
 from kit.effort import LONG, counts
 from kit.engines import engines
-from memolog.admin.export_tables import BY_KIND
+from memolog.admin.transfer_store import BY_KIND
 from memolog.compaction.store import RowTexts
-from memolog.core.message import UserMessage
+from memolog.core.message import Message, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.thread import Hints
 from memolog.log.rows import GroupRow
@@ -292,9 +292,15 @@ async def _prologue(store: Store) -> RunClaim:
     await store.compactions.compact(RESOURCE, THREAD, rows, summary="first", now=store.clock.now())
     await store.messages.save(RESOURCE, "gone", UserMessage("lost", id="m9"))
     await store.forgetting.thread(RESOURCE, "gone", render=_render)
+    await store.messages.save(RESOURCE, THREAD, UserMessage("three", id="m3"))
+    await store.branches.rewind(RESOURCE, THREAD, 2, render=_render, again=_again)
     # As an import leaves it until its lines are there.
     await run_sql(store, "UPDATE groups SET text = '', tokens = 0 RETURNING pk")
     return await _start(store, Span(first=2, last=2))
+
+
+def _again(_thread: str, _group: str, _messages: Sequence[Message]) -> tuple[Observation, ...]:
+    return ()
 
 
 async def _restore_compaction(store: Store) -> None:
@@ -307,7 +313,7 @@ async def _repair(store: Store) -> None:
         RESOURCE, count=len, redact=str, render=lambda group, _lines, _aliases: (group.text, group.tokens)
     )
     # The prologue's claim is of a task that is not there.
-    assert [one.finding.kind for one in found if one.repair is not None] == ["lease"]
+    assert [one.finding.kind for one in found if one.repair] == ["lease"]
     await store.doctor.repair(found)
 
 
@@ -339,6 +345,8 @@ ALONE: Final[dict[str, Callable[[Store, RunClaim], Awaitable[object]]]] = {
     "line_edits.retract": lambda s, _: s.line_edits.retract(RESOURCE, "line", render=_render),
     "line_edits.reinstate": lambda s, _: s.line_edits.reinstate(RESOURCE, "back", render=_render),
     "line_edits.delete": lambda s, _: s.line_edits.delete(RESOURCE, "line", render=_render),
+    "branches.rewind": lambda s, _: s.branches.rewind(RESOURCE, THREAD, 1, render=_render, again=_again),
+    "branches.restore": lambda s, _: s.branches.restore(RESOURCE, THREAD, "b1", render=_render, again=_again),
     "doctor.repair": lambda s, _: _repair(s),
     "transfers.put": lambda s, _: _put(s),
     "transfers.date": lambda s, _: s.transfers.date(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import memolog
-from memolog.admin.export_tables import TABLES
+from memolog.admin.transfer_store import TABLES
 from memolog.db.queries import Queries, Statement, Step, _statement, load_queries, split_named
 
 PACKAGE = Path(str(memolog.__file__)).parent

@@ -12,7 +12,7 @@ import pytest
 
 from memolog import Memory
 from memolog.apps.demo.play import CONFIG, RESOURCE, Demo, show
-from memolog.apps.demo.screen import LiveScreen, open_screen, plain
+from memolog.apps.demo.screen import Terminal
 from memolog.apps.demo.script import THREADS, script
 from memolog.events import Windows
 from memolog.testing import FakeClock
@@ -57,60 +57,41 @@ def drawing() -> ModuleType:
     return module
 
 
-def test_it_is_a_conversation_of_many_days(told: dict[str, Any]) -> None:
-    """Hundreds of messages with tool calls, ten days, three threads."""
+def test_the_figures_are_what_it_promises(told: dict[str, Any], database: Path) -> None:
+    """A conversation of days with tools, a log, a crash, answers from the log and in exact words, a task, and less to pay."""
     assert told["messages"] >= 400
     assert told["tool_calls"] >= 100
     assert told["days"] >= 10
     assert told["threads"] == 3
-
-
-def test_the_pipeline_did_its_work(told: dict[str, Any]) -> None:
-    """It observed in the background, activated, and condensed the log."""
+    # It observed in the background, activated, and condensed the log.
     assert told["background_runs"] > told["activations"] > 10
     assert told["lines"] > 100
     assert told["reflections"]
     assert all(0 < one["after"] < one["before"] for one in told["reflections"])
-
-
-def test_the_crash_was_a_pause(told: dict[str, Any]) -> None:
-    """A process was killed; what it had saved was there, and its work was taken over."""
+    # A process was killed; what it had saved was there, and its work was taken over.
     crash = told["crash"]
     assert crash["exit_code"] != 0
     assert crash["there_after"] == crash["saved_before"] > 0
     assert crash["recovered"]
-
-
-def test_the_question_is_answered_from_the_log(told: dict[str, Any]) -> None:
-    """The answer is in a line of the log and not in the messages that the model was shown."""
+    # The answer is in a line of the log and not in the messages that the model was shown.
     question = told["question"]
     assert question["answered_from_log"]
     assert not question["in_recent_messages"]
     assert "8 euros" in question["line"]
     assert "Okafor" in question["words"]
-
-
-def test_the_search_fetches_the_exact_code(told: dict[str, Any]) -> None:
-    """What was found is what was written, character for character."""
     assert told["exact_code"]["exact"]
     assert "EXCLUDE USING gist (item_id WITH =, during WITH &&);" in told["exact_code"]["code"]
-
-
-def test_the_task_is_closed_with_citations(told: dict[str, Any]) -> None:
-    """Its summary names messages, and what waited for it is ready."""
     task = told["task"]
     assert task["status"] == "closed"
     assert task["citations"] >= 3
     assert task["unblocked"] == ["T-2"]
     assert "Also named" not in task["summary"]
     assert "[1]" in task["summary"]
-
-
-def test_memory_pays(told: dict[str, Any]) -> None:
-    """Fewer tokens, less money, and a prompt cache that is used."""
     assert told["tokens"]["with_memory"] < 0.8 * told["tokens"]["without_memory"]
     assert told["cost"]["with_memory"] < told["cost"]["without_memory"]
     assert told["prompt_cache_reuse_warm"] > 0.8
+    assert [command.split()[1] for command in told["next"]] == ["log", "search", "context"]
+    assert all(str(database) in command for command in told["next"])
 
 
 async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], database: Path) -> None:
@@ -130,12 +111,6 @@ async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], 
         assert found.total > 0
 
 
-def test_it_names_three_commands(told: dict[str, Any], database: Path) -> None:
-    """Log, search and context, on the database that it left."""
-    assert [command.split()[1] for command in told["next"]] == ["log", "search", "context"]
-    assert all(str(database) in command for command in told["next"])
-
-
 def test_it_does_not_play_into_a_database_that_is_in_use(told: dict[str, Any], database: Path) -> None:
     """A second run on the same file is refused in one line."""
     assert told["nothing_lost"]
@@ -152,7 +127,7 @@ async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path
     again = await Demo(str(tmp_path / "demo.db"), screen).play()
     show(again, screen)
     assert {**again, "database": "", "next": ""} == {**told, "database": "", "next": ""}
-    lines = [plain(line) for line in screen.lines]
+    lines = ["".join(piece if isinstance(piece, str) else piece[0] for piece in line) for line in screen.lines]
     shown = [line for line in lines if "--db" not in line]
     assert max(map(len, shown)) <= 100
     assert not [line for line in lines if "Also named" in line]
@@ -161,7 +136,7 @@ async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path
 
 def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing but text: no colours, no cursor movements; the windows are told once a day."""
-    screen = open_screen()
+    screen = Terminal()
     screen.line("checked  ", ("nothing lost", "good"))
     screen.levels({"api": LEVEL})
     screen.day_ends({"api": LEVEL})
@@ -173,12 +148,16 @@ def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A person who reads along gets a panel with the windows."""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    live = open_screen()
+def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """A person who reads along gets a panel with the windows, and not the same again at the end of the day."""
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    live = Terminal()
+    live.levels({"api": LEVEL})
+    live.day_ends({"api": LEVEL})
     live.close()
-    assert isinstance(live, LiveScreen)
+    shown = capsys.readouterr().out
+    assert "\x1b[" in shown
+    assert shown.count("messages  api") == 1
 
 
 def test_the_script_is_in_order() -> None:

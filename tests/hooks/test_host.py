@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import memolog
+from conftest import FakeClock
 from hooks.world import Desk, Session, brief
 from memolog.apps.hooks.entry import resource_of, root_of, started_in
 from memolog.apps.hooks.spool import spool_of
@@ -250,3 +251,32 @@ async def test_a_session_belongs_to_where_it_began(desk: Desk, tmp_path: Path) -
         await desk.sweep()
     async with desk.memory() as memory:
         assert await (await memory.open()).store.resources() == (resource_of(str(tmp_path / "a")),)
+
+
+# ---------------------------------------------------------------- elsewhere
+
+
+async def test_the_database_may_be_a_server(postgres_url: str, clock: FakeClock, tmp_path: Path) -> None:
+    """Events wait in the user's own folder, and are stored on the server, once."""
+    desk = Desk(db=tmp_path, clock=clock, server=postgres_url)
+    session = Session(host="claude-code", folder=tmp_path, clock=clock, project=str(tmp_path))
+    for turn in range(10):
+        for step in session.turn(f"turn {turn}"):
+            # Every other turn its events are told twice.
+            desk.live(session, [step] * (2 if turn % 2 and step[0] == "event" else 1))
+        await desk.sweep()
+    assert Path(desk.options("codex").spool.folder).parent == tmp_path / "home"
+    desk.tell("claude-code", session.event("SessionEnd", reason="exit"))
+    await desk.sweep()
+    await desk.later()
+    assert brief(await desk.messages(session.name)) == session.said
+    said = desk.tell("claude-code", {"hook_event_name": "SessionStart", "session_id": "next", "cwd": str(tmp_path)})
+    assert "turn 9" in said
+
+
+def test_the_example_runs() -> None:
+    """It needs no key and no agent, and what was private is not in it."""
+    example = Path(__file__).parents[2] / "examples" / "coding_agent.py"
+    done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=True)
+    assert "Fridays only" in done.stdout
+    assert done.stdout.endswith("private text is in it: False\n")

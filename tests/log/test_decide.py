@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 import pytest
 
@@ -25,6 +26,7 @@ from memolog.log.state import (
     Weight,
 )
 
+D = TypeVar("D")
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
 CONFIG = Config()  # T 30,000 · step 6,000 · floor 6,000 · block 36,000 · R 40,000
 
@@ -39,7 +41,7 @@ def weights(count: int, tokens: int, *, start: int = 1) -> tuple[Weight, ...]:
 def state(tail: tuple[Weight, ...] = (), **changes: object) -> State:
     """Return a thread's state with this tail."""
     cursor = tail[0].seq - 1 if tail else 0
-    base = State(scope="thread", thread="t", version=1, tails=(Tail(thread="t", cursor=cursor, weights=tail),))
+    base = State(scope="thread", thread="t", tails=(Tail(thread="t", cursor=cursor, weights=tail),))
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -64,18 +66,23 @@ def running(first: int, last: int, **changes: object) -> RunRow:
     return replace(run, **changes)  # type: ignore[arg-type]
 
 
+def decided(kind: type[D], given: State, config: Config = CONFIG) -> D:
+    """Return the decision, which must be of this kind."""
+    decision = decide(given, config, NOW)
+    assert isinstance(decision, kind)
+    return decision
+
+
 def test_small_tail_waits() -> None:
     """Below every threshold nothing is done, and the reason gives the sizes."""
-    decision = decide(state(weights(10, 100)), CONFIG, NOW)
-    assert isinstance(decision, Wait)
+    decision = decided(Wait, state(weights(10, 100)))
     assert "1,000 of 30,000" in decision.reason
 
 
 def test_a_step_is_buffered_once() -> None:
     """A step of new tokens starts one run; while it is under way the same tokens start no other."""
     tail = weights(60, 100)
-    decision = decide(state(tail), CONFIG, NOW)
-    assert isinstance(decision, Buffer)
+    decision = decided(Buffer, state(tail))
     assert decision.spans[0].span == Span(first=1, last=60)
     assert isinstance(decide(state(tail, runs=(running(1, 60),)), CONFIG, NOW), Wait)
     assert isinstance(decide(state(tail, ready=ready((1, 60))), CONFIG, NOW), Wait)
@@ -95,26 +102,22 @@ def test_no_more_runs_than_allowed() -> None:
     runs = tuple(running(a, a + 59) for a in (1, 61, 121))
     assert isinstance(decide(state(tail, runs=runs), CONFIG, NOW), Wait)
     assert isinstance(decide(state(tail[:209], runs=runs[:2]), CONFIG, NOW), Wait)
-    decision = decide(state(tail, runs=runs[:2]), CONFIG, NOW)
-    assert isinstance(decision, Buffer)
+    decision = decided(Buffer, state(tail, runs=runs[:2]))
     assert decision.spans[0].span == Span(first=121, last=240)
 
 
 def test_a_full_tail_activates_to_the_floor() -> None:
     """At the limit the fewest groups that bring the tail to its floor are activated."""
-    decision = decide(state(weights(300, 100), ready=ready((1, 60), (61, 120), (121, 180), (181, 240))), CONFIG, NOW)
-    assert isinstance(decision, Activate)
+    decision = decided(Activate, state(weights(300, 100), ready=ready((1, 60), (61, 120), (121, 180), (181, 240))))
     assert decision.groups == ("g1", "g61", "g121", "g181")
 
 
 def test_only_a_contiguous_prefix_is_activated() -> None:
     """A group behind a gap stays buffered, and the gap is filled first."""
     full = weights(300, 100)
-    decision = decide(state(full, ready=ready((1, 60), (121, 180))), CONFIG, NOW)
-    assert isinstance(decision, Activate)
+    decision = decided(Activate, state(full, ready=ready((1, 60), (121, 180))))
     assert decision.groups == ("g1",)
-    decision = decide(state(weights(200, 100), ready=ready((121, 180))), CONFIG, NOW)
-    assert isinstance(decision, Buffer)
+    decision = decided(Buffer, state(weights(200, 100), ready=ready((121, 180))))
     assert decision.spans[0].span == Span(first=1, last=120)
 
 
@@ -140,8 +143,7 @@ def test_a_turn_waits_only_far_above_the_limit() -> None:
     """Between the limit and 1.2 times it a turn goes on; above, it joins the run on the oldest span."""
     runs = (running(1, 100), running(101, 200))
     assert isinstance(decide(state(weights(340, 100), runs=(*runs, running(201, 340))), CONFIG, NOW), Wait)
-    decision = decide(state(weights(360, 100), runs=(*runs, running(201, 360))), CONFIG, NOW)
-    assert isinstance(decision, Observe)
+    decision = decided(Observe, state(weights(360, 100), runs=(*runs, running(201, 360))))
     assert decision.run == "r1"
 
 
@@ -158,8 +160,7 @@ def test_no_wait_with_an_open_breaker_or_spent_patience() -> None:
 def test_expired_and_failed_runs_are_recovered_first() -> None:
     """An ended lease and a due retry come before anything else; a retry that is not due does not."""
     expired = running(1, 60, lease_until=NOW)
-    decision = decide(state(weights(300, 100), runs=(expired,)), CONFIG, NOW)
-    assert isinstance(decision, Recover)
+    decided(Recover, state(weights(300, 100), runs=(expired,)))
     failed = running(1, 60, status="failed", retry_at=NOW + timedelta(seconds=1))
     waiting = state(weights(100, 100), runs=(failed,), failures=1, retry_at=NOW + timedelta(seconds=1))
     assert isinstance(decide(waiting, CONFIG, NOW), Wait)
@@ -219,8 +220,7 @@ def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> t
 def test_reflection_starts_half_way_and_takes_over_when_full() -> None:
     """At half the limit a reflection begins in the background; when the log is full it is activated."""
     assert isinstance(decide(state(entries=entries(19, 1_000)), CONFIG, NOW), Wait)
-    decision = decide(state(entries=entries(20, 1_000)), CONFIG, NOW)
-    assert isinstance(decision, Reflect)
+    decision = decided(Reflect, state(entries=entries(20, 1_000)))
     assert decision.groups == tuple(f"e{i}" for i in range(15))  # the last 50 observations are kept
     assert not decision.wait
     waiting = BufferedRow(id="x", kind="reflection", covers=decision.groups)
@@ -230,8 +230,7 @@ def test_reflection_starts_half_way_and_takes_over_when_full() -> None:
 
 def test_reflection_waits_only_far_above_the_limit_and_for_growth() -> None:
     """A turn waits above 1.2 times the limit; right after a reflection the log must grow first."""
-    decision = decide(state(entries=entries(48, 1_000)), CONFIG, NOW)
-    assert isinstance(decision, Reflect)
+    decision = decided(Reflect, state(entries=entries(48, 1_000)))
     assert decision.wait
     settled = state(entries=entries(22, 1_000), settled_at=20_000, generation=1)
     assert isinstance(decide(settled, CONFIG, NOW), Wait)
@@ -250,8 +249,7 @@ def test_hard_limit_trims_last() -> None:
     """A context above its hard limit is trimmed when nothing else helps."""
     config = Config(context_tokens=40_000)
     full = state(weights(350, 100), runs=(running(1, 350),), entries=entries(10, 1_000, age=timedelta(hours=1)))
-    decision = decide(replace(full, may_wait=False), config, NOW)
-    assert isinstance(decision, Trim)
+    decision = decided(Trim, replace(full, may_wait=False), config)
     assert decision.limit == 40_000
 
 
@@ -265,16 +263,15 @@ def test_resource_scope_batches_the_oldest_threads() -> None:
         )
         for i in range(5)
     )
-    shared = State(scope="resource", thread="t0", version=1, tails=tails)
-    decision = decide(shared, CONFIG, NOW)
-    assert isinstance(decision, Buffer)
+    shared = State(scope="resource", thread="t0", tails=tails)
+    decision = decided(Buffer, shared)
     assert [span.thread for span in decision.spans] == ["t0", "t1", "t2"]
 
 
 def test_resource_scope_reflects_after_every_thread_was_observed() -> None:
     """A reflection waits until each thread with a tail has been observed once, unless it is urgent."""
     tail = Tail(thread="new", cursor=0, weights=weights(1, 10))
-    shared = State(scope="resource", thread="t", version=1, tails=(tail,), entries=entries(25, 1_000))
+    shared = State(scope="resource", thread="t", tails=(tail,), entries=entries(25, 1_000))
     assert isinstance(decide(shared, CONFIG, NOW), Wait)
     assert isinstance(decide(replace(shared, tails=(replace(tail, hinted=True),)), CONFIG, NOW), Reflect)
     assert isinstance(decide(replace(shared, entries=entries(48, 1_000)), CONFIG, NOW), Reflect)
@@ -317,8 +314,7 @@ def test_unseen_messages_are_not_activated() -> None:
     """However full the tail is, a group over an unseen message stays buffered, and so does every group after it."""
     tail = weights(8, 6_000)
     groups = ready((1, 2), (3, 4), (5, 6), (7, 8))
-    decision = decide(unseen(tail, 6, ready=groups), CONFIG, NOW)
-    assert isinstance(decision, Activate)
+    decision = decided(Activate, unseen(tail, 6, ready=groups))
     assert decision.groups == ("g1", "g3")
     assert not isinstance(decide(unseen(tail, 2, ready=groups), CONFIG, NOW), Activate)
     # By hand everything counts as seen; the shell passes no boundary then.
@@ -331,8 +327,7 @@ def test_unseen_messages_are_not_activated() -> None:
 def test_the_floor_is_kept_beside_unseen_messages() -> None:
     """A large new message does not push out the exchange before it: about the floor of seen messages stays."""
     tail = (*weights(10, 1_000), Weight(seq=11, tokens=60_000, role="user", at=NOW))
-    first = decide(unseen(tail, 11, ready=ready((1, 4), (5, 10))), CONFIG, NOW)
-    assert isinstance(first, Activate)
+    first = decided(Activate, unseen(tail, 11, ready=ready((1, 4), (5, 10))))
     assert first.groups == ("g1",)
     # Still over the limit, but nothing more that is seen can go.
     rest = unseen(tail[4:], 11, ready=ready((5, 10)))
@@ -346,31 +341,26 @@ def test_no_turn_waits_for_what_is_unseen() -> None:
     assert not isinstance(decide(begun, CONFIG, NOW), Observe)
     seen = (*weights(30, 1_000), Weight(seq=31, tokens=20_000, role="user", at=NOW))
     alone = CONFIG.with_overrides({"observation.parallel": 1})
-    joined = decide(unseen(seen, 31, runs=(running(1, 20),)), alone, NOW)
-    assert isinstance(joined, Observe)
+    joined = decided(Observe, unseen(seen, 31, runs=(running(1, 20),)), alone)
     assert joined.run == "r1"
     config = CONFIG.with_overrides({"observation.buffer_tokens": False})
-    started = decide(unseen(seen, 31), config, NOW)
-    assert isinstance(started, Observe)
+    started = decided(Observe, unseen(seen, 31), config)
     assert started.spans[0].span == Span(first=1, last=24)
 
 
 def test_spans_end_before_what_is_unseen() -> None:
     """Seen messages worth a span stand alone; fewer are observed together with what follows."""
     tail = (*weights(4, 1_000), Weight(seq=5, tokens=20_000, role="user", at=NOW))
-    apart = decide(unseen(tail, 5), CONFIG, NOW)
-    assert isinstance(apart, Buffer)
+    apart = decided(Buffer, unseen(tail, 5))
     assert apart.spans[0].span == Span(first=1, last=4)
-    together = decide(unseen(tail[2:], 5), CONFIG, NOW)
-    assert isinstance(together, Buffer)
+    together = decided(Buffer, unseen(tail[2:], 5))
     assert together.spans[0].span == Span(first=3, last=5)
 
 
 def test_without_buffering_the_floor_is_kept() -> None:
     """At the crossing the turn observes all but the floor, not all but the newest message."""
     config = CONFIG.with_overrides({"observation.buffer_tokens": False})
-    decision = decide(state(weights(151, 200)), config, NOW)
-    assert isinstance(decision, Observe)
+    decision = decided(Observe, state(weights(151, 200)), config)
     assert decision.spans[0].span == Span(first=1, last=121)
 
 
@@ -378,10 +368,9 @@ def test_a_thread_waits_for_no_other_thread() -> None:
     """Another thread's backlog is observed in the background; a turn waits for its own thread alone."""
     backlog = Tail(thread="other", cursor=0, weights=weights(900, 1_000))
     own = Tail(thread="t", cursor=0, weights=weights(1, 100))
-    shared = State(scope="resource", thread="t", version=1, tails=(own, backlog))
+    shared = State(scope="resource", thread="t", tails=(own, backlog))
     for config in (CONFIG, CONFIG.with_overrides({"observation.buffer_tokens": False})):
-        begun = decide(shared, config, NOW)
-        assert isinstance(begun, Buffer)
+        begun = decided(Buffer, shared, config)
         assert begun.spans[0].thread == "other"
         runs = tuple(running(1 + 30 * i, 30 + 30 * i, thread="other") for i in range(3))
         assert not isinstance(decide(replace(shared, runs=runs), config, NOW), Observe)
@@ -400,8 +389,7 @@ def test_a_buffered_reflection_waits_for_its_limit() -> None:
 def test_a_run_that_leaves_no_room_is_waited_for() -> None:
     """A message was taken back, and with it what was buffered before a run: nothing else can be begun until that ends."""
     config = CONFIG.with_overrides({"observation.parallel": 1})
-    decision = decide(state(weights(40, 1_000), runs=(running(5, 8),)), config, NOW)
-    assert isinstance(decision, Observe)
+    decision = decided(Observe, state(weights(40, 1_000), runs=(running(5, 8),)), config)
     assert (decision.run, decision.spans) == ("r5", ())
 
 

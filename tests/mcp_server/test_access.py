@@ -14,7 +14,6 @@ import httpx2
 import pytest
 from mcp import Client
 
-from cli.world import inside, run
 from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
 from memolog import Memory, SyncMemory, UserMessage
 from memolog.apps.mcp import Served, build_server, open_door, read_token
@@ -266,28 +265,6 @@ def test_the_program_over_its_streams(told: signal.Signals, code: int, tmp_path:
             assert program.stderr.read() == ""
         finally:
             program.kill()
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "words"),
-    [
-        ("--http", 3, "There is no token"),
-        ("--http --host 0.0.0.0 --no-token", 3, "loopback addresses only"),
-        ("--http --token-file missing", 2, "cannot be read"),
-        ("--tokens 10", 2, "200"),
-        ("--describe --resource", 2, "--resource"),
-    ],
-)
-def test_mistakes_are_told(options: str, code: int, words: str, tmp_path: Path) -> None:
-    """A mistake is told in our words, with the code that all verbs have, and nothing is served."""
-    with inside(tmp_path):
-        assert run("tasks", "create", "x", "--resource", RESOURCE, "--db", "new.db").code == 3
-        assert run("init", "--db", "new.db").code == 0
-        assert run("tasks", "create", "x", "--resource", RESOURCE, "--db", "new.db").code == 0
-        done = run("mcp", "--db", "new.db", *options.split())
-    assert done.code == code, done.err
-    assert words in " ".join(done.err.split())
-    assert done.out == ""
 
 
 async def test_two_programs_on_one_file(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from mcp import Client
 from mcp_types import ResourceTemplateReference, TextContent
 
-from mcp_server.doors import ERAS, call, connected, made, over_http, web
+from mcp_server.doors import ERAS, call, connected, made, over_http, web, without_wire
 from memolog import __version__
+from memolog.text.tokens import HeuristicCounter, SplintrCounter
 from memolog.tools.definitions import definition
 from tools.world import world
 
@@ -137,3 +138,28 @@ def test_the_example_runs(tmp_path: Path) -> None:
     assert "LoginSchema" in lines[3]
     assert lines[4:] == ["Told of a change: memolog://working-memory", "Closed: T-1"]
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- what a client pays in tokens
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_the_schema_as_a_client_sees_it(mode: str, tmp_path: Path) -> None:
+    """The tools as they come over the wire, with the instructions beside them, take at most 2,500 tokens by either count."""
+    async with web(await made(tmp_path)) as server, over_http(server.url, mode=mode) as client:
+        tools = (await client.list_tools()).model_dump(by_alias=True, exclude_none=True, mode="json")["tools"]
+        text = f"{json.dumps(tools, ensure_ascii=False)}\n{client.instructions}"
+    counters = (HeuristicCounter(), SplintrCounter(), SplintrCounter(vocabulary="cl100k_base"))
+    counts = [counter.count(text) for counter in counters]
+    assert all(1_000 < count <= 2_500 for count in counts), counts
+
+
+async def test_resources_and_prompts_are_listed_briefly(tmp_path: Path) -> None:
+    """However many tasks there are, the lists stay short."""
+    async with without_wire(await made(tmp_path)) as client:
+        for number in range(60):
+            await client.call_tool("task-mutate", {"action": "create", "title": f"Task number {number} " + "x" * 400})
+        listed = await client.list_resources()
+        assert len(listed.resources) <= 3 + 20
+        prompts = (await client.list_prompts()).model_dump_json(by_alias=True, exclude_none=True)
+    assert SplintrCounter().count(prompts) <= 300

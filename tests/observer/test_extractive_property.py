@@ -20,41 +20,10 @@ from memolog.text.tokens import HeuristicCounter
 COUNTER = HeuristicCounter()
 spans = st.lists(messages, max_size=5).map(tuple)
 logs = st.lists(observations, max_size=6).map(tuple)
-prose = st.lists(
-    st.sampled_from(
-        (
-            *(
-                "I",
-                "my",
-                "the",
-                "Ann",
-                "Lisbon",
-                "42",
-                "likes",
-                "yesterday",
-                "on Friday",
-                "ago",
-                "- item:",
-                "**Head**:",
-                "\n",
-                ". ",
-            ),
-            *(
-                "; ",
-                "| a | b |\n",
-                "```\n",
-                "def f():\n",
-                "?",
-                "今天",
-                "</observations>",
-                "* 🔴 (09:00) x [1]",
-                "error:",
-                "a.go:1:2: bad",
-            ),
-        )
-    ),
-    max_size=60,
-).map(" ".join)
+WORDS = "I my the Ann Lisbon 42 likes yesterday ago ? 今天 </observations> error:"
+PHRASES = ("on Friday", "- item:", "**Head**:", "\n", ". ", "; ", "| a | b |\n", "```\n", "def f():\n")
+MARKED = ("* 🔴 (09:00) x [1]", "a.go:1:2: bad")
+prose = st.lists(st.sampled_from((*WORDS.split(), *PHRASES, *MARKED)), max_size=60).map(" ".join)
 
 
 @given(span=spans, previous=texts)

@@ -75,9 +75,9 @@ def test_common_words_are_passed_over_and_nothing_is_lost(
 def test_only_whole_words_are_marked() -> None:
     """A word inside another one is no hit, before or after one that is."""
     marker = Marker({"art": 2.0, "book": 1.0})
-    assert marker.snippet("A party. Art! smart-art; books") == "A party. «Art»! «smart-art»; «books»"
-    assert marker.snippet("nothing here") == "nothing here"
-    assert marker.snippet("Ärger mit der art") == "Ärger mit der «art»"
+    assert marker.both("A party. Art! smart-art; books")[0] == "A party. «Art»! «smart-art»; «books»"
+    assert marker.both("nothing here")[0] == "nothing here"
+    assert marker.both("Ärger mit der art")[0] == "Ärger mit der «art»"
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -207,8 +207,8 @@ def test_the_snippet_is_where_the_rarest_words_stand_together() -> None:
     far = " and so on" * 40
     marker = Marker({"rare": 5.0, "seldom": 4.0, "often": 1.0})
     text = f"often often often rare{far} seldom{far} often, seldom and rare{far} rare"
-    assert "«often», «seldom» and «rare»" in marker.snippet(text)
-    assert marker.snippet(f"{'x' * 500}rare {far} rare").count("«rare»") == 1
+    assert "«often», «seldom» and «rare»" in marker.both(text)[0]
+    assert marker.both(f"{'x' * 500}rare {far} rare")[0].count("«rare»") == 1
 
 
 def test_what_reaches_the_engines_is_text_that_they_take() -> None:
@@ -237,13 +237,13 @@ def test_what_reaches_the_engines_is_text_that_they_take() -> None:
 )
 def test_in_a_script_without_spaces_only_the_hit_is_marked(terms: dict[str, float], text: str, shown: str) -> None:
     """Not the run that it stands in, which may be a whole paragraph."""
-    assert Marker(terms).snippet(text) == shown
+    assert Marker(terms).both(text)[0] == shown
 
 
 @pytest.mark.parametrize("before", [20_000, 39_990, 300_000])
 def test_a_hit_far_into_a_text_is_shown(before: int) -> None:
     """Wherever it stands."""
     text = ("log line " * (before // 9 + 1))[:before] + " FATAL kernel oops " + "more lines " * 50
-    shown = Marker({"kernel": 3.0, "oop": 3.0}).snippet(text)
+    shown = Marker({"kernel": 3.0, "oop": 3.0}).both(text)[0]
     assert "FATAL «kernel» «oops»" in shown
     assert len(shown) < 300

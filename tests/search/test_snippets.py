@@ -28,15 +28,15 @@ def test_a_stretch_with_what_was_quoted_wins(quoted: str, before: str, held: str
     terms |= {f"={quoted.replace(' ', '-')}": 0.1}
     shown = held.replace("«", "").replace("»", "")
     text = before * 3 + FAR + shown
-    assert held in Marker(terms, (phrase_of(quoted),)).snippet(text)
-    assert held not in Marker(terms).snippet(text)
-    assert held in Marker(terms, (phrase_of(quoted),)).snippet(before * 3 + FAR * 40 + shown)
+    assert held in Marker(terms, (phrase_of(quoted),)).both(text)[0]
+    assert held not in Marker(terms).both(text)[0]
+    assert held in Marker(terms, (phrase_of(quoted),)).both(before * 3 + FAR * 40 + shown)[0]
 
 
 def test_a_phrase_longer_than_the_stretch_is_shown_from_its_beginning() -> None:
     """It cannot be shown whole."""
     long = " ".join(f"word{number}" for number in range(100))
-    shown = Marker({"=word99": 9.0, "=word0": 1.0}, (phrase_of(long),)).snippet(f"word99 {FAR} {long} {FAR}")
+    shown = Marker({"=word99": 9.0, "=word0": 1.0}, (phrase_of(long),)).both(f"word99 {FAR} {long} {FAR}")[0]
     assert "«word0» word1 word2" in shown
 
 
@@ -44,17 +44,17 @@ def test_in_a_long_text_the_rarest_words_are_shown() -> None:
     """However far behind the common ones they stand."""
     marker = Marker({"error": 1.0, "frobnic": 4.0})
     text = "error " * 10 + "x y z " * 5000 + " the frobnicate culprit is here " + "pad " * 100
-    assert "the «frobnicate» culprit" in marker.snippet(text)
-    assert "the «frobnicate» culprit" in Marker({"error": 1.0, "frobnic": 1.0}).snippet(text)
+    assert "the «frobnicate» culprit" in marker.both(text)[0]
+    assert "the «frobnicate» culprit" in Marker({"error": 1.0, "frobnic": 1.0}).both(text)[0]
 
 
 def test_in_a_long_text_the_same_words_are_hits_as_in_a_short_one() -> None:
     """Irregular forms, identifiers and accents too."""
     terms = {"go": 1.0, "dai": 1.0, "arger": 1.0, "=src/auth": 1.0, "user": 1.0, "京都": 1.0}
     words = "went goes going day days Ärger SRC\\auth getUserById ＵＳＥＲＳ 京都"
-    short = Marker(terms).snippet(words)
+    short = Marker(terms).both(words)[0]
     assert short.count("«") == len(words.split())
-    assert short in Marker(terms).snippet("pad " * 6_000 + words)
+    assert short in Marker(terms).both("pad " * 6_000 + words)[0]
 
 
 def any_text(chance: random.Random) -> str:
@@ -90,7 +90,7 @@ def test_a_snippet_stands_in_its_text(times: int) -> None:
         # The marks are to be told from those of the text.
         text = text.replace("«", "").replace("»", "")
         marker, length = Marker(terms, phrases), chance.choice((40, 60, 240))
-        shown = marker.snippet(text, length)
+        shown = marker.both(text, length)[0]
         pieces = shown.replace("»", "«").split("«")
         assert shown.count("«") == shown.count("»") == len(pieces) // 2
         plain = "".join(pieces).strip("…").strip()
@@ -105,7 +105,7 @@ def test_what_is_copied_is_what_was_written() -> None:
     marker = Marker({"rare": 3.0})
     assert marker.both("if x:\n    rare()") == ("if x: «rare»()", "if x:\n    rare()")
     lines = "\n".join(f"line {number}" for number in range(100))
-    exact = marker.exact(f"{lines}\n  rare()\n{lines}")
+    exact = marker.both(f"{lines}\n  rare()\n{lines}")[1]
     assert "\n  rare()\n" in exact
     assert set(exact.splitlines()) <= {*lines.splitlines(), "  rare()"}
-    assert marker.exact(f"{'x' * 1_000} rare {'y' * 1_000}").strip("…xy") == " rare "
+    assert marker.both(f"{'x' * 1_000} rare {'y' * 1_000}")[1].strip("…xy") == " rare "

@@ -12,7 +12,6 @@ import pytest
 from memolog.core.message import (
     AssistantMessage,
     FilePart,
-    Message,
     ReasoningPart,
     TextPart,
     ToolCallPart,
@@ -23,8 +22,14 @@ from memolog.core.message import (
 )
 from memolog.core.run import Calibration
 from memolog.errors import ConfigError
-from memolog.text.media_tokens import count_file, image_size, image_tokens
-from memolog.text.message_tokens import count_message, count_parts, count_tool_schemas
+from memolog.text.message_tokens import (
+    count_file,
+    count_message,
+    count_parts,
+    count_tool_schemas,
+    image_size,
+    image_tokens,
+)
 from memolog.text.tokens import HeuristicCounter, SplintrCounter, _tokenizer, calibrated, learn, over_estimate
 
 HEURISTIC = HeuristicCounter()
@@ -222,23 +227,6 @@ def test_a_plain_message_is_its_text_and_the_wrapping() -> None:
     assert count_message(UserMessage("four" * 10), HEURISTIC) == 4 + 10
     assert count_message(UserMessage(""), HEURISTIC) == 4
     assert count_message(UserMessage("four", speaker="Marie"), HEURISTIC) == 4 + 1 + 1 + 2
-
-
-def test_a_stored_message_counts_like_a_new_one() -> None:
-    """The count depends on what is said, not on the row."""
-    new = UserMessage("hello there", speaker="Ada")
-    stored = Message(
-        id="1",
-        resource="r",
-        thread="t",
-        seq=1,
-        role="user",
-        parts=new.parts,
-        created_at=MOMENT,
-        tokens=0,
-        speaker="Ada",
-    )
-    assert count_message(stored, HEURISTIC) == count_message(new, HEURISTIC)
 
 
 def test_calls_and_results_count_in_full() -> None:

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from memolog.core.message import FilePart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
 from memolog.core.run import Calibration
 from memolog.text.cutting import cut, cut_end, cut_middle, cut_tokens, is_boundary
-from memolog.text.media_tokens import image_size, image_tokens
-from memolog.text.message_tokens import count_message, count_parts, count_tool_schemas
+from memolog.text.message_tokens import count_message, count_parts, count_tool_schemas, image_size, image_tokens
 from memolog.text.tokens import HeuristicCounter, calibrated, learn
 
 JOINING = (

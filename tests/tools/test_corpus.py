@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from memolog.tools.names import MOST_CHARACTERS
+from memolog.tools.toolset import MOST_CHARACTERS
 from tools.corpus import CASES, Case
 from tools.world import world
 

@@ -13,7 +13,7 @@ from memolog.core.message import NewMessage, TextPart, ToolResultPart
 from memolog.core.own_tools import own_tool, with_own_apart
 from memolog.memory import Tools
 from memolog.testing import FakeClock, ScriptedModel
-from memolog.tools.names import MOST_CHARACTERS
+from memolog.tools.toolset import MOST_CHARACTERS
 from tools.world import CODE, world
 
 

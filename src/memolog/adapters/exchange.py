@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar, cast
 from urllib.parse import quote, unquote
 
 from memolog import Context
+from memolog.adapters import at_once, returned
 from memolog.adapters.alignment import S, has_answer
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
 from memolog.adapters.new_messages import find_new
@@ -423,14 +424,14 @@ class _Remembered:
     async def request(self, cast_to: Any, options: Any, **how: Any) -> Any:
         """Send a request with memory and record its answer. Nothing is awaited for a synchronous client."""
         if self._prepare is not None:
-            options = await _value(self._prepare(options))
+            options = await returned(self._prepare(options))
         exchange = self._bound.exchange(options.method, options.url, options.json_data, _headers(options))
         if exchange is None:
-            return await _value(self._request(cast_to, options, **how))
+            return await returned(self._request(cast_to, options, **how))
         asked = _asking(options, await self._remember(exchange.begin()))
         token = _current.set(exchange)
         try:
-            result = await _value(self._request(cast_to, asked, **how))
+            result = await returned(self._request(cast_to, asked, **how))
         except BaseException as error:
             await self._remember(exchange.fail(error))
             raise
@@ -441,12 +442,8 @@ class _Remembered:
         return result
 
     def request_now(self, *args: Any, **how: Any) -> Any:
-        """Do the same for a synchronous client: the coroutine never waits, so its first step is its last."""
-        try:
-            self.request(*args, **how).send(None)
-        except StopIteration as done:
-            return done.value
-        raise AssertionError
+        """Do the same for a synchronous client."""
+        return at_once(self.request(*args, **how))
 
     async def _remember(self, work: Coroutine[Any, Any, T]) -> T:
         return await work if self._drive is None else self._drive(work)
@@ -458,11 +455,6 @@ class _Remembered:
             tee = _AsyncTee(response.stream, exchange) if self._drive is None else None
             response.stream = tee or _Tee(response.stream, exchange, cast("Drive", self._drive))
         return self._process(response=response, **rest)
-
-
-async def _value(given: Any) -> Any:
-    """Return what a method of a synchronous or an asynchronous client returns."""
-    return await given if inspect.isawaitable(given) else given
 
 
 def _headers(options: Any) -> Mapping[str, object]:

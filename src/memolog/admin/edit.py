@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from memolog.admin.forget_store import write_or_try
+from memolog.admin.forget import write_or_try
 from memolog.core.clock import Clock, to_micros
 from memolog.core.exact_json import loads, object_text, pack
 from memolog.core.observation import Observation, Priority

@@ -1,24 +1,53 @@
-"""Forget messages, observations, threads or a resource: remove the rows, what was made of them, and the copies beside the file.
+"""Forget messages, observations, threads, a whole resource, and what is older than a moment; remove the copies beside the file.
 
-Also clear the bytes that deleted rows leave in the file.
+A forgotten message keeps its row as a tombstone, so that its number is not used again and no run brings it back; of a thread
+or resource only the costs stay. Keyed hashes of both stay too: see `tombstones`. Each call is one transaction, and a dry run
+is the same transaction, rolled back. Last, the bytes are removed that deleted rows leave in the file.
 """
 
+from __future__ import annotations
+
 import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from memolog.compaction.store import undoing_compactions
+from memolog.core.clock import Clock, to_micros
 from memolog.core.reports import Forgotten
+from memolog.db.engine import Engine, Work
+from memolog.db.queries import Script, load_queries
+from memolog.db.rows import message_from_row
+from memolog.db.scope import LAST, check_ids, check_optional_ids, taking_thread
 from memolog.db.sqlite_files import clean_file, copies_of
-from memolog.errors import InputError
+from memolog.errors import InputError, NotFound
+from memolog.log.runs import deleting_extracts
+from memolog.log.withdrawals import Loss, Render, ranges, rederiving, taking_logs
+from memolog.messages.tombstones import burying_messages, burying_resource, burying_thread
+from memolog.search.index import clearing_index, reading_scope, resetting_index, taking_index
 
 if TYPE_CHECKING:
     from memolog.connection import Components, Connection
 
+q = load_queries("admin/forgetting")
+log_queries = load_queries("log/logs")
+message_queries = load_queries("messages/messages")
+thread_queries = load_queries("messages/threads")
+
+_DELETES = (
+    *(q.delete_tasks, q.delete_task_book, q.delete_threads, q.delete_logs, q.delete_documents),
+    *(q.delete_events, q.delete_leases, q.delete_calibrations, q.delete_settings),
+)
+_LEASE_CHARACTERS = 400
+_PAGE = 400
+_SKEW = 300_000_000
+
 
 async def forget(
-    connection: "Connection",
+    connection: Connection,
     resource: str,
     *,
     thread: str | None,
@@ -47,7 +76,7 @@ async def forget(
     return await _clean(connection, components, gone)
 
 
-async def forget_older(connection: "Connection", resource: str, *, dry_run: bool) -> Forgotten:
+async def forget_older(connection: Connection, resource: str, *, dry_run: bool) -> Forgotten:
     """Forget what is older than the settings under `retention` allow."""
     components = await connection.open_to_write()
     keep = connection.config.retention
@@ -70,7 +99,7 @@ async def forget_older(connection: "Connection", resource: str, *, dry_run: bool
     return await _clean(connection, components, gone)
 
 
-async def _clean(connection: "Connection", components: "Components", gone: Forgotten) -> Forgotten:
+async def _clean(connection: Connection, components: Components, gone: Forgotten) -> Forgotten:
     """Remove the copies that still hold it, and the bytes that deleted rows leave behind."""
     file = components.store.engine.file
     if file is None:
@@ -87,3 +116,255 @@ async def _clean(connection: "Connection", components: "Components", gone: Forgo
 def _remove(copies: list[Path]) -> None:
     for copy in copies:
         copy.unlink(missing_ok=True)
+
+
+class Forgetting:
+    """Forgets messages, threads and resources; each call is limited to one resource."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
+        self._engine, self._clock, self._new_id = engine, clock, new_id
+
+    async def message(
+        self, resource: str, message_id: str, *, thread: str | None = None, render: Render, dry_run: bool = False
+    ) -> Forgotten:
+        """Forget a message, in every thread of the resource or in one; raises NotFound."""
+        check_ids(resource=resource, message=message_id)
+        check_optional_ids(thread=thread)
+        at = self._now()
+
+        def script() -> Script[Forgotten]:
+            if thread is None:
+                rows = yield message_queries.by_id_anywhere(resource=resource, id=message_id)
+            else:
+                rows = yield message_queries.by_id(resource=resource, thread=thread, id=message_id)
+            if not rows:
+                where = f"thread {thread}" if thread is not None else "any thread of this resource"
+                raise NotFound(f"There is no message {message_id} in {where}.", then="Check its id.")
+            places = [(row.thread, row.seq) for row in rows]
+            return (yield from self._forgetting_messages(resource, places, render, at))
+
+        return await write_or_try(self._engine, script, name="forgetting.message", dry_run=dry_run)
+
+    async def older(
+        self,
+        resource: str,
+        *,
+        messages: datetime | None = None,
+        prompts: datetime | None = None,
+        events: datetime | None = None,
+        render: Render,
+        dry_run: bool = False,
+    ) -> Forgotten:
+        """Forget what is older than a moment: messages, kept prompts, and events with records of contexts; None keeps them."""
+        check_ids(resource=resource)
+        at = self._now()
+
+        def script() -> Script[Forgotten]:
+            gone = Forgotten(resource=resource)
+            if messages is not None:
+                rows = yield q.older(resource=resource, before=to_micros(messages))
+                gone += yield from self._forgetting_messages(resource, [(row.id, row.seq) for row in rows], render, at)
+            if prompts is not None:
+                rows = yield q.old_prompts(resource=resource, before=to_micros(prompts))
+                gone += Forgotten(resource=resource, prompts=len(rows))
+            if events is not None:
+                told_of = yield q.old_events(resource=resource, before=to_micros(events))
+                seen = yield q.old_contexts(resource=resource, before=to_micros(events))
+                gone += Forgotten(resource=resource, events=len(told_of), contexts=len(seen))
+            return gone
+
+        return await write_or_try(self._engine, script, name="forgetting.older", dry_run=dry_run)
+
+    async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
+        """Forget a thread with all that belongs to it, in a shared log too; raises ThreadNotFound."""
+        check_ids(resource=resource, thread=thread)
+        at = self._now()
+
+        def script() -> Script[Forgotten]:
+            yield from taking_index(resource)
+            thread_pk = (yield from taking_thread(resource, thread)).pk
+            gone = yield from self._forgetting_thread(resource, thread, thread_pk, render, at)
+            yield from resetting_index(resource)
+            return gone
+
+        return await write_or_try(self._engine, script, name="forgetting.thread", dry_run=dry_run)
+
+    async def resource(self, resource: str, *, dry_run: bool = False) -> Forgotten:
+        """Forget a resource; only its costs stay. Raises NotFound if there is nothing of it."""
+        check_ids(resource=resource)
+        work = partial(self._forgetting_resource, resource, self._now())
+        return await write_or_try(self._engine, work, name="forgetting.resource", dry_run=dry_run)
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
+
+    def _forgetting_messages(
+        self, resource: str, places: Sequence[tuple[str, int]], render: Render, at: int
+    ) -> Script[Forgotten]:
+        gone = Forgotten(resource=resource)
+        if not places:
+            return gone
+        yield from taking_index(resource)
+        lines: dict[int, dict[int, str]] = {}
+        # In one order, to avoid deadlocks.
+        for thread in sorted({thread for thread, _ in places}):
+            rows = yield thread_queries.lock_thread(resource=resource, thread=thread)
+            if not rows:
+                continue
+            thread_pk = rows[0].pk
+            yield from taking_logs(thread_pk)
+            for first, last in ranges(sorted(seq for name, seq in places if name == thread)):
+                where = {"thread_pk": thread_pk, "first_seq": first, "last_seq": last}
+                yield from self._burying(resource, thread, first, last, at)
+                gone += yield from _forgetting_range(resource, where, at)
+                for line in (yield q.citing(**where)):
+                    lines.setdefault(line.log_pk, {})[line.pk] = line.id
+        if not gone.messages:
+            return gone
+        for log_pk, found in sorted(lines.items()):
+            loss = Loss(log_pk=log_pk, lines=tuple(found), how="deleted", kind="forget")
+            made = yield from rederiving(loss, self._new_id, render, at)
+            gone += Forgotten(resource=resource, observations=made.lines, reflections=made.reflections)
+        yield from resetting_index(resource)
+        return gone
+
+    def _forgetting_thread(
+        self, resource: str, thread: str, thread_pk: int, render: Render, at: int
+    ) -> Script[Forgotten]:
+        yield from taking_logs(thread_pk)
+        gone = yield from _counting_thread(resource, thread, thread_pk)
+        yield from burying_thread(
+            resource, thread, self._new_id, (yield from self._burying(resource, thread, 0, LAST, at))
+        )
+        prompts = yield q.delete_prompts(thread_pk=thread_pk, first_seq=0)
+        yield q.clear_group_hints(thread_pk=thread_pk, first_seq=0)
+        yield q.clear_run_errors(thread_pk=thread_pk)
+        yield q.clear_log_errors(thread_pk=thread_pk)
+        lines: dict[int, list[int]] = {}
+        where = {"thread_pk": thread_pk, "first_seq": 0, "last_seq": LAST}
+        for line in (yield q.citing(**where)):
+            lines.setdefault(line.log_pk, []).append(line.pk)
+        names: list[str] = []
+        reflections: list[str] = []
+        for log in (yield log_queries.logs_of_thread(thread_pk=thread_pk)):
+            if log.thread_pk is not None:
+                names += [row.id for row in (yield q.lines_of_log(log_pk=log.pk))]
+                continue
+            loss = Loss(
+                log_pk=log.pk,
+                lines=tuple(lines.get(log.pk, ())),
+                how="deleted",
+                kind="forget",
+                without_thread=thread_pk,
+            )
+            made = yield from rederiving(loss, self._new_id, render, at)
+            names += made.lines
+            reflections += made.reflections
+        yield thread_queries.delete_thread(resource=resource, thread=thread)
+        yield q.delete_lease(resource=resource, name=f"compact {thread[:_LEASE_CHARACTERS]}")
+        return gone + Forgotten(
+            resource=resource, observations=tuple(names), reflections=tuple(reflections), prompts=len(prompts)
+        )
+
+    def _forgetting_resource(self, resource: str, at: int) -> Script[Forgotten]:
+        gone = Forgotten(resource=resource)
+        is_indexed = (yield from reading_scope(resource)) is not None
+        yield from taking_index(resource)
+        names = [row.id for row in (yield q.threads_of_resource(resource=resource))]
+        for name in names:
+            rows = yield thread_queries.lock_thread(resource=resource, thread=name)
+            if rows:
+                gone += yield from _counting_thread(resource, name, rows[0].pk)
+                until = yield from self._burying(resource, name, 0, LAST, at)
+                yield from burying_thread(resource, name, self._new_id, until)
+        lines: list[str] = []
+        for log in (yield q.logs_of_resource(resource=resource)):
+            lines += [line.id for line in (yield q.lines_of_log(log_pk=log.pk))]
+        counts = (yield q.counts_of_resource(resource=resource))[0]._asdict()
+        has_rows = counts.pop("others") or counts["tasks"] or counts["events"] or counts["working_memory"]
+        if not (names or lines or has_rows or is_indexed):
+            raise NotFound(f"Nothing is stored for resource {resource}.", then="Check its id.")
+        yield from burying_resource(resource, self._new_id, at)
+        index = (yield from clearing_index(resource)).index - gone.index
+        for delete in _DELETES:
+            yield delete(resource=resource)
+        return gone + Forgotten(resource=resource, observations=tuple(lines), index=index, **counts)
+
+    def _burying(self, resource: str, thread: str, first: int, last: int, at: int) -> Script[int]:
+        """Store hashes of the messages of a range; returns the moment up to which their thread would be forgotten.
+
+        Clocks differ a little, so messages from the near future are forgotten too.
+        """
+        latest = at + _SKEW
+        while True:
+            rows = yield message_queries.after(
+                resource=resource, thread=thread, after=first - 1, up_to=last, limit=_PAGE
+            )
+            messages = [message_from_row(row) for row in rows]
+            at = max([at, *(min(to_micros(one.created_at), latest) for one in messages)])
+            yield from burying_messages(
+                resource, thread, [one for one in messages if one.state != "forgotten"], self._new_id, at
+            )
+            if len(rows) < _PAGE:
+                return at
+            first = messages[-1].seq + 1
+
+
+def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[Forgotten]:
+    """Turn a range of messages into tombstones, and delete what belongs to them, except for the lines of logs."""
+    thread_pk, first = where["thread_pk"], where["first_seq"]
+    from_here = {"thread_pk": thread_pk, "first_seq": first}
+    compactions = yield q.count_compactions(**where)
+    yield from undoing_compactions(thread_pk, first, where["last_seq"])
+    linked = yield q.count_task_rows(**where)
+    documents = yield q.count_documents(**where)
+    unlinked = yield q.unlink_tasks(**where)
+    rows = yield q.tombstone(**where)
+    runs = yield log_queries.abandon_runs_over(now=at, **where)
+    extracts = yield q.count_extracts(**where)
+    yield from deleting_extracts(where)
+    groups = yield log_queries.void_groups_over(**where)
+    yield q.clear_group_hints(**from_here)
+    hints = yield q.clear_thread_hints(**from_here)
+    prompts = yield q.delete_prompts(**from_here)
+    yield q.clear_run_errors(thread_pk=thread_pk)
+    yield q.clear_log_errors(thread_pk=thread_pk)
+    events = yield q.delete_telling_events(thread_pk=thread_pk)
+    return Forgotten(
+        resource=resource,
+        messages=len(rows),
+        groups=len(groups),
+        runs=len(runs),
+        hints=len(hints),
+        task_links=linked[0].counted + len(unlinked),
+        prompts=len(prompts),
+        extracts=extracts[0].counted,
+        compactions=compactions[0].counted,
+        events=len(events),
+        index=documents[0].counted,
+    )
+
+
+def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgotten]:
+    counts = (yield q.counts_of_thread(thread_pk=thread_pk))[0]._asdict()
+    return Forgotten(resource=resource, threads=(thread,), index=counts.pop("index_docs"), **counts)
+
+
+class _Undone(Exception):
+    """Rolls the transaction of a dry run back and carries its result."""
+
+    def __init__(self, gone: Forgotten) -> None:
+        super().__init__("a dry run")
+        self.gone = gone
+
+
+async def write_or_try(engine: Engine, script: Work[Forgotten], *, name: str, dry_run: bool) -> Forgotten:
+    """Run a script and return what it did; a dry run does the same and rolls it back."""
+
+    def undone() -> Script[Forgotten]:
+        raise _Undone((yield from script()))
+
+    try:
+        return await engine.write(undone if dry_run else script, name=name)
+    except _Undone as end:
+        return replace(end.gone, dry_run=True)

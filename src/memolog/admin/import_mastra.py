@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from memolog.admin.export_tables import BY_KIND, Table, Values
 from memolog.admin.import_conversations import Tally, save_conversation, save_document
+from memolog.admin.transfer_store import BY_KIND, Table, Values
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps, encode, pack
 from memolog.core.message import Message, ToolCallPart, ToolResultPart
@@ -32,7 +32,6 @@ from memolog.transfer.conversation import Conversation, stable_id
 from memolog.transfer.mastra import (
     LAST,
     Chunk,
-    ObserverHints,
     at_of,
     chunks_of,
     hints_in,
@@ -119,9 +118,9 @@ async def open_mastra(address: str) -> MastraTables:
 
 async def _threads(
     store: Store, tables: MastraTables, resource: str | None, tally: Tally
-) -> dict[tuple[str, str], ObserverHints]:
+) -> dict[tuple[str, str], Hints]:
     """Import the conversations; return the hints of each by resource and thread."""
-    thread_hints: dict[tuple[str, str], ObserverHints] = {}
+    thread_hints: dict[tuple[str, str], Hints] = {}
     for row in await tables.rows("mastra_threads", q.threads()):
         if resource not in {None, row["resource"]}:
             continue
@@ -161,7 +160,7 @@ async def _records(
     tables: MastraTables,
     resource: str | None,
     tally: Tally,
-    thread_hints: Mapping[tuple[str, str], ObserverHints],
+    thread_hints: Mapping[tuple[str, str], Hints],
 ) -> None:
     chains: dict[tuple[str, str | None], list[Record]] = defaultdict(list)
     for record in await tables.rows("mastra_observational_memory", q.records()):
@@ -179,13 +178,11 @@ async def _records(
         # Where there is a log already, its hints are newer.
         for name in [thread] if thread else known if log is None else log.ends:
             hinted.pop((owner, name), None)
-        if log is not None:
-            await _hint_all(components.store, log)
     if tally.dry_run:
         return
     for (owner, name), one in hinted.items():
         rows = await components.store.messages.after(owner, name)
-        seen = [row.seq for row in rows if one.observed_at is None or row.created_at <= one.observed_at]
+        seen = [row.seq for row in rows if one.at is None or row.created_at <= one.at]
         await _hint(components.store, owner, name, one, rows, max(seen, default=0))
 
 
@@ -194,12 +191,22 @@ async def _chain(
     owner: str,
     thread: str | None,
     chain: Sequence[Record],
-    thread_hints: Mapping[str, ObserverHints],
+    thread_hints: Mapping[str, Hints],
     tally: Tally,
 ) -> _Log | None:
     """Import the log of a chain of generations; None if it is refused."""
+    named = {name for record in chain for name, _ in sections(record["observations"]) if name}
+    # A chunk names messages, not their thread.
+    threads = [thread] if thread else sorted(set(thread_hints) if chain[-1]["chunks"] else named)
     try:
-        log = await _log(components, owner, thread, chain, thread_hints)
+        log = _Log(
+            owner=owner,
+            thread=thread,
+            counter=components.core.counter,
+            messages={name: await components.store.messages.after(owner, name) for name in threads},
+            thread_hints=thread_hints,
+            observed=frozenset(named),
+        )
         rows = log.build(chain)
         arrival = await components.store.transfers.begin(owner)
         arrived = await components.store.transfers.put(owner, arrival, rows)
@@ -211,59 +218,25 @@ async def _chain(
     tally.count(arrived)
     for where, why in log.left_out:
         tally.skip(where, why)
+    for name, end in log.ends.items():
+        own = thread_hints.get(name, Hints())
+        # Hints in the metadata of a thread are newer than those in the texts of the log.
+        one = own if _has_hints(own) else log.hints.get(name)
+        await _hint(components.store, owner, name, one, log.messages[name], end)
     return log
 
 
-async def _log(
-    components: Components,
-    owner: str,
-    thread: str | None,
-    chain: Sequence[Record],
-    thread_hints: Mapping[str, ObserverHints],
-) -> _Log:
-    """Return a log to be built, with the messages of the threads that it may be about."""
-    named = {name for record in chain for name, _ in sections(record["observations"]) if name}
-    # A chunk names messages, not their thread.
-    threads = [thread] if thread else sorted(set(thread_hints) if chain[-1]["chunks"] else named)
-    messages = {name: await components.store.messages.after(owner, name) for name in threads}
-    return _Log(
-        owner=owner,
-        thread=thread,
-        counter=components.core.counter,
-        messages=messages,
-        thread_hints=thread_hints,
-        observed=frozenset(named),
-    )
-
-
-async def _hint_all(store: Store, log: _Log) -> None:
-    """Set the hints of the threads of a log: from their metadata, else from the texts of the log."""
-    for name, end in log.ends.items():
-        own = log.thread_hints.get(name, ObserverHints())
-        await _hint(store, log.owner, name, own if _has_hints(own) else log.hints.get(name), log.messages[name], end)
-
-
 async def _hint(
-    store: Store, owner: str, thread: str, thread_hints: ObserverHints | None, rows: Sequence[Message], end: int
+    store: Store, owner: str, thread: str, thread_hints: Hints | None, rows: Sequence[Message], end: int
 ) -> None:
     """Set the hints of a thread, unless it has newer ones."""
     last = next((row for row in reversed(rows) if row.seq <= end), None)
     if thread_hints is not None and last is not None and _has_hints(thread_hints):
-        await store.transfers.hint(owner, thread, _hints(thread_hints, last))
+        await store.transfers.hint(owner, thread, replace(thread_hints, at=last.created_at, last_seq=last.seq))
 
 
-def _has_hints(thread_hints: ObserverHints) -> bool:
+def _has_hints(thread_hints: Hints) -> bool:
     return bool(thread_hints.current_task or thread_hints.suggested_response)
-
-
-def _hints(thread_hints: ObserverHints, last: Message) -> Hints:
-    return Hints(
-        current_task=thread_hints.current_task,
-        suggested_response=thread_hints.suggested_response,
-        title=thread_hints.title,
-        at=last.created_at,
-        last_seq=last.seq,
-    )
 
 
 @dataclass(slots=True, kw_only=True)
@@ -274,13 +247,13 @@ class _Log:
     thread: str | None
     counter: TokenCounter
     messages: Mapping[str, Sequence[Message]]
-    thread_hints: Mapping[str, ObserverHints]
+    thread_hints: Mapping[str, Hints]
     """Hints from the metadata of each thread."""
     observed: frozenset[str]
     """The threads that the text of a shared log names."""
-    text_hints: ObserverHints = field(default_factory=ObserverHints)
+    text_hints: Hints = field(default_factory=Hints)
     """Hints in the text of the last group."""
-    hints: dict[str, ObserverHints] = field(default_factory=dict[str, ObserverHints])
+    hints: dict[str, Hints] = field(default_factory=dict[str, Hints])
     """The last hints in the texts of the log, by thread."""
     left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
@@ -351,7 +324,7 @@ class _Log:
             if self.thread is None and name not in self.observed:
                 continue
             start = self.ends.setdefault(name, 0)
-            own = self.thread_hints[name].observed_at if self.thread is None and name in self.thread_hints else None
+            own = self.thread_hints[name].at if self.thread is None and name in self.thread_hints else None
             # A shared log is observed thread by thread, each up to a time of its own.
             last = min(filter(None, (until, own)), default=None)
             seqs = [row.seq for row in rows if last is not None and row.seq > start and _is_observed(row, last)]
@@ -379,7 +352,8 @@ class _Log:
             yield self._group(record, chunk.id, "observer", text, _micros(record), {name: span})
             thread_hints = chunk.hints if _has_hints(chunk.hints) else self.text_hints
             last = next(row for row in self.messages[name] if row.seq == span[1])
-            self._hold_back(_hints(thread_hints, last) if _has_hints(thread_hints) else None)
+            hints = replace(thread_hints, at=last.created_at, last_seq=last.seq)
+            self._hold_back(hints if _has_hints(thread_hints) else None)
 
     def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
         """Return the span of a thread that a chunk covers after `start`: (0, 0) if none, None if it is unclear."""
@@ -451,7 +425,7 @@ class _Log:
         base = at_of(record["observed_at"]) or at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC)
         parsed = parse_observations(text, (), base=base, zone=UTC) if text.strip() else Parsed()
         drafts = parsed.observations
-        self.text_hints = ObserverHints(
+        self.text_hints = Hints(
             current_task=parsed.hints.current_task,
             suggested_response=parsed.hints.suggested_response,
             title=parsed.hints.title,

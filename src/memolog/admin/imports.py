@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from memolog.admin.export import FORMAT, FORMAT_VERSION
-from memolog.admin.export_tables import Table, Values, row_of
 from memolog.admin.import_conversations import Progress, Tally, save_conversation
 from memolog.admin.import_mastra import import_mastra
-from memolog.admin.transfer_store import Arrival, Arrived
+from memolog.admin.transfer_store import Arrival, Arrived, Table, Values, row_of
 from memolog.core.clock import from_micros, to_micros
 from memolog.core.message import Part, Role
 from memolog.core.reports import ImportReport, Skipped

@@ -63,13 +63,11 @@ class _Server(uvicorn.Server):
         self.is_ready = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and set `is_ready`."""
         await super().startup(sockets)
         self.is_ready.set()
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Do not handle signals."""
         yield
 
 

@@ -34,7 +34,7 @@ from memolog.errors import NotFound
 from memolog.log.rows import ThreadHead
 from memolog.log.snapshot import OtherLimits, OtherTail, OtherTails, Snapshot, goes_on
 from memolog.log.state import others_for
-from memolog.messages.idempotency import additions, grown_by_id
+from memolog.messages.store import additions, grown_by_id
 from memolog.tasks.rules import edge_lines
 from memolog.text.dates import local, shifted
 from memolog.text.escape import element, escape

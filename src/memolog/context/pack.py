@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from memolog.context.edge import said_lines
 from memolog.context.wording import PACK, PACK_LEFT_OUT, working_memory_text
@@ -21,7 +21,7 @@ from memolog.text.cutting import cut, cut_tokens
 from memolog.text.dates import age
 from memolog.text.escape import element, escape, one_line
 from memolog.text.message_tokens import count_text
-from memolog.text.redaction import Redactor, parts_without_secrets, redactor_for
+from memolog.text.redaction import parts_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
 
 if TYPE_CHECKING:
@@ -100,10 +100,17 @@ async def context_pack(
     conversations = (
         await _with_shared_log(store, threads, snapshots)
         if scope == "resource"
-        else [await _with_own_log(store, one, snapshot) for one, snapshot in zip(threads, snapshots, strict=True)]
+        else [
+            _uncovered_conversation(one, snapshot, snapshot.tail, await _groups(store, snapshot))
+            for one, snapshot in zip(threads, snapshots, strict=True)
+        ]
     )
+    # A pack is read in other conversations.
     redactor = redactor_for(memory.config)
-    conversations = [replace(one, messages=_without_secrets(one.messages, redactor)) for one in conversations]
+    conversations = [
+        replace(one, messages=tuple(replace(m, parts=parts_without_secrets(m.parts, redactor)) for m in one.messages))
+        for one in conversations
+    ]
     is_going_on = bool(threads) and threads[0].id == thread
     # A new thread has no document of its own; those of other threads are not shown.
     facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
@@ -124,11 +131,6 @@ async def context_pack(
     )
 
 
-def _without_secrets(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return the messages without secrets: a pack is read in other conversations."""
-    return tuple(replace(one, parts=parts_without_secrets(one.parts, redactor)) for one in messages)
-
-
 def _newest(tokens: int, place: int) -> int:
     """Return how many messages of a thread are read: more than fit for the first thread, few for the others."""
     return min(max(tokens // (25 if place == 0 else 100), 10), 500)
@@ -147,12 +149,6 @@ async def _threads(store: "Store", resource: str, thread: str | None) -> "list[T
 async def _facts(store: "Store", resource: str) -> dict[str, str]:
     document = await store.working_memory.get(resource, None)
     return {} if document is None else {"resource": document.current.text}
-
-
-async def _with_own_log(store: "Store", thread: "ThreadInfo", snapshot: "Snapshot") -> PackConversation:
-    """Return a thread with its own log."""
-    groups = await _groups(store, snapshot)
-    return _uncovered_conversation(thread, snapshot, snapshot.tail, groups)
 
 
 async def _with_shared_log(
@@ -252,12 +248,11 @@ class _Entry:
         return self.text.startswith(_MARKED)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Chosen:
-    """What is shown: entries of the log, and how many of the newest messages of each conversation."""
+class _Chosen(NamedTuple):
+    """The entries of the log that are shown, and the newest messages of each conversation."""
 
-    entries: frozenset[tuple[int, int, int]] = frozenset()
-    lines: tuple[tuple[str, ...], ...] = ()
+    entries: frozenset[tuple[int, int, int]]
+    lines: tuple[tuple[str, ...], ...]
 
 
 def _packed(
@@ -310,7 +305,7 @@ def _choose(view: PackView, entries: Sequence[_Entry], said: Sequence[Sequence[s
     shown, used = _newest_entries(entries, room - spoken)
     if used + spoken < room:
         lines, _ = _newest_lines(view, said, room - used)
-    return _Chosen(entries=shown, lines=lines)
+    return _Chosen(shown, lines)
 
 
 def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> tuple[tuple[tuple[str, ...], ...], int]:
@@ -372,8 +367,7 @@ _Groups: TypeAlias = dict[tuple[int, int], list[_Entry]]
 def _rendered_conversation(view: PackView, index: int, groups: _Groups, chosen: _Chosen) -> str:
     conversation = view.conversations[index]
     shown = [_group(text, groups.get((index, number), []), chosen) for number, text in enumerate(conversation.groups)]
-    lines = chosen.lines[index] if chosen.lines else ()
-    body = "\n".join(filter(None, [*shown, *lines]))
+    body = "\n".join(filter(None, [*shown, *chosen.lines[index]]))
     if conversation.thread is None or not body:
         return body
     title = cut(conversation.title or "", _TITLE_CHARACTERS)

@@ -386,12 +386,7 @@ def show(
     `before` is the time of the message before the tail; a time mark opens the tail if more than an hour has passed since.
     """
     present = {message.seq for message in tail}
-    # Repeated messages are shown unchanged, even if they are compacted.
-    again = [
-        replace(message, level=0, injection=None) if is_compacted(message) else message
-        for message in repeated
-        if message.seq not in present
-    ]
+    again = [message for message in repeated if message.seq not in present]
     rows = [*again, *tail]
     messages = mend(rows)
     first = next((row for row in rows if row.state == "live"), None)

@@ -158,19 +158,14 @@ def _parts(content: Content | None) -> tuple[Part, ...]:
     match content:
         case str():
             return (TextPart(text=content),)
-        case None | Mapping():
-            # Some providers send None beside tool calls.
-            raise InputError(
-                f"`content` must be text or message parts, got {'dict' if content is not None else 'None'}.",
-                then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like.',
-            )
         case TextPart() | ReasoningPart() | ToolCallPart() | ToolResultPart() | FilePart() | UnknownPart():
             return (content,)
-        case Iterable() if not isinstance(content, bytes | bytearray):
+        case Iterable() if not isinstance(content, bytes | bytearray | Mapping):
             return tuple(TextPart(text=item) if isinstance(item, str) else item for item in content)
         case _:
+            # Some providers send None beside tool calls.
             raise InputError(
-                f"`content` must be text or message parts, got {type(content).__name__}.",
+                f"`content` must be text or message parts, got {'None' if content is None else type(content).__name__}.",
                 then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like, one or a list of them.',
             )
 

@@ -157,7 +157,7 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
 
     A turn waits for its own thread only, and only for messages that can be activated then: seen by a model and above the floor.
     """
-    if not state.may_wait or breaker_is_open(state.failures, state.retry_at, now):
+    if not state.may_wait or _is_resting(state, now):
         return None
     limit = config.block_at_for(state.log_tokens)
     if config.buffer_step is None:
@@ -174,8 +174,6 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
         tail = tails.get(run.thread or "")
         if tail is not None and run.span is not None and run.span.first == tail.cursor + 1:
             return Observe(run=run.id, spans=(), reason=reason) if tail.is_seen(run.span.last) else None
-    if _is_resting(state, now):
-        return None
     if len(under_way) >= config.observation.parallel:
         # A message was withdrawn, and the messages before these runs cannot be started: wait for the first run to end.
         return Observe(run=under_way[0].id, spans=(), reason=reason)
@@ -191,7 +189,7 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     if state.reflection is not None or _is_resting(state, now):
         return None
     is_urgent = state.log_tokens >= config.reflect_block_at
-    may_wait = state.may_wait and (is_urgent or by_hand) and not breaker_is_open(state.failures, state.retry_at, now)
+    may_wait = state.may_wait and (is_urgent or by_hand)
     for run in state.runs:
         if run.kind == "reflect":
             waiting = may_wait and run.status == "running"

@@ -94,7 +94,6 @@ class State:
     scope: Scope
     thread: str
     """The thread whose turn it is."""
-    version: int
     tails: tuple[Tail, ...]
     repeated_tokens: int = 0
     """Tokens of the request that the tail continues: the log covers it, and the context shows it again."""
@@ -321,7 +320,6 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     return State(
         scope=snapshot.scope,
         thread=snapshot.thread.id,
-        version=snapshot.log.version,
         tails=tuple(replace(t, unseen_from=unseen[t.thread]) if t.thread in unseen else t for t in tails),
         repeated_tokens=_scaled(_repeated_tokens(snapshot, config), asked.factor),
         entries=_entries(snapshot.groups, asked.factor),

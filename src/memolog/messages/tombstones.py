@@ -9,13 +9,13 @@ from __future__ import annotations
 import hmac
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hashlib import sha256
-from typing import Final, TypeAlias
+from typing import Final, Protocol
 
 from memolog.core.clock import to_micros
 from memolog.core.exact_json import dumps
-from memolog.core.message import Message, NewMessage
+from memolog.core.message import Part, Role
 from memolog.db.engine import Engine
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids, chunks
@@ -30,8 +30,28 @@ _NEAR: Final[dict[str, timedelta]] = {"user": timedelta(minutes=2)}
 _NEAR_OTHERS: Final = timedelta(minutes=10)
 
 
-Saying: TypeAlias = Message | NewMessage
-"""A stored message, or one that comes from outside."""
+class Saying(Protocol):
+    """A stored message, or one that comes from outside."""
+
+    @property
+    def id(self) -> str | None:
+        """Return its id, if it has one."""
+        ...
+
+    @property
+    def role(self) -> Role:
+        """Return its role."""
+        ...
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return its parts."""
+        ...
+
+    @property
+    def created_at(self) -> datetime | None:
+        """Return its time, if known."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

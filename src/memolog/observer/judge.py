@@ -466,7 +466,7 @@ class _Checker:
         return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
     def verdict(self, observation: Observation) -> _Verdict:
-        cited = self._cited(observation)
+        cited = [self._by_seq[place] for place in cited_places(observation) if place in self._by_seq]
         is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
         claims = _claims(observation, is_for_user)
@@ -518,11 +518,6 @@ class _Checker:
             self._texts[key] = Evidence(text_of(message))
         return self._texts[key]
 
-    def _cited(self, observation: Observation) -> list[Message]:
-        spans = ((source.thread, source.span) for source in observation.sources)
-        places = ((thread, seq) for thread, span in spans for seq in range(span.first, span.last + 1))
-        return [self._by_seq[place] for place in places if place in self._by_seq]
-
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
         # A result is read together with the call that it answers.
         calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
@@ -540,6 +535,11 @@ class _Checker:
 
 def _place(message: Message) -> tuple[str, int]:
     return message.thread, message.seq
+
+
+def cited_places(line: Observation) -> list[tuple[str, int]]:
+    """Return the messages that a line cites, by thread and number."""
+    return [(s.thread, seq) for s in line.sources for seq in range(s.span.first, s.span.last + 1)]
 
 
 def judge_reflection(

@@ -37,7 +37,7 @@ from memolog.observer.prompt import (
     with_findings,
 )
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
-from memolog.observer.transcript import numbered, split
+from memolog.observer.transcript import Shown, numbered, split, units
 from memolog.text.cutting import cut
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
@@ -447,18 +447,27 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
 
 
 def join_answers(answers: Sequence[Observed]) -> Observed:
-    """Join answers; each message gets a number of its own."""
-    shifted: list[Observed] = []
-    offset = 0
+    """Join answers about one span: all their lines and faults, and the newest hints; each message gets a number of its own."""
+    shown, drafts = list[Shown](), list[Draft]()
+    notes, hints = FaultNotes(), HintsDraft()
     for answer in answers:
-        shown = tuple(replace(s, number=s.number + offset) for s in answer.prompt.shown)
-        drafts = tuple(replace(d, cites=tuple(n + offset for n in d.cites)) for d in answer.parsed.observations)
-        prompt = replace(answer.prompt, shown=shown)
-        shifted.append(replace(answer, parsed=replace(answer.parsed, observations=drafts), prompt=prompt))
-        offset = max((s.number for s in shown), default=offset)
+        offset, start, new = max((s.number for s in shown), default=0), len(drafts), answer.parsed.hints
+        shown += [replace(s, number=s.number + offset) for s in answer.prompt.shown]
+        for draft in answer.parsed.observations:
+            parent = None if draft.parent is None else draft.parent + start
+            drafts.append(replace(draft, parent=parent, cites=tuple(number + offset for number in draft.cites)))
+        notes.take(answer.parsed.faults)
+        told = hints if new.current_task is None else new
+        hints = HintsDraft(
+            current_task=told.current_task,
+            task_at=told.task_at,
+            suggested_response=new.suggested_response,
+            title=new.title or hints.title,
+        )
     said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
-    prompt = replace(shifted[0].prompt, shown=tuple(s for answer in shifted for s in answer.prompt.shown))
-    return Observed(parsed=_joined_replies([answer.parsed for answer in shifted]), prompt=prompt, said=said)
+    is_nothing = all(answer.parsed.nothing for answer in answers)
+    parsed = Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
+    return Observed(parsed=parsed, prompt=replace(answers[0].prompt, shown=tuple(shown)), said=said)
 
 
 def _with_more(observed: Observed, more: Observed) -> Observed:
@@ -479,7 +488,7 @@ async def _gathered(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-# ---------------------------------------------------------------- slices of long messages, and joined answers
+# ---------------------------------------------------------------- slices of long messages
 
 _MOST_SLICES: Final = 12
 """Slices of one message at most; of a longer message, each slice shows its two ends."""
@@ -524,27 +533,7 @@ def _end(text: str, size: int) -> int:
     return len(cut(text, size)) or size
 
 
-def _joined_replies(answers: Sequence[Parsed]) -> Parsed:
-    """Return several answers about one span as one: all their lines and faults, and the newest hints."""
-    drafts: list[Draft] = []
-    notes, hints = FaultNotes(), HintsDraft()
-    for answer in answers:
-        start = len(drafts)
-        drafts += [
-            draft if draft.parent is None else replace(draft, parent=draft.parent + start)
-            for draft in answer.observations
-        ]
-        notes.take(answer.faults)
-        told = hints if answer.hints.current_task is None else answer.hints
-        hints = HintsDraft(
-            current_task=told.current_task,
-            task_at=told.task_at,
-            suggested_response=answer.hints.suggested_response,
-            title=answer.hints.title or hints.title,
-        )
-    is_nothing = bool(answers) and all(answer.nothing for answer in answers)
-    return Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
-
+# ---------------------------------------------------------------- a span in parts
 
 TRIES: Final = 4
 """How often a span is tried as a whole, with growing delays, before it is divided."""
@@ -554,7 +543,7 @@ _MOST_CALLS: Final = 32
 """The most calls for one span; a single bad message is found in far fewer."""
 _STAND_IN: Final = "What was said here could not be observed; recall has the exact words"
 
-Units: TypeAlias = Sequence[tuple[Message, ...]]
+Units: TypeAlias = Sequence[Sequence[Message]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -602,7 +591,7 @@ async def observe_in_parts(
     at fault, and the fault of the first part is raised. A model whose answers about all parts are unusable is not asked
     further: the embedded observer observes the span.
     """
-    whole = _Part(first=0, units=_units(given.messages))
+    whole = _Part(first=0, units=list(units(given.messages)))
     todo = deque(whole.halves() if len(whole.units) > 1 else (whole,))
     least = len(todo)
     done: list[_Part] = []
@@ -676,16 +665,6 @@ def _is_refused(part: _Part) -> bool | None:
     if part.answer is not None:
         return None
     return part.fault is None or part.fault.is_about_words
-
-
-def _units(messages: Sequence[Message]) -> Units:
-    """Return the smallest parts: a message, or a call with its results."""
-    units: list[tuple[Message, ...]] = []
-    start = 0
-    for end in closed_ends(weights_of(messages)):
-        units.append(tuple(messages[start : end + 1]))
-        start = end + 1
-    return [*units, tuple(messages[start:])] if start < len(messages) else units
 
 
 def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:

@@ -20,7 +20,7 @@ from memolog.core.settings import Mode
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection, ReflectedDraft
 from memolog.observer.evidence import Evidence, source_text, support
-from memolog.observer.judge import lowest, renumbered, trust_of, trusted_hints
+from memolog.observer.judge import cited_places, lowest, renumbered, trust_of, trusted_hints
 from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
 from memolog.observer.prompt import Prompt, with_fields
 from memolog.observer.transcript import in_zone, said_in_zone
@@ -274,9 +274,8 @@ def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:
 def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
     """Return the messages that some lines come from, consecutive ones as spans."""
     seqs: dict[str, set[int]] = {}
-    for line in lines:
-        for source in line.sources:
-            seqs.setdefault(source.thread, set()).update(range(source.span.first, source.span.last + 1))
+    for thread, seq in (place for line in lines for place in cited_places(line)):
+        seqs.setdefault(thread, set()).add(seq)
     return tuple(source for thread, found in seqs.items() for source in _sources(thread, sorted(found)))
 
 

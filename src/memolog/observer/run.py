@@ -26,7 +26,7 @@ from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
 from memolog.observer.drafts import Parsed, ParsedReflection
 from memolog.observer.extractors import Extractors, latest
-from memolog.observer.judge import Judged, judge, judge_reflection, trusted_document
+from memolog.observer.judge import Judged, cited_places, judge, judge_reflection, trusted_document
 from memolog.observer.llm import (
     TRIES,
     EmbeddedObserver,
@@ -504,8 +504,10 @@ class RunExecutor:
         """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
         doubtful = (line for line in judged.observations if line.is_unverified)
-        lowered = {place for line in doubtful if line.metadata.get("lowered_from") in KEPT for place in _cited(line)}
-        told = {place for line in judged.observations if line.priority in KEPT for place in _cited(line)}
+        lowered = {
+            place for line in doubtful if line.metadata.get("lowered_from") in KEPT for place in cited_places(line)
+        }
+        told = {place for line in judged.observations if line.priority in KEPT for place in cited_places(line)}
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
         if not messages or task.observer is self._embedded:
             return judged
@@ -655,10 +657,6 @@ def _proposal(answered: str | None, task: _ClaimedRun) -> tuple[Proposal | None,
     if text.strip() == shown.strip() or len(text) > most:
         return None, (*wrong, *(("long_document",) if len(text) > most else ()))
     return Proposal(of_thread=bool(known["of_thread"]), base=int(known["version"]), text=text, most=most), wrong
-
-
-def _cited(line: Observation) -> list[tuple[str, int]]:
-    return [(s.thread, seq) for s in line.sources for seq in range(s.span.first, s.span.last + 1)]
 
 
 def _is_alive(work: StoredRun) -> bool:

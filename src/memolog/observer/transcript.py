@@ -26,7 +26,7 @@ from memolog.text.cutting import cut, cut_end, cut_tokens
 from memolog.text.dates import ENGLISH_WEEKDAYS
 from memolog.text.escape import clean, escape, short_line
 from memolog.text.lookalikes import quoted, quoted_label
-from memolog.text.media_tokens import image_size
+from memolog.text.message_tokens import image_size
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter, share
 
@@ -193,7 +193,7 @@ def split(
     writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     pieces: list[list[Message]] = []
     room, day = 0, ""
-    for unit in _units(messages):
+    for unit in units(messages):
         entries = _entries(unit, zone, writer, 1)
         cost, day_after = _cost(entries, day, counter)
         if not pieces or cost > room:
@@ -216,7 +216,7 @@ def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[i
     return cost, day
 
 
-def _units(messages: Sequence[Message]) -> Iterable[list[Message]]:
+def units(messages: Sequence[Message]) -> Iterable[list[Message]]:
     """Yield the shortest runs of messages after which no tool call waits for its result."""
     unit: list[Message] = []
     # A call without a result does not hold a unit open.

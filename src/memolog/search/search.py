@@ -95,7 +95,7 @@ async def _found(store: "Store", config: Config, resource: str, query: Query, *,
     tries = 0 if config.read_only else _MOST_TRIES
     for _ in range(tries):
         found = await store.searching.search(resource, query, explain=explain, only_if_whole=True)
-        if found is not None:
+        if found.is_whole:
             return found
         try:
             await index_more(store, config, resource)
@@ -316,7 +316,7 @@ def _of_message(one: Scored, message: Message, rank: int, score: float, marker: 
         content=content,
         snippet=snippet,
         # The words of a compacted message were found in its summary; `exact` is from the original.
-        exact=exact if content == searched else marker.exact(content),
+        exact=exact if content == searched else marker.both(content)[1],
         at=message.created_at,
         zone=message.zone,
         thread=message.thread,

@@ -81,18 +81,13 @@ class Marker:
         self._seen: set[Word] = set()
         self._marked: dict[Word, tuple[float, str]] = {}
 
-    def snippet(self, text: str, length: int = _LENGTH) -> str:
-        """Return the part of a text where the rarest terms are closest together, with matches marked by « and »."""
-        return self._with_marks(text, *self._best(text, length), length)
-
     def both(self, text: str, length: int = _LENGTH) -> tuple[str, str]:
-        """Return the snippet, and the same part as written: without marks, with its spaces, in whole lines."""
+        """Return the part of a text where the rarest terms are closest together, with matches marked by « and ».
+
+        Returns also the same part as written: without marks, with its spaces, in whole lines.
+        """
         start, hits = self._best(text, length)
         return self._with_marks(text, start, hits, length), _whole_lines(text, start, min(len(text), start + length))
-
-    def exact(self, text: str, length: int = _LENGTH) -> str:
-        """Return the same part as written: without marks, with its spaces, in whole lines."""
-        return self.both(text, length)[1]
 
     def _with_marks(self, text: str, start: int, hits: Sequence[_Hit], length: int) -> str:
         end = min(len(text), start + length)

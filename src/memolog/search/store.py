@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, overload
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from memolog.core.clock import to_micros
 from memolog.core.message import ROLES
@@ -70,6 +70,8 @@ class SearchHits:
     """The words that do not occur, for which similar words were found instead."""
     behind: int = 0
     """How many threads have messages that are not indexed yet."""
+    is_whole: bool = True
+    """Whether no row waits to be indexed."""
 
 
 class Searching:
@@ -78,28 +80,22 @@ class Searching:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    @overload
-    async def search(self, resource: str, query: Query, *, explain: bool = False) -> SearchHits: ...
-    @overload
-    async def search(
-        self, resource: str, query: Query, *, explain: bool = False, only_if_whole: Literal[True]
-    ) -> SearchHits | None: ...
     async def search(
         self, resource: str, query: Query, *, explain: bool = False, only_if_whole: bool = False
-    ) -> SearchHits | None:
-        """Return all hits of a query, the best first; with `only_if_whole`, None if rows wait to be indexed."""
+    ) -> SearchHits:
+        """Return all hits of a query, the best first; with `only_if_whole`, none if rows wait to be indexed."""
         check_ids(resource=resource)
 
-        def script() -> Script[SearchHits | None]:
+        def script() -> Script[SearchHits]:
             # Read in the same snapshot, so that no later change is missed.
             waiting = yield q.any_behind(resource=resource)
-            if not any(waiting[0]):
-                return (yield from _searching(resource, query, explain=explain))
-            if only_if_whole:
-                return None
-            rows = yield q.count_behind(resource=resource)
+            if only_if_whole and any(waiting[0]):
+                return SearchHits(is_whole=False)
             found = yield from _searching(resource, query, explain=explain)
-            return replace(found, behind=rows[0].threads)
+            if not any(waiting[0]):
+                return found
+            rows = yield q.count_behind(resource=resource)
+            return replace(found, behind=rows[0].threads, is_whole=False)
 
         return await self._engine.read(script)
 

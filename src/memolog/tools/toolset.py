@@ -1,19 +1,26 @@
-"""Run the three tools for models on one memory and resource. Errors are returned, never raised into the agent."""
+"""Run the three tools for models on one memory and resource. Errors are returned, never raised into the agent.
 
+A task is named by handle, id, title or "current"; ambiguous names are refused.
+"""
+
+import difflib
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
-from memolog.core.observation import Span
+from memolog.core.observation import MARKS, UNVERIFIED, Observation, Span
 from memolog.core.own_tools import OWN_TOOLS, called_tool
 from memolog.errors import InputError, MemologError, ThreadNotFound
 from memolog.memory import Memory
 from memolog.search.values import SearchResult
-from memolog.tasks.task import Claimed, TaskHit
+from memolog.tasks.calls import Tasks
+from memolog.tasks.task import Claimed, LinkedMessage, Task, TaskHit, TaskRef, TaskView
 from memolog.tools.actions import (
     Action,
     Claim,
@@ -31,22 +38,21 @@ from memolog.tools.actions import (
 )
 from memolog.tools.arguments import Misunderstood, understand
 from memolog.tools.definitions import Form, definition, guidance
-from memolog.tools.names import (
-    CURRENT,
-    ROOM,
-    Scope,
-    clip,
-    fitting,
-    minute,
-    shown_message,
-    shown_observation,
-    shown_ref,
-    shown_refs,
-    shown_task,
-    shown_view,
-    task_meant,
-)
+from memolog.working_memory.calls import WorkingMemory
 
+T = TypeVar("T")
+
+_CURRENT: Final = frozenset({"current", "active", "this", "mine", "current task", "active task", "this task"})
+_HANDLE_IN: Final = re.compile(r"\bT-\d{1,15}\b", re.IGNORECASE)
+_NEAR: Final = 0.85
+_FEW: Final = 5
+_SHORTEST: Final = 4
+MOST_CHARACTERS: Final = 8_000
+"""The most characters of an answer, about 2,000 tokens."""
+_ROOM: Final = MOST_CHARACTERS - 1_000
+"""The most characters of the items of a list."""
+_MOST_REFS: Final = 15
+_SHORT_SNIPPET: Final = 400
 _SPAN: Final = re.compile(r"#?(\d{1,15})(?:\s*(?:-|–|\.\.|to)\s*#?(\d{1,15}))?")
 _NEXT: Final = frozenset({"next", "any", "first", "ready"})
 _SHOWN_DOCUMENT: Final = 4_000
@@ -61,6 +67,38 @@ _HERE: Final = frozenset({"this", "current", "here"})
 _DOCUMENT: Final = frozenset({"workingmemory", "context", "facts"})
 _log = logging.getLogger("memolog")
 _MOST_ERROR: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """The memory, resource, thread and session that a toolset acts on."""
+
+    memory: Memory
+    resource: str
+    thread: str | None = None
+    session: str | None = None
+    tasks: Tasks = field(init=False)
+
+    def __post_init__(self) -> None:
+        made = self.memory.resource(self.resource).tasks(session=self.session, who=self.who, thread=self.thread)
+        object.__setattr__(self, "tasks", made)
+
+    @property
+    def who(self) -> str:
+        """Return the author for histories."""
+        return self.session or self.thread or "agent"
+
+    async def current(self) -> str | None:
+        """Return the active task of the thread; None if there is none or the thread has no messages yet."""
+        if self.thread is None:
+            return None
+        store = (await self.memory.open()).store
+        with suppress(ThreadNotFound):
+            return (await store.threads.get(self.resource, self.thread)).active_task
+
+    def document(self, *, of_thread: bool) -> WorkingMemory:
+        """Return the working memory of the resource, or of the thread."""
+        return self.memory.resource(self.resource).working_memory(thread=self.thread if of_thread else None)
 
 
 class Toolset:
@@ -110,7 +148,161 @@ class Toolset:
 
 
 def _failure(error: str, *, retryable: bool) -> dict[str, Any]:
-    return {"success": False, "error": clip(error, _MOST_ERROR), "retryable": retryable}
+    return {"success": False, "error": _clip(error, _MOST_ERROR), "retryable": retryable}
+
+
+async def _task_meant(scope: Scope, name: str) -> Task:
+    """Return the task that a name means; raises Misunderstood if it means none, or several."""
+    plain = name.strip().strip("\"'`")
+    if plain.casefold() in _CURRENT:
+        current = await scope.current()
+        if current is None:
+            raise Misunderstood("No task is in hand here. Claim one first, or name it by its handle, such as T-12.")
+        return await scope.tasks.get(current)
+    for spelling in dict.fromkeys((plain, *_HANDLE_IN.findall(plain)[:1])):
+        found = await scope.tasks.find(spelling)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            raise _several(plain, found)
+    return await _by_title(scope.tasks, plain)
+
+
+async def _by_title(tasks: Tasks, name: str) -> Task:
+    """Return the task whose title equals the name except for case, contains it, or differs by a typing error."""
+    wanted = _folded(name)
+    hits = [hit.task for hit in await tasks.search(name, limit=2 * _FEW)] if wanted else []
+    titles = [(task, _folded(task.title)) for task in hits]
+    tests: tuple[Callable[[str], bool], ...] = (
+        lambda title: title == wanted,
+        lambda title: len(wanted) >= _SHORTEST and (wanted in title or title in wanted),
+        lambda title: difflib.SequenceMatcher(None, wanted, title).ratio() >= _NEAR,
+    )
+    for is_meant in tests:
+        found = [task for task, title in titles if is_meant(title)]
+        # Open tasks have precedence over closed ones.
+        still = [task for task in found if task.status != "closed"] or found
+        if len(still) == 1:
+            return still[0]
+        if still:
+            raise _several(name, still)
+    near = f" Near to it: {_listed(hits)}." if hits else ""
+    raise Misunderstood(
+        f"There is no task {name!r}.{near} Name a task by its handle, such as T-12; task-query list shows them."
+    )
+
+
+def _several(name: str, found: "list[Task] | tuple[Task, ...]") -> Misunderstood:
+    return Misunderstood(f"{name!r} could be several tasks: {_listed(found)}. Name one by its handle.")
+
+
+def _listed(tasks: "list[Task] | tuple[Task, ...]") -> str:
+    return ", ".join(f"{task.handle} ({task.title[:80]})" for task in tasks[:_FEW])
+
+
+def _folded(title: str) -> str:
+    return " ".join(re.sub(r"[^\w\s]", " ", title).split()).casefold()
+
+
+def _clip(text: str, most: int) -> str:
+    """Return a text of at most `most` characters; … marks a cut."""
+    return text if len(text) <= most else f"{text[: most - 1].rstrip()}…"
+
+
+def _fitting(items: Sequence[T], show: Callable[[T], dict[str, Any]], room: int) -> list[dict[str, Any]]:
+    """Return as many items as fit, but at least one."""
+    shown: list[dict[str, Any]] = []
+    left = room
+    for item in items:
+        made = show(item)
+        left -= len(json.dumps(made, ensure_ascii=False, default=str)) + 2
+        if left < 0 and shown:
+            break
+        shown.append(made)
+    return shown
+
+
+def _given(**fields: object) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value not in (None, "", [], (), False)}
+
+
+def _minute(at: datetime | None) -> str | None:
+    """Return a moment to the _minute, in the ISO form."""
+    return None if at is None else at.isoformat(timespec="minutes").replace("+00:00", "Z")
+
+
+def _shown_task(task: Task) -> dict[str, Any]:
+    return {
+        "handle": task.handle,
+        "title": _clip(task.title, _SHORT_SNIPPET),
+        "status": task.status,
+        "priority": task.priority,
+        **_given(
+            type=task.type if task.type != "task" else None,
+            blocked=task.blocked,
+            labels=sorted(task.labels),
+            assignee=task.assignee,
+            due=_minute(task.due),
+            session=task.session if task.status == "in_progress" else None,
+            summary=_clip(task.summary, _SHORT_SNIPPET) if task.summary else None,
+        ),
+    }
+
+
+def _shown_ref(ref: TaskRef) -> dict[str, Any]:
+    return {"handle": ref.handle, "title": _clip(ref.title, 120), "status": ref.status}
+
+
+def _shown_refs(refs: Iterable[TaskRef]) -> list[Any]:
+    """Return some tasks, and the number of further ones."""
+    known = list(refs)
+    more = [f"and {len(known) - _MOST_REFS} more"] if len(known) > _MOST_REFS else []
+    return [*map(_shown_ref, known[:_MOST_REFS]), *more]
+
+
+def _shown_view(view: TaskView, *, start: int, most: int) -> tuple[dict[str, Any], int | None]:
+    """Return a task with its links and its description from a character on, and where the description continues."""
+    task, text = view.task, view.task.description
+    end = min(len(text), start + most)
+    shown = {
+        **_shown_task(task),
+        **_given(
+            id=task.id,
+            description=text[start:end],
+            created=_minute(task.created_at),
+            deferred_until=_minute(task.defer_until),
+            closed=_minute(task.closed_at),
+            close_reason=task.close_reason,
+            summary=_clip(task.summary, most) if task.summary else None,
+            blocked_by=_shown_refs(view.blocked_by),
+            blocks=_shown_refs(view.blocks),
+            parents=_shown_refs(view.parents),
+            children=_shown_refs(view.children),
+            related=_shown_refs(view.related),
+            discovered_from=_shown_refs(view.discovered_from),
+            discovered=_shown_refs(view.discovered),
+            messages=view.messages,
+        ),
+    }
+    return shown, end if end < len(text) else None
+
+
+def _shown_message(linked: LinkedMessage) -> dict[str, Any]:
+    message = linked.message
+    return {
+        "id": message.id,
+        "thread": message.thread,
+        "number": message.seq,
+        "role": message.role,
+        "at": _minute(message.created_at),
+        **_given(link=linked.kind, text=_clip(message.text, _SHORT_SNIPPET)),
+    }
+
+
+def _shown_observation(observation: Observation) -> str:
+    day = f"{observation.said_at.date().isoformat()} " if observation.said_at else ""
+    doubt = f"{UNVERIFIED} " if observation.is_unverified else ""
+    return f"{MARKS[observation.priority]} {day}{doubt}{_clip(observation.text, _SHORT_SNIPPET)}"
 
 
 async def _create(scope: Scope, action: Create) -> dict[str, Any]:
@@ -128,17 +320,17 @@ async def _create(scope: Scope, action: Create) -> dict[str, Any]:
         blocked_by=[await _task_id(scope, name) for name in action.blocked_by],
         discovered_from=await _task_id(scope, action.discovered_from) if action.discovered_from else None,
     )
-    answer: dict[str, Any] = {"task": shown_task(task)}
+    answer: dict[str, Any] = {"task": _shown_task(task)}
     if action.claim:
         answer |= _claimed(await scope.tasks.claim(task.id))
     if likely:
-        answer["likely_duplicates"] = [shown_ref(one.other) for one in likely]
+        answer["likely_duplicates"] = [_shown_ref(one.other) for one in likely]
     return answer
 
 
 def _claimed(claimed: Claimed) -> dict[str, Any]:
-    task = {**shown_task(claimed.task), "description": clip(claimed.task.description, 2_000)}
-    return {"task": task, "yours_until": minute(claimed.until)}
+    task = {**_shown_task(claimed.task), "description": _clip(claimed.task.description, 2_000)}
+    return {"task": task, "yours_until": _minute(claimed.until)}
 
 
 async def _claim(scope: Scope, action: Claim) -> dict[str, Any]:
@@ -157,9 +349,9 @@ async def _claim(scope: Scope, action: Claim) -> dict[str, Any]:
 async def _close(scope: Scope, action: Close) -> dict[str, Any]:
     task = await _task_id(scope, action.task)
     closed = await scope.tasks.close(task, action.reason, summary=action.summary, claim_next=action.claim_next)
-    answer: dict[str, Any] = {"task": shown_task(closed.task), "unblocked": shown_refs(closed.unblocked)}
+    answer: dict[str, Any] = {"task": _shown_task(closed.task), "unblocked": _shown_refs(closed.unblocked)}
     if closed.open_children:
-        answer["open_children"] = shown_refs(closed.open_children)
+        answer["open_children"] = _shown_refs(closed.open_children)
     if action.claim_next:
         answer["next"] = None if closed.next is None else _claimed(closed.next)
     return answer
@@ -170,7 +362,7 @@ async def _change_dependency(scope: Scope, action: Dep) -> dict[str, Any]:
     change = scope.tasks.link if action.op == "add" else scope.tasks.unlink
     changed = await change(other, task, action.kind)
     view = await scope.tasks.show(changed.id)
-    return {"task": shown_task(view.task), "blocked_by": shown_refs(view.blocked_by)}
+    return {"task": _shown_task(view.task), "blocked_by": _shown_refs(view.blocked_by)}
 
 
 async def _link_messages(scope: Scope, action: Link) -> dict[str, Any]:
@@ -190,13 +382,13 @@ async def _link_messages(scope: Scope, action: Link) -> dict[str, Any]:
     if ids:
         linked += await scope.tasks.attach(task, ids, action.as_, thread=action.thread and thread)
     view = await scope.tasks.show(task)
-    return {"task": shown_task(view.task), "linked": linked, "in_all": view.messages, "as": action.as_}
+    return {"task": _shown_task(view.task), "linked": linked, "in_all": view.messages, "as": action.as_}
 
 
 async def _update_context(scope: Scope, action: UpdateContext) -> dict[str, Any]:
     if action.mode != "remove" and not action.text.strip():
         raise Misunderstood('`text` is missing. Expected {"action": "update_context", "section": "…", "text": "…"}.')
-    if action.task is not None and (action.section is None or action.task.casefold() not in CURRENT):
+    if action.task is not None and (action.section is None or action.task.casefold() not in _CURRENT):
         return await _note_at_task(scope, action, action.task)
     if action.scope == "thread" and scope.thread is None:
         raise Misunderstood("`scope` thread needs a thread, and these tools have none. Use scope all.")
@@ -214,7 +406,7 @@ async def _update_context(scope: Scope, action: UpdateContext) -> dict[str, Any]
         raise Misunderstood(
             "`section` is missing. Name the section to replace or remove; the whole cannot be replaced here."
         )
-    shown = clip(document.current.text, _SHOWN_DOCUMENT)
+    shown = _clip(document.current.text, _SHOWN_DOCUMENT)
     return {"working_memory": shown, "version": document.current.number, "scope": action.scope}
 
 
@@ -237,7 +429,7 @@ def _fields(action: UpdateContext) -> dict[str, Any]:
 async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[str, Any]:
     if action.mode == "remove":
         raise Misunderstood("A note at a task is not removed. Use mode append, or replace.")
-    task = await task_meant(scope.tasks, name, await scope.current())
+    task = await _task_meant(scope, name)
     text = action.text.strip() if action.section is None else f"{action.section}: {action.text.strip()}"
     if action.mode == "append" and task.description.strip():
         text = f"{task.description.rstrip()}\n\n{text}"
@@ -245,7 +437,7 @@ async def _note_at_task(scope: Scope, action: UpdateContext, name: str) -> dict[
         raise InputError(f"{task.handle} is closed.", then="Create a new task for what is left.")
     # The version that was read: a note written since then is not overwritten.
     edited = await scope.tasks.edit(task.id, description=text, version=task.version)
-    return {"task": {**shown_task(edited), "description": clip(edited.description, _SHOWN_DOCUMENT)}}
+    return {"task": {**_shown_task(edited), "description": _clip(edited.description, _SHOWN_DOCUMENT)}}
 
 
 async def _filters(scope: Scope, action: Ready | ListTasks) -> dict[str, Any]:
@@ -261,7 +453,7 @@ async def _filters(scope: Scope, action: Ready | ListTasks) -> dict[str, Any]:
 
 async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
     page = partial(scope.tasks.ready, **await _filters(scope, action))
-    found, shown = await _paged(page, action.limit, lambda item: {**shown_task(item.task), "why": item.why})
+    found, shown = await _paged(page, action.limit, lambda item: {**_shown_task(item.task), "why": item.why})
     counts = found.counts
     fields = {"ready": counts.ready, "blocked": counts.blocked, "in_progress": counts.in_progress}
     return {"tasks": shown, "counts": fields, **_more(found.next)}
@@ -270,14 +462,14 @@ async def _ready(scope: Scope, action: Ready) -> dict[str, Any]:
 async def _list(scope: Scope, action: ListTasks) -> dict[str, Any]:
     status = (action.status,) if action.status else ()
     page = partial(scope.tasks.list, status=status, blocked=action.blocked, **await _filters(scope, action))
-    found, shown = await _paged(page, action.limit, shown_task)
+    found, shown = await _paged(page, action.limit, _shown_task)
     return {"tasks": shown, **_more(found.next)}
 
 
 async def _show(scope: Scope, action: Show) -> dict[str, Any]:
-    task = await task_meant(scope.tasks, action.task, await scope.current())
+    task = await _task_meant(scope, action.task)
     view = await scope.tasks.show(task.id)
-    fields, end = shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
+    fields, end = _shown_view(view, start=_offset(action.cursor), most=_DESCRIPTION)
     answer: dict[str, Any] = {"task": fields}
     if task.status == "open":
         explained = await scope.tasks.explain(task.id)
@@ -285,8 +477,8 @@ async def _show(scope: Scope, action: Show) -> dict[str, Any]:
         answer["why"] = list(explained.reasons)[:_RELATED]
     if action.related:
         about = await scope.tasks.about(task.id, limit=_RELATED)
-        answer["observations"] = [shown_observation(one) for one in about.observations[-_RELATED:]]
-        answer["messages"] = fitting(about.messages, shown_message, ROOM // 3)
+        answer["observations"] = [_shown_observation(one) for one in about.observations[-_RELATED:]]
+        answer["messages"] = _fitting(about.messages, _shown_message, _ROOM // 3)
     return {**answer, **_more(None if end is None else _cursor(end))}
 
 
@@ -300,22 +492,22 @@ async def _search_tasks(scope: Scope, action: SearchTasks) -> dict[str, Any]:
         related=action.related,
     )
     chosen: Sequence[TaskHit] = hits[start : start + action.limit]
-    shown = fitting(chosen, _shown_hit, ROOM)
+    shown = _fitting(chosen, _shown_hit, _ROOM)
     end = start + len(shown)
     return {"tasks": shown, **_more(_cursor(end) if end < len(hits) else None)}
 
 
 def _shown_hit(hit: TaskHit) -> dict[str, Any]:
-    fields = {**shown_task(hit.task), "snippet": hit.snippet}
+    fields = {**_shown_task(hit.task), "snippet": hit.snippet}
     if hit.messages:
-        fields["messages"] = [shown_message(one) for one in hit.messages[:_RELATED]]
+        fields["messages"] = [_shown_message(one) for one in hit.messages[:_RELATED]]
     if hit.observations:
-        fields["observations"] = [shown_observation(one) for one in hit.observations[:_RELATED]]
+        fields["observations"] = [_shown_observation(one) for one in hit.observations[:_RELATED]]
     return fields
 
 
 async def _task_id(scope: Scope, name: str) -> str:
-    return (await task_meant(scope.tasks, name, await scope.current())).id
+    return (await _task_meant(scope, name)).id
 
 
 async def _paged(
@@ -323,7 +515,7 @@ async def _paged(
 ) -> tuple[Any, list[dict[str, Any]]]:
     """Return a page and the items shown of it; if they do not all fit, request a shorter page, so that its cursor is right."""
     found = await page(limit=limit)
-    shown = fitting(getattr(found, items), show, ROOM)
+    shown = _fitting(getattr(found, items), show, _ROOM)
     if len(shown) < len(getattr(found, items)):
         found = await page(limit=len(shown))
         shown = [show(item) for item in getattr(found, items)]
@@ -377,14 +569,14 @@ def _shown_result(result: SearchResult) -> dict[str, Any]:
     fields = {
         "source": result.source,
         "id": result.id,
-        "at": minute(result.at),
+        "at": _minute(result.at),
         "thread": result.thread,
         "number": result.seq,
         "role": result.role,
         "task": result.task,
-        "text": clip(result.snippet or result.content, _SNIPPET),
+        "text": _clip(result.snippet or result.content, _SNIPPET),
         # Marks inside code would be copied with it.
-        "exact": clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
+        "exact": _clip(result.exact, _SNIPPET) if result.exact != result.snippet else None,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
@@ -415,7 +607,7 @@ async def _working_memory(scope: Scope) -> dict[str, Any]:
         with suppress(ThreadNotFound):
             document = await scope.document(of_thread=of_thread).read()
             if document is not None and document.current.text.strip():
-                found[name] = clip(document.current.text, ROOM // 2)
+                found[name] = _clip(document.current.text, _ROOM // 2)
     return {"working_memory": found or "There is none yet. Write one with task-mutate update_context."}
 
 

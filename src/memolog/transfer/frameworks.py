@@ -4,7 +4,7 @@ The parts have notes of what they cannot hold (see `memolog.transfer.exact`). Ne
 """
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, cast
 
@@ -242,6 +242,16 @@ _LANGCHAIN_ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
+# The parts of blocks with text, and where the fields of the part stand in the block; the first must be there.
+_LANGCHAIN_SAID: Final[dict[str, tuple[type[TextPart | ReasoningPart], dict[str, Path]]]] = {
+    "text": (TextPart, {"text": ("text",)}),
+    "thinking": (ReasoningPart, {"text": ("thinking",), "signature": ("signature",)}),
+    "redacted_thinking": (ReasoningPart, {"encrypted": ("data",)}),
+    "reasoning": (
+        ReasoningPart,
+        {"text": ("reasoning",), "signature": ("extras", "signature"), "encrypted": ("encrypted_content",)},
+    ),
+}
 # The media type of a block that does not name one.
 _MEDIA_TYPES: Final = {
     "image": "image/png",
@@ -272,48 +282,25 @@ def langchain_part(block: Any) -> Part:
     if isinstance(block, str):
         return TextPart(text=block, extra={LANGCHAIN: {"item": True}})
     kind = as_data(block).get("type")
-    if kind in _READERS and (part := _READERS[kind](block)) is not None:
+    if kind in _LANGCHAIN_SAID and (part := _langchain_said(block, kind)) is not None:
         return part
     if kind in _MEDIA_TYPES and (part := _langchain_file(block)) is not None:
         return part
     return UnknownPart(data=block)
 
 
-def _langchain_text(block: Json) -> Part | None:
-    text = text_at(block, "text")
-    if text is None:
-        return None
-    return kept(TextPart(text=text), LANGCHAIN, block, plain={"type": "text", "text": text}, text=("text",))
-
-
-def _langchain_thinking(block: Json) -> Part | None:
-    text, signature = text_at(block, "thinking"), text_at(block, "signature")
-    if text is None:
-        return None
-    signed: dict[str, Path] = {} if signature is None else {"signature": ("signature",)}
-    return kept(ReasoningPart(text=text, signature=signature), LANGCHAIN, block, text=("thinking",), **signed)
-
-
-def _langchain_hidden(block: Json) -> Part | None:
-    data = text_at(block, "data")
-    return None if data is None else kept(ReasoningPart(encrypted=data), LANGCHAIN, block, encrypted=("data",))
-
-
-def _langchain_reasoning(block: Json) -> Part | None:
-    places = {"text": ("reasoning",), "signature": ("extras", "signature"), "encrypted": ("encrypted_content",)}
-    found = {name: text for name, path in places.items() if (text := text_at(block, *path)) is not None}
-    summaries = block.get("summary")
-    if not found and not isinstance(summaries, list):
+def _langchain_said(block: Json, kind: str) -> Part | None:
+    make, places = _LANGCHAIN_SAID[kind]
+    found = {name: text for name, path in places.items() if isinstance(text := value_at(block, path), str)}
+    summaries: object = block.get("summary") if kind == "reasoning" else None
+    is_whole = bool(found) if kind == "reasoning" else next(iter(places)) in found
+    if not is_whole and not isinstance(summaries, list):
         return None
     # A list of summaries is not taken apart: the provider gets it back as it was.
-    told = cast("list[Any]", summaries) if isinstance(summaries, list) else []
-    texts = [text for item in told if (text := text_at(item, "text")) is not None]
-    part = ReasoningPart(
-        text=found.get("text", "\n\n".join(texts)),
-        signature=found.get("signature"),
-        encrypted=found.get("encrypted"),
-    )
-    return kept(part, LANGCHAIN, block, **{name: places[name] for name in found})
+    texts = [text for item in as_list(cast("object", summaries)) if (text := text_at(item, "text")) is not None]
+    said: dict[str, Any] = {"text": "\n\n".join(texts), **found}
+    plain = {"type": "text", "text": said["text"]} if kind == "text" else None
+    return kept(make(**said), LANGCHAIN, block, plain=plain, **{name: places[name] for name in found})
 
 
 def _langchain_file(block: Json) -> Part | None:
@@ -343,14 +330,6 @@ def _media_type(block: Json, kind: str) -> str:
     if (form := text_at(block, "input_audio", "format")) is not None:
         return f"audio/{form}"
     return _MEDIA_TYPES[kind]
-
-
-_READERS: Final[dict[str, Callable[[Json], Part | None]]] = {
-    "text": _langchain_text,
-    "thinking": _langchain_thinking,
-    "redacted_thinking": _langchain_hidden,
-    "reasoning": _langchain_reasoning,
-}
 
 
 _CALL_BLOCKS: Final = ("tool_use", "tool_call", "function_call")

@@ -17,6 +17,7 @@ from memolog.core.message import (
     ToolResultPart,
     UnknownPart,
 )
+from memolog.core.thread import Hints
 from memolog.transfer.conversation import Data, as_data, as_list, data_file, message, moment, plain_text
 
 LATER: Final = "-later"
@@ -71,27 +72,17 @@ def sections(text: str) -> list[tuple[str | None, str]]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ObserverHints:
-    """The latest hints of the observer for a thread, and the time of the last message it had seen."""
-
-    current_task: str | None = None
-    suggested_response: str | None = None
-    title: str | None = None
-    observed_at: datetime | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
     """Buffered observations that are not in the log yet."""
 
     id: str
     text: str
     messages: frozenset[str]
-    hints: ObserverHints
+    hints: Hints
 
 
-def hints_in(metadata: Data) -> ObserverHints:
-    """Return the hints in the metadata of a thread."""
+def hints_in(metadata: Data) -> Hints:
+    """Return the hints in the metadata of a thread, with the time of the last message that the observer had seen."""
     return _hints_from(as_data(as_data(metadata.get("mastra")).get("om")), "suggestedResponse")
 
 
@@ -109,12 +100,12 @@ def chunks_of(value: object) -> list[Chunk]:
     ]
 
 
-def _hints_from(data: Data, response: str) -> ObserverHints:
-    return ObserverHints(
+def _hints_from(data: Data, response: str) -> Hints:
+    return Hints(
         current_task=_text(data.get("currentTask")),
         suggested_response=_text(data.get(response)),
         title=_text(data.get("threadTitle")),
-        observed_at=at_of(data.get("lastObservedAt")),
+        at=at_of(data.get("lastObservedAt")),
     )
 
 

@@ -34,6 +34,7 @@ from langgraph.runtime import Runtime, get_runtime
 from langgraph.types import Command
 
 from memolog import Context
+from memolog.adapters import at_once, returned
 from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.langchain.messages import from_langchain, to_langchain, usage_of
 from memolog.adapters.new_messages import AgentTurn
@@ -58,8 +59,8 @@ class Driver:
         self._sync = memory if isinstance(memory, SyncMemory) else None
         self.memory = memory.asynchronous if isinstance(memory, SyncMemory) else memory
 
-    def call(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine and wait for it."""
+    async def now(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and block until it is done, for a synchronous hook."""
         if self._sync is None:
             work.close()
             raise InputError(
@@ -69,13 +70,14 @@ class Driver:
             )
         return self._sync.run(work)
 
-    async def acall(self, work: Coroutine[Any, Any, T]) -> T:
+    async def later(self, work: Coroutine[Any, Any, T]) -> T:
         """Await a coroutine on the event loop of the memory."""
         if self._sync is None:
             return await work
         return await asyncio.wrap_future(self._sync.submit(work))
 
 
+Drive = Callable[[Coroutine[Any, Any, Any]], Awaitable[Any]]
 Scope = Callable[[], tuple[str, str]]
 
 
@@ -92,10 +94,10 @@ def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
         return dumps(await tools.call(name, arguments))
 
     def call(**arguments: Any) -> str:
-        return driver.call(answer(*scope(), arguments))
+        return at_once(driver.now(answer(*scope(), arguments)))
 
     async def acall(**arguments: Any) -> str:
-        return await driver.acall(answer(*scope(), arguments))
+        return await driver.later(answer(*scope(), arguments))
 
     return StructuredTool(
         name=name, description=told["description"], args_schema=told["parameters"], func=call, coroutine=acall
@@ -321,11 +323,11 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         check_memory(memory, sync_too=True)
         check_errors("guards", guards)
-        self._driver = Driver(memory)
+        self.driver = Driver(memory)
         self._resource, self._thread, self._zone = resource, thread, zone
         self._has_tools, self._edge_after_results = tools, edge_after_results
         self._discards_on_jump, self._guards = discard_on_jump, guards
-        self.tools = tools_for(self._driver, self.scope) if tools else []
+        self.tools = tools_for(self.driver, self.scope) if tools else []
 
     # ------------------------------------------------------------ whose memory
 
@@ -341,7 +343,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         if (run := state.get("memolog_run")) is not None:
             return run
         resource, thread = self.scope()
-        return Run(self._driver.memory, resource, thread, mark=state.get("memolog") or {}, zone=self._zone)
+        return Run(self.driver.memory, resource, thread, mark=state.get("memolog") or {}, zone=self._zone)
 
     # ------------------------------------------------------------ before the model
 
@@ -358,28 +360,23 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
 
     def wrap_model_call(self, request: Request, handler: Callable[[Request], Response]) -> Response | Extended:
         """Save the new messages and call the model with memory."""
-        run = self._begun(cast("MemoryState", request.state))
-        context = self._driver.call(self._prepare(run, request))
-        try:
-            return _with_run(handler(self._asked(request, context)), run, request)
-        except GraphBubbleUp:
-            raise
-        except BaseException as error:
-            self._driver.call(self._failed(run, request, error))
-            raise
+        return at_once(self._call(request, handler, self.driver.now))
 
     async def awrap_model_call(
         self, request: Request, handler: Callable[[Request], Awaitable[Response]]
     ) -> Response | Extended:
         """Save the new messages and call the model with memory."""
+        return await self._call(request, handler, self.driver.later)
+
+    async def _call(self, request: Request, handler: Callable[[Request], Any], drive: Drive) -> Response | Extended:
         run = self._begun(cast("MemoryState", request.state))
-        context = await self._driver.acall(self._prepare(run, request))
+        context = await drive(self._prepare(run, request))
         try:
-            return _with_run(await handler(self._asked(request, context)), run, request)
+            return _with_run(await returned(handler(self._asked(request, context))), run, request)
         except GraphBubbleUp:
             raise
         except BaseException as error:
-            await self._driver.acall(self._failed(run, request, error))
+            await drive(self._failed(run, request, error))
             raise
 
     async def _prepare(self, run: Run, request: Request) -> Context:
@@ -418,18 +415,16 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def after_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Save the answer, which has passed all guards."""
         del runtime
-        run = self._begun(state)
-        self._driver.call(run.record(state["messages"]))
-        return self._answered(run)
+        return at_once(self._answered(state, self.driver.now))
 
     async def aafter_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """Save the answer, which has passed all guards."""
         del runtime
-        run = self._begun(state)
-        await self._driver.acall(run.record(state["messages"]))
-        return self._answered(run)
+        return await self._answered(state, self.driver.later)
 
-    def _answered(self, run: Run) -> dict[str, Any]:
+    async def _answered(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
+        run = self._begun(state)
+        await drive(run.record(state["messages"]))
         run.is_asked = False
         return {"memolog_run": run, "memolog": {**run.mark, "turn": run.id}}
 
@@ -438,31 +433,27 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     def after_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the turn."""
         del runtime
-        self._driver.call(self._end(state))
-        return _ended(state["messages"])
+        return at_once(self._end(state, self.driver.now))
 
     async def aafter_agent(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         """End the turn."""
         del runtime
-        await self._driver.acall(self._end(state))
-        return _ended(state["messages"])
+        return await self._end(state, self.driver.later)
 
-    async def _end(self, state: MemoryState) -> None:
+    async def _end(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
         run = state.get("memolog_run")
         is_stopped = run is None or run.is_asked
         if is_stopped and self._discards_on_jump:
             # No step began, or the last one had no answer: a guard has jumped to the end.
-            await self._begun(state).stop(state["messages"])
+            await drive(self.stop(state))
         elif run is not None:
-            await run.finish(state["messages"])
+            await drive(run.finish(state["messages"]))
+        last: BaseMessage | None = state["messages"][-1] if state["messages"] else None
+        return {"memolog_run": None, "memolog": {"until": last.id} if last is not None else {}}
 
-    def stop(self, state: MemoryState) -> None:
-        """Discard the turn of the run with this state."""
-        self._driver.call(self._begun(state).stop(state["messages"]))
-
-    async def astop(self, state: MemoryState) -> None:
-        """Discard the turn of the run with this state."""
-        await self._driver.acall(self._begun(state).stop(state["messages"]))
+    def stop(self, state: MemoryState) -> Coroutine[Any, Any, None]:
+        """Return what discards the turn of the run with this state."""
+        return self._begun(state).stop(state["messages"])
 
 
 # ---------------------------------------------------------------- pieces of a request
@@ -516,11 +507,6 @@ def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage |
     return SystemMessage(content=[*blocks, *({"type": "text", "text": text} for text in texts)])
 
 
-def _ended(messages: list[AnyMessage]) -> dict[str, Any]:
-    last: BaseMessage | None = messages[-1] if messages else None
-    return {"memolog_run": None, "memolog": {"until": last.id} if last is not None else {}}
-
-
 Guard = TypeVar("Guard", bound=AgentMiddleware[Any, Any, Any])
 
 _HOOKS: Final = tuple(
@@ -550,33 +536,30 @@ def guarded(memory: MemoryMiddleware, guard: Guard) -> Guard:
 
 
 def _watched(hook: Callable[..., Any], memory: MemoryMiddleware) -> Callable[..., Any]:
+    async def watched(drive: Drive, first: Any, call: Callable[[], Any]) -> Any:
+        is_outer, token = not _IS_WATCHED.get(), _IS_WATCHED.set(True)
+        try:
+            return await returned(call())
+        except GraphBubbleUp:
+            raise
+        except Exception:
+            if is_outer:
+                await drive(memory.stop(_state_of(first)))
+            raise
+        finally:
+            _IS_WATCHED.reset(token)
+
     if inspect.iscoroutinefunction(hook):
 
         @functools.wraps(hook)
         async def ahook(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
-            mark = _IS_WATCHED.set(True)
-            try:
-                return await cast("Awaitable[Any]", hook(self, first, *rest, **named))
-            except GraphBubbleUp:
-                raise
-            except Exception:
-                await memory.astop(_state_of(first))
-                raise
-            finally:
-                _IS_WATCHED.reset(mark)
+            return await watched(memory.driver.later, first, lambda: hook(self, first, *rest, **named))
 
         return ahook
 
     @functools.wraps(hook)
     def plain(self: Any, first: Any, *rest: Any, **named: Any) -> Any:
-        try:
-            return hook(self, first, *rest, **named)
-        except GraphBubbleUp:
-            raise
-        except Exception:
-            if not _IS_WATCHED.get():
-                memory.stop(_state_of(first))
-            raise
+        return at_once(watched(memory.driver.now, first, lambda: hook(self, first, *rest, **named)))
 
     return plain
 

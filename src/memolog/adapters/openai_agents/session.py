@@ -328,6 +328,7 @@ class AgentRun(AgentTurn):
         self._session, self._is_one_turn = session, is_one_turn
         self.session_id = session.session_id
         self.session_settings: SessionSettings | None = session.session_settings
+        self.pop_item, self.clear_session = session.pop_item, session.clear_session
         self._config = RunConfig()
         # Input that is not saved yet; saved items that the SDK will still add.
         self._fresh: list[Item] = []
@@ -470,11 +471,3 @@ class AgentRun(AgentTurn):
                 waiting[name] -= 1
         self._fresh = [item for item in self._fresh if waiting[key(item)] > 0]
         return new
-
-    async def pop_item(self) -> TResponseInputItem | None:
-        """Forget the newest item and return it."""
-        return await self._session.pop_item()
-
-    async def clear_session(self) -> None:
-        """Forget the conversation."""
-        await self._session.clear_session()

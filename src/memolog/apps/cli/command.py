@@ -7,7 +7,7 @@ the only resource, the thread with the newest activity. If a default is ambiguou
 import getpass
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -160,48 +160,6 @@ EXIT_CODES: Final[dict[int, str]] = {
 }
 Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
 
-_COMMON = "Common options"
-_Db = Annotated[
-    str,
-    typer.Option(
-        "--db",
-        envvar="MEMOLOG_DB",
-        rich_help_panel=_COMMON,
-        help="Database: a file, or postgresql://user@host/database.",
-    ),
-]
-_Config = Annotated[
-    str | None,
-    typer.Option(
-        "--config",
-        envvar="MEMOLOG_CONFIG",
-        rich_help_panel=_COMMON,
-        help="Settings file. Default: memolog.toml in the current folder, if it exists.",
-    ),
-]
-_Json = Annotated[
-    bool, typer.Option("--json", rich_help_panel=_COMMON, help="Print one JSON document instead of text.")
-]
-_Resource = Annotated[
-    str | None,
-    typer.Option(
-        "--resource",
-        "-r",
-        envvar="MEMOLOG_RESOURCE",
-        rich_help_panel=_COMMON,
-        help="Resource whose memory is used. Default: the only one in the database.",
-    ),
-]
-_Thread = Annotated[
-    str | None,
-    typer.Option(
-        "--thread",
-        "-t",
-        envvar="MEMOLOG_THREAD",
-        rich_help_panel=_COMMON,
-        help="Thread. Default: the one with the newest activity.",
-    ),
-]
 InThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread. Default: all threads.")]
 
 Work: TypeAlias = "Callable[..., Awaitable[Answer]]"
@@ -338,19 +296,26 @@ def verb(
     return register
 
 
-def _shared_options(needs: Needs) -> list[inspect.Parameter]:
-    wanted: list[tuple[str, Any, object]] = []
+def _shared_options(needs: Needs) -> Iterator[inspect.Parameter]:
     if needs in {"resource", "thread"}:
-        wanted.append(("resource_named", _Resource, None))
+        words = "Resource whose memory is used. Default: the only one in the database."
+        yield _option("resource_named", str | None, None, words, "--resource", "-r", envvar="MEMOLOG_RESOURCE")
     if needs == "thread":
-        wanted.append(("thread_named", _Thread, None))
+        words = "Thread. Default: the one with the newest activity."
+        yield _option("thread_named", str | None, None, words, "--thread", "-t", envvar="MEMOLOG_THREAD")
     if needs != "nothing":
-        wanted.append(("db", _Db, "memolog.db"))
-    wanted += [("config_named", _Config, None), ("as_json", _Json, False)]
-    return [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
-        for name, annotation, default in wanted
-    ]
+        words = "Database: a file, or postgresql://user@host/database."
+        yield _option("db", str, "memolog.db", words, "--db", envvar="MEMOLOG_DB")
+    words = "Settings file. Default: memolog.toml in the current folder, if it exists."
+    yield _option("config_named", str | None, None, words, "--config", envvar="MEMOLOG_CONFIG")
+    yield _option("as_json", bool, False, "Print one JSON document instead of text.", "--json")
+
+
+def _option(
+    name: str, kind: Any, default: object, words: str, *flags: str, envvar: str | None = None
+) -> inspect.Parameter:
+    annotation = Annotated[kind, typer.Option(*flags, envvar=envvar, rich_help_panel="Common options", help=words)]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
 def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict[str, Any]) -> None:

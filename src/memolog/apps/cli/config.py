@@ -32,10 +32,10 @@ async def demo(
     from pathlib import Path
 
     from memolog.apps.demo.play import Demo, show, went_well
-    from memolog.apps.demo.screen import Screen, open_screen
+    from memolog.apps.demo.screen import Screen, Terminal
 
     place = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
-    screen = Screen() if call.as_json else open_screen()
+    screen = Screen() if call.as_json else Terminal()
     try:
         result = await Demo(place, screen).play()
     finally:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_Whose = Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")]
 _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite an existing file.")]
 
 
@@ -30,7 +29,7 @@ _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite an exis
 async def export(
     call: Call,
     file: Annotated[str, typer.Argument(help="File to write, or - for standard output.")],
-    resource: _Whose = None,
+    resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Write the log of one thread as Markdown.")] = False,
     thread: Annotated[
         str | None,

@@ -228,7 +228,7 @@ async def proxy(
             "openai": settings.openai,
             "anthropic": settings.anthropic,
             "resource": resource,
-            "token": settings.has_token,
+            "token": bool(settings.access),
             "resources": sorted(set(settings.tokens.values())),
         }
         if call.as_json:
@@ -240,7 +240,7 @@ async def proxy(
                 ("Anthropic clients", f"base_url {listening.url}, to {settings.anthropic}"),
                 (
                     "headers",
-                    "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.has_token else ""),
+                    "x-memolog-thread, x-memolog-resource" + (", x-memolog-token" if settings.access else ""),
                 ),
             ]
             console().print(fields(shown), soft_wrap=True)

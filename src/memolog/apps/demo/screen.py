@@ -1,14 +1,14 @@
 """Show the demo: in a terminal with a live panel, as plain lines, or not at all."""
 
 import asyncio
-import sys
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Final, TypeAlias
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
 
 from memolog.events import Windows
-
-if TYPE_CHECKING:
-    from rich.text import Text
 
 WIDTH: Final = 96
 Piece: TypeAlias = "str | tuple[str, str]"
@@ -45,62 +45,41 @@ class Screen:
         """Release the terminal."""
 
 
-class PlainScreen(Screen):
-    """Plain lines, one after the other."""
-
-    def line(self, *pieces: Piece) -> None:
-        """Show a line."""
-        print(plain(pieces), flush=True)
-
-    def day_ends(self, levels: Mapping[str, Windows]) -> None:
-        """Show how full the windows are at the end of a day."""
-        for row in level_rows(levels):
-            self.line(row)
-
-
-class LiveScreen(Screen):
-    """A terminal: lines scroll by above a panel with the windows."""
+class Terminal(Screen):
+    """Standard output: on a terminal, lines scroll by above a panel with the windows; elsewhere, lines alone."""
 
     def __init__(self) -> None:
-        # Imported here: plain output does not need it.
-        from rich.console import Console  # noqa: PLC0415
-        from rich.live import Live  # noqa: PLC0415
-
-        self._live = Live(console=Console(highlight=False), refresh_per_second=12, transient=True)
-        self._live.start()
+        self._console = Console(highlight=False)
+        self._live = Live(console=self._console, refresh_per_second=12, transient=True)
+        if self._console.is_terminal:
+            self._live.start()
 
     def line(self, *pieces: Piece) -> None:
         """Show a line."""
+        styled = [piece if isinstance(piece, str) else (piece[0], STYLES[piece[1]]) for piece in pieces]
+        text = Text.assemble(*styled)
+        text.rstrip()
         # Do not wrap: long commands must stay copyable.
-        self._live.console.print(_text(pieces), soft_wrap=True)
+        self._console.print(text, soft_wrap=True)
 
     def levels(self, levels: Mapping[str, Windows]) -> None:
-        """Show how full the windows are now."""
-        self._live.update(_text(["\n".join(["", *level_rows(levels)])]))
+        """Show how full the windows are now, where that can be shown in place."""
+        if self._console.is_terminal:
+            self._live.update(Text("\n".join(["", *level_rows(levels)])))
+
+    def day_ends(self, levels: Mapping[str, Windows]) -> None:
+        """Show how full the windows are at the end of a day, where there is no panel."""
+        if not self._console.is_terminal:
+            self.line("\n".join(level_rows(levels)))
 
     async def pause(self, seconds: float) -> None:
         """Wait, if a person reads along."""
-        await asyncio.sleep(seconds)
+        if self._console.is_terminal:
+            await asyncio.sleep(seconds)
 
     def close(self) -> None:
         """Release the terminal."""
         self._live.stop()
-
-
-def open_screen() -> Screen:
-    """Return a live screen for a terminal, else a plain one."""
-    return LiveScreen() if sys.stdout.isatty() else PlainScreen()
-
-
-def plain(pieces: Sequence[Piece]) -> str:
-    """Return a line without its styles."""
-    return "".join(piece if isinstance(piece, str) else piece[0] for piece in pieces).rstrip()
-
-
-def _text(pieces: Sequence[Piece]) -> "Text":
-    from rich.text import Text  # noqa: PLC0415
-
-    return Text.assemble(*(piece if isinstance(piece, str) else (piece[0], STYLES[piece[1]]) for piece in pieces))
 
 
 def level_rows(levels: Mapping[str, Windows]) -> list[str]:

@@ -33,7 +33,6 @@ from memolog.apps.gateway.headers import (
     Pairs,
     Scope,
     is_from_here,
-    is_let_in,
     opened_by,
     passed_back,
     passed_on,
@@ -174,24 +173,23 @@ class Gateway:
         Returns the resource of the token; None if it gives access to all.
         """
         settings = self._settings
-        if not settings.has_token:
+        if not settings.access:
             if not is_from_here(headers):
                 told = (
                     "Without a token this proxy answers only requests from this machine, and none of other web pages."
                 )
                 raise _Refused(403, "permission_error", f"{told} Use 127.0.0.1, or start the proxy with a token.")
             return None
-        whose = opened_by(headers, settings.tokens)
-        if whose is None and not (settings.token is not None and is_let_in(headers, settings.token)):
+        opened = opened_by(headers, settings.access)
+        if len(opened) != 1:
             told = "This proxy needs its own token, beside your key for the provider."
             how = "Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`."
             raise _Refused(401, "authentication_error", f"{told} {how}")
-        return whose
+        return opened.pop()
 
     async def _pass(
         self, method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None
     ) -> Response:
-        """Pass a request through byte for byte."""
         # A request with a length keeps it; a chunked one stays chunked.
         sent = passed_on(headers, is_read=False) + [pair for pair in headers if pair[0] == "content-length"]
         answer = await self._client.send(make_request(method, url, sent, content, self._timeout), stream=True)
@@ -200,7 +198,6 @@ class Gateway:
         return Passed(answer, passed_back(told, is_read=False) + length)
 
     async def _remember(self, exchange: Exchange, task: asyncio.Task[None]) -> Response:
-        """Return the answer of an exchange."""
         scope = exchange.scope
         self._exchanges.add(task)
         task.add_done_callback(self._exchanges.discard)
@@ -297,7 +294,7 @@ async def serve(
     At the end open requests have `grace` seconds; then they are cancelled and saved as far as they came.
     """
     settings = settings or GatewaySettings()
-    check_listening(host, has_token=settings.has_token)
+    check_listening(host, has_token=bool(settings.access))
     config = uvicorn.Config(
         gateway_app(memory, settings),
         log_config=None,

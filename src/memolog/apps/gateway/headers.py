@@ -92,24 +92,18 @@ def _text(name: str, value: str) -> str:
     return text
 
 
-def is_let_in(headers: Iterable[tuple[str, str]], token: str) -> bool:
-    """Return whether a request has the token, in our header or in `proxy-authorization`."""
-    return opened_by(headers, {token: ""}) is not None
-
-
-def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str]) -> str | None:
-    """Return the resource of the token of a request; None without a known token, or with two different ones."""
+def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str | None]) -> set[str | None]:
+    """Return what the tokens of a request give access to, sent in our header or in `proxy-authorization`."""
     shown = dict(headers)
     scheme, _, given = shown.get("proxy-authorization", "").partition(" ")
     offers = (shown.get(_TOKEN, ""), given.strip() if scheme.lower() == "bearer" else "")
     # Compare in constant time.
-    opened = [
+    return {
         resource
         for token, resource in tokens.items()
         for offer in offers
         if hmac.compare_digest(offer.encode("utf-8"), token.encode("utf-8"))
-    ]
-    return opened[0] if len(set(opened)) == 1 else None
+    }
 
 
 def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:

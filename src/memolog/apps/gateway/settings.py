@@ -52,9 +52,9 @@ class GatewaySettings:
             raise ConfigError(f"`max_body_bytes` (--max-body) must be 1 or more, got {self.max_body_bytes}.")
 
     @property
-    def has_token(self) -> bool:
-        """Return whether clients must send a token."""
-        return self.token is not None or bool(self.tokens)
+    def access(self) -> Mapping[str, str | None]:
+        """Return the resource that each token gives access to, None for all; without a token, everyone has access."""
+        return self.tokens if self.token is None else {self.token: None}
 
 
 def _address(name: str, url: str) -> str:

@@ -144,7 +144,6 @@ def record_of(host: Host, data: Data, *, at: float) -> dict[str, Any] | None:
 
 
 def _tool(data: Data) -> dict[str, Any]:
-    """Return a tool call with its result."""
     output = next((data[key] for key in ("tool_response", "tool_output", "result_json") if key in data), None)
     error = data.get("error") or data.get("error_message")
     return {

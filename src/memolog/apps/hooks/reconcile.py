@@ -73,17 +73,16 @@ def _messages(record: Record, spoken: dict[tuple[str, str, str], datetime]) -> I
     thread, at = thread_of(record), datetime.fromtimestamp(float(record["at"]), UTC)
     match record["kind"]:
         case "prompt":
-            texts = [("user", str(record.get("text") or ""))]
+            role = "user"
         case "answer" | "stop":
-            texts = [("assistant", str(record.get("text") or ""))]
+            role = "assistant"
         case "tool":
             yield from _tool(record, thread, at)
             return
         case _:
             return
-    for role, text in texts:
-        if not text.strip():
-            continue
+    text = str(record.get("text") or "")
+    if text.strip():
         first = spoken.get((thread, role, text), at)
         first = first if at - first <= SAME else at
         spoken[thread, role, text] = first
@@ -187,7 +186,6 @@ class _Known:
     by_events: dict[tuple[str, str], list[datetime]] = field(default_factory=dict[tuple[str, str], list[datetime]])
 
     def add(self, role: str, at: datetime | None, parts: Iterable[Part], *, by_event: bool = False) -> None:
-        """Add a message."""
         said = list[str]()
         for part in parts:
             match part:
@@ -208,7 +206,6 @@ class _Known:
             self.texts.append((role, text, at or _EPOCH))
 
     def has(self, heard: Heard) -> bool:
-        """Return whether the message of an event is known."""
         (part,) = heard.message.parts
         match part:
             case ToolCallPart():
@@ -311,7 +308,6 @@ class _StoredFromEvents:
             ]
 
     def takes(self, line: NewMessage, part: Part) -> bool:
-        """Return whether a part of a line is stored already."""
         if not isinstance(part, TextPart):
             return False
         text, at = squeezed(part.text), line.created_at or _EPOCH

@@ -69,7 +69,6 @@ class _Reading:
         self.clock, self.counter = SystemClock(), HeuristicCounter()
 
     async def open(self) -> Self:
-        """Return the holder of the store."""
         return self
 
 

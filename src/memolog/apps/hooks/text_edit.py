@@ -183,7 +183,6 @@ def _dumped(text: str, margin: str, new: Any) -> str:
 
 
 def _margin(text: str, at: int) -> str:
-    """Return the indentation of the line at a position."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
 

@@ -87,14 +87,6 @@ _MOST_TASKS: Final = 20
 _LONGEST_ADDRESS: Final = 600
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Content:
-    """Content of a resource."""
-
-    text: str
-    media_type: str
-
-
 def task_uri(handle: str) -> str:
     """Return the URI of a task."""
     return f"{TASK}{quote(handle, safe='')}"
@@ -172,26 +164,28 @@ async def _open_tasks(served: Served) -> "Sequence[Task]":
 # ---------------------------------------------------------------- reading
 
 
-async def read(served: Served, uri: str) -> Content:
+async def read(served: Served, uri: str) -> types.TextResourceContents:
     """Return the content of a resource; raises NotFound."""
     # Some clients append a slash to a URI without a path.
-    uri = uri.removesuffix("/")
-    if uri == LOG:
-        return await _log(served)
-    if uri == PACK:
+    place, media_type = uri.removesuffix("/"), _MARKDOWN
+    name = unquote(place.removeprefix(TASK)).strip() if len(place) <= _LONGEST_ADDRESS else ""
+    if place == LOG:
+        text = await _log(served)
+    elif place == PACK:
         pack = await served.memory.resource(served.resource).pack(thread=served.thread, tokens=served.tokens)
-        return _markdown(pack.text or "Nothing is remembered yet.")
-    if uri == WORKING_MEMORY:
-        return await _working_memory(served)
-    name = unquote(uri.removeprefix(TASK)).strip() if len(uri) <= _LONGEST_ADDRESS else ""
-    if uri.startswith(TASK) and name:
-        return await _task(served, name)
-    raise NotFound(
-        f"There is no resource {uri[:80]!r}.", then=f"There are {PACK}, {LOG}, {WORKING_MEMORY} and {TASK}T-12."
-    )
+        text = pack.text or "Nothing is remembered yet."
+    elif place == WORKING_MEMORY:
+        text, media_type = await _working_memory(served)
+    elif place.startswith(TASK) and name:
+        text, media_type = await _task(served, name), _JSON
+    else:
+        raise NotFound(
+            f"There is no resource {place[:80]!r}.", then=f"There are {PACK}, {LOG}, {WORKING_MEMORY} and {TASK}T-12."
+        )
+    return types.TextResourceContents(uri=uri, mime_type=media_type, text=wire_text(text))
 
 
-async def _log(served: Served) -> Content:
+async def _log(served: Served) -> str:
     """Return the log of the thread; without one, of the thread with the newest activity."""
     resource, thread = served.memory.resource(served.resource), served.thread
     if thread is None:
@@ -201,10 +195,10 @@ async def _log(served: Served) -> Content:
     if thread is not None:
         with suppress(ThreadNotFound):
             groups = [group.text for group in await resource.thread(thread).groups() if group.text]
-    return _markdown("\n\n".join(groups) or "The log has no line yet.")
+    return "\n\n".join(groups) or "The log has no line yet."
 
 
-async def _working_memory(served: Served) -> Content:
+async def _working_memory(served: Served) -> tuple[str, str]:
     found: dict[str, Document] = {}
     for scope, thread in (("resource", None), ("thread", served.thread)):
         if scope == "resource" or thread is not None:
@@ -213,18 +207,13 @@ async def _working_memory(served: Served) -> Content:
                 if document is not None:
                     found[scope] = document
     text = working_memory_text({scope: document.current.text for scope, document in found.items()})
-    if text and [document.format for document in found.values()] == ["json"]:
-        return Content(text=wire_text(text), media_type=_JSON)
-    return _markdown(text or "The working memory is empty.")
+    is_json = bool(text) and [document.format for document in found.values()] == ["json"]
+    return text or "The working memory is empty.", _JSON if is_json else _MARKDOWN
 
 
-async def _task(served: Served, name: str) -> Content:
+async def _task(served: Served, name: str) -> str:
     answer = await served.tools.call("task-query", {"action": "show", "task": name, "related": True})
     if not answer["success"]:
         raise NotFound(str(answer["error"]))
     del answer["success"]
-    return Content(text=wire_json(answer), media_type=_JSON)
-
-
-def _markdown(text: str) -> Content:
-    return Content(text=wire_text(text), media_type=_MARKDOWN)
+    return json.dumps(answer, ensure_ascii=False)

@@ -62,17 +62,13 @@ class MemoryServer(Server[Any]):
 
 
 class _Answers:
-    """Handlers of all requests."""
-
     def __init__(self, served: Served) -> None:
         self.served, self.changes = served, Changes(served)
         self.listening = Listening(self.changes)
 
     # ------------------------------------------------------------ tools
 
-    async def list_tools(self, context: Context, params: object) -> types.ListToolsResult:
-        """Return the tools with their schemas."""
-        del context, params
+    async def list_tools(self, _: Context, __: object) -> types.ListToolsResult:
         return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in self.served.definitions()])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
@@ -99,69 +95,49 @@ class _Answers:
 
     # ------------------------------------------------------------ resources
 
-    async def list_resources(self, context: Context, params: object) -> types.ListResourcesResult:
+    async def list_resources(self, context: Context, _: object) -> types.ListResourcesResult:
         """Return the resources, and notify the client when the list changes."""
-        del params
         found = await _guarded(resources.listed(self.served))
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await _guarded(self.changes.subscribe(context, None))
         return types.ListResourcesResult(resources=found)
 
-    async def list_templates(self, context: Context, params: object) -> types.ListResourceTemplatesResult:
-        """Return the URI templates."""
-        del context, params
+    async def list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=resources.templates())
 
-    async def read_resource(
-        self, context: Context, params: types.ReadResourceRequestParams
-    ) -> types.ReadResourceResult:
-        """Return the content of a resource."""
-        del context
-        content = await _guarded(resources.read(self.served, str(params.uri)))
-        text = types.TextResourceContents(uri=params.uri, mime_type=content.media_type, text=content.text)
-        return types.ReadResourceResult(contents=[text])
+    async def read_resource(self, _: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+        return types.ReadResourceResult(contents=[await _guarded(resources.read(self.served, str(params.uri)))])
 
     async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
-        """Notify this client of changes of a resource."""
         await _guarded(resources.read(self.served, str(params.uri)))
         await _guarded(self.changes.subscribe(context, str(params.uri)))
         return types.EmptyResult()
 
     async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
-        """Stop notifying this client."""
         self.changes.unsubscribe(context, str(params.uri))
         return types.EmptyResult()
 
     async def listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
-        """Serve a notification stream."""
         return await _guarded(self.listening(context, params))
 
     # ------------------------------------------------------------ prompts
 
-    async def list_prompts(self, context: Context, params: object) -> types.ListPromptsResult:
-        """Return the prompts."""
-        del context, params
+    async def list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=prompts.listed(is_read_only=self.served.is_read_only))
 
-    async def get_prompt(self, context: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
-        """Return a prompt, filled in."""
-        del context
+    async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         return await _guarded(prompts.prompt(self.served, params.name, params.arguments or {}))
 
-    async def complete(self, context: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
-        """Return completions for the URI of a task."""
-        del context
+    async def complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         found: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference):
             found = await _guarded(resources.matching_tasks(self.served, params.argument.value))
         return types.CompleteResult(completion=types.Completion(values=found, total=len(found), has_more=False))
 
     @asynccontextmanager
-    async def lifespan(self, server: Server[Any]) -> AsyncGenerator[None]:
-        """Check for changes while the server runs."""
-        del server
+    async def lifespan(self, _: Server[Any]) -> AsyncGenerator[None]:
         looking = asyncio.create_task(self.changes.run())
         try:
             yield

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 import logging
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, cast
 from weakref import WeakKeyDictionary
@@ -163,9 +163,10 @@ class Changes:
         uri = event.uri if isinstance(event, ResourceUpdated) else _LIST
         for connection, uris in list(self._connections.items()):
             if uri in uris:
-                send = connection.send_resource_list_changed if uri == _LIST else _sending(connection, uri)
+                is_list = uri == _LIST
+                sent = connection.send_resource_list_changed() if is_list else connection.send_resource_updated(uri)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(send(), _PATIENCE)
+                    await asyncio.wait_for(sent, _PATIENCE)
 
 
 class Listening(ListenHandler):
@@ -183,10 +184,6 @@ class Listening(ListenHandler):
         with_list = wanted.resources_list_changed is True
         async with self._changes.watching(wanted.resource_subscriptions or (), with_list=with_list):
             return await super().__call__(ctx, params)
-
-
-def _sending(connection: Connection, uri: str) -> Callable[[], Any]:
-    return lambda: connection.send_resource_updated(uri)
 
 
 def _connection(context: ServerRequestContext[Any, Any]) -> Connection | None:

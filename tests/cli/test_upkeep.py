@@ -1,0 +1,111 @@
+"""Forgetting, correcting, undoing and repairing from the command line: told in numbers, and done."""
+
+from pathlib import Path
+
+from cli.world import run
+
+
+def test_a_dry_run_tells_and_leaves(folder: Path) -> None:
+    """What would go is told, and is what then goes."""
+    would = run("forget", "--thread", "notes", "--dry-run", "--json").document
+    assert (would["dry_run"], would["threads"]) == (True, ["notes"])
+    assert run("status", "--thread", "notes").code == 0
+    gone = run("forget", "--thread", "notes", "--yes", "--json").document
+    assert (gone["dry_run"], gone["messages"], gone["is_clean"]) == (False, would["messages"], True)
+    assert run("status", "--thread", "notes").code == 1
+    assert run("status", "--thread", "atlas").code == 0
+
+
+def test_everything_of_a_resource(folder: Path) -> None:
+    """The resource is gone, and asking again answers no."""
+    assert run("forget", "--everything", "--yes").code == 0
+    assert run("threads").code == 1
+    assert run("forget", "--everything", "--yes", "--resource", "alice").code == 1
+
+
+def test_retention_without_settings_forgets_nothing(folder: Path) -> None:
+    """Ages are set on purpose: without them the answer is no."""
+    assert run("forget", "--retention", "--yes").code == 1
+
+
+def test_a_line_is_named_by_its_place(folder: Path) -> None:
+    """What the log shows as g1.1 can be corrected, taken back and brought back under that name."""
+    assert "g1.1" in run("log", "--thread", "notes", "--sources").out
+    corrected = run("correct", "g1.1", "The API lives in backend/.", "--thread", "notes", "--json").document
+    assert "backend/" in run("log", "--thread", "notes").out
+    assert run("retract", corrected["id"], "--thread", "notes").code == 0
+    assert "backend/" not in run("log", "--thread", "notes").out
+    assert run("reinstate", corrected["id"], "--thread", "notes").code == 0
+    assert "backend/" in run("log", "--thread", "notes").out
+    assert run("retract", "g9.9", "--thread", "notes").code == 1
+    assert run("correct", "g1.1", "x", "--priority", "urgent", "--thread", "notes").code == 2
+
+
+# ---------------------------------------------------------------- what was condensed comes back
+
+
+def test_a_generation_comes_back(folder: Path) -> None:
+    """The log is what it was, with what was observed since; nothing of the history is lost, and it can be undone too."""
+    before = run("history", "--json").document["generations"]
+    newest = before[-1]["number"]
+    assert newest > 1
+    made = run("revert", "1", "--json").document
+    assert (made["number"], made["kind"], made["restored_from"]) == (newest + 1, "restore", 1)
+    assert len(run("history", "--json").document["generations"]) == len(before) + 1
+    removed = [line for line in run("diff", "1", "--json").document["diff"].splitlines()[2:] if line.startswith("-")]
+    assert removed == []
+    assert run("doctor").code == 0
+    assert run("revert", str(newest)).code == 0
+    assert run("diff", str(newest)).code == 1
+
+
+def test_a_batch_comes_back(folder: Path) -> None:
+    """Undone once it is undone; what stood for its messages is gone from the index, and their own words are there."""
+    (batch,) = run("compactions", "--thread", "notes", "--json").document["compactions"]
+    name = f"{batch['span']['first']}-{batch['span']['last']}"
+    assert name in run("compactions", "--thread", "notes").out
+    assert run("search", "usersRouter", "--source", "compacted").code == 0
+    done = run("uncompact", name, "--thread", "notes", "--json").document
+    assert [item["id"] for item in done["restored"]] == [batch["id"]]
+    assert done["messages"] == batch["messages"] > 0
+    assert run("search", "usersRouter", "--source", "compacted").code == 1
+    assert "undone" in run("compactions", "--thread", "notes").out
+    again = run("uncompact", batch["id"], "--thread", "notes")
+    assert again.code == 1
+    assert "undone already" in again.err
+    assert run("uncompact", "--all", "--thread", "notes").code == 1
+    assert run("doctor").code == 0
+
+
+def test_every_batch_comes_back(folder: Path) -> None:
+    """--all undoes what is in force in the thread, and leaves other threads alone."""
+    made = run("compact", "--thread", "atlas", "--json").document["compactions"]
+    assert len(made) > 1
+    done = run("uncompact", "--all", "--thread", "atlas", "--json").document
+    assert {item["id"] for item in done["restored"]} == {item["id"] for item in made}
+    assert run("compactions", "--thread", "atlas", "--json").document["compactions"][0]["restored_at"]
+    assert not run("compactions", "--thread", "notes", "--json").document["compactions"][0]["restored_at"]
+
+
+# ---------------------------------------------------------------- the doctor
+
+
+def test_a_healthy_database(folder: Path) -> None:
+    """Nothing is found on a database that has been used."""
+    done = run("doctor", "--json")
+    assert (done.code, done.document["healthy"], done.document["findings"]) == (0, True, [])
+    assert done.document["examined"]["messages"] > 0
+    assert "healthy" in run("doctor", "--resource", "alice").out
+
+
+def test_what_is_wrong_is_told_and_repaired(folder: Path) -> None:
+    """A claim that would last for ten years is found; after the repair, with its copy, all is well."""
+    assert run("tasks", "claim", "T-1", "--lease", str(10 * 365 * 24 * 3600)).code == 0
+    found = run("doctor")
+    assert found.code == 1
+    assert "--repair" in found.out
+    assert "lease" in found.out
+    repaired = run("doctor", "--repair", "--json")
+    assert repaired.code == 0
+    assert Path(repaired.document["copy"]).exists()
+    assert run("doctor").code == 0
