@@ -29,8 +29,8 @@ from memolog.core.clock import SystemClock, system_chance
 from memolog.core.config import Config
 from memolog.core.message import NewMessage
 from memolog.errors import InputError, TaskCycle
+from memolog.search.search import SearchOptions, search_memory
 from memolog.store import Store, open_store
-from memolog.tasks.calls import TaskQuery, search_tasks
 from memolog.tasks.task import LinkKind, NewTask
 from memolog.text.message_tokens import count_message
 from memolog.text.tokens import HeuristicCounter
@@ -196,7 +196,9 @@ async def measure(store: Store, tasks: int, calls: int, chance: random.Random) -
 
 async def find(store: Store, words: str) -> None:
     """Search as `resource.tasks().search` does."""
-    await search_tasks(store, CONFIG, RESOURCE, TaskQuery(text=words), CLOCK.now())
+    wanted = SearchOptions(limit=10, sources=("task",))
+    answer = await search_memory(store, CONFIG, words, RESOURCE, wanted, CLOCK.now())
+    await store.task_views.some(RESOURCE, [result.id for result in answer.results])
 
 
 async def _claim(store: Store, number: int) -> None:

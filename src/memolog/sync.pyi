@@ -30,6 +30,7 @@ from memolog.log.rows import GroupRow
 from memolog.log.status import Status
 from memolog.log.usage import UsageLine
 from memolog.memory import Form, Memory
+from memolog.messages.branches import Branch
 from memolog.messages.provider_messages import Given
 from memolog.observer.extractors import Extractor
 from memolog.observer.model_choice import ModelSpec
@@ -482,6 +483,20 @@ class SyncThread:
         """
     def withdraw(self, turn: str) -> None:
         """Withdraw everything that a turn saved, by the id of the turn, after it has ended; raises ThreadNotFound."""
+    def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
+        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all of them.
+
+        Use it when a user edits an earlier question or wants another answer. Observations of what is withdrawn leave the log.
+        The messages are kept as a branch, which `branches` lists and `restore_branch` returns to. Returns None if no message
+        comes after `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
+        """
+    def branches(self) -> tuple[Branch, ...]:
+        """Return what rewinds took out of this thread and can be returned to, oldest first."""
+    def restore_branch(self, branch: str) -> Branch | None:
+        """Return to a branch: its messages are appended again, after the messages that it shares with the thread.
+
+        What is withdrawn for it becomes a branch itself, and is returned; None if nothing was. Raises BranchNotFound.
+        """
     def advance(self) -> None:
         """Start what is due by the settings, as the end of a turn does: for messages that no turn saved."""
 

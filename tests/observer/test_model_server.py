@@ -295,7 +295,8 @@ async def test_files_go_over_the_wire(server: Server) -> None:
         FilePart(media_type="image/png", data=b"\x89PNG", name="a.png"),
         FilePart(media_type="image/jpeg", url="https://example.com/b.jpg"),
     )
-    server.handler = answering(*completion("A receipt.", "m")[::2])
+    status, _, answer = completion("A receipt.", "m")
+    server.handler = answering(status, answer)
     await server.model().complete(replace(ASKED, files=files))
     text, *images = server.bodies[0]["messages"][-1]["content"]
     assert text == {"type": "text", "text": "Hello."}
