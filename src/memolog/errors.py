@@ -19,6 +19,7 @@ An `except` for a class catches those below it:
     ├── NotFound                it does not exist, or belongs to another resource
     │   ├── ThreadNotFound
     │   ├── MessageNotFound
+    │   ├── BranchNotFound
     │   ├── DocumentNotFound    no working memory, no such version, no such section
     │   └── TaskNotFound
     ├── Conflict                another writer was first: read again, decide again

@@ -37,7 +37,7 @@ from memolog.testing import FakeClock
 from memolog.working_memory.document import replaced
 
 PARTS: Final = (
-    *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies"),
+    *("threads", "messages", "leases", "ledger", "logs", "runs", "journal", "withdrawals", "copies", "branches"),
     *("tasks", "task_links", "task_claims", "task_views", "task_ready", "task_messages", "task_decay"),
     *(
         "recall",
@@ -262,6 +262,9 @@ GOOD: Final[dict[str, object]] = {
     "step": 1,
     "record": {},
     "count": len,
+    "to": 0,
+    "again": lambda *_: (),
+    "branch": "b1",
     "updated_at": NOW,
 }
 # Where no thread is meant, it is the log that all threads share.
@@ -270,7 +273,7 @@ NONE_IS_MEANT: Final = {("logs.history", "thread"), ("logs.as_of", "thread")}
 NO_ID: Final = {("journal.add_context", "model")}
 IDS: Final = {
     *("resource", "thread", "new_thread", "message_id", "name", "owner", "turn", "task", "run", "model"),
-    *("who", "session", "source", "target", "compaction", "observation"),
+    *("who", "session", "source", "target", "compaction", "observation", "branch"),
 }
 # One name for two things: what links tasks, and what links a message to one.
 OTHER_GOOD: Final[dict[tuple[str, str], object]] = {

@@ -22,6 +22,7 @@ ARGUMENTS: dict[str, Any] = {
     "where": "The metadata",
     "problem": "a set is no JSON value",
     "message_id": "m1",
+    "branch": "b1",
     "size": 12345678,
     "limit": 1000,
     "thread": "t1",
