@@ -104,7 +104,7 @@ class Branches(Calls):
         if not found:
             raise BranchNotFound(branch, thread)
         seqs = list(_seqs(found[0]))
-        kept_to = _common(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
+        kept_to = _shared_end(seqs, [row.seq for row in (yield q.live_seqs(thread_pk=thread_pk))])
         rewound = yield from self._rewinding(resource, thread, thread_pk, kept_to, at, render, again)
         rows = yield from _reading_rows(resource, thread, [seq for seq in seqs if seq > kept_to])
         copies = [_copy(row) for row in rows if row.state != "forgotten"]
@@ -167,7 +167,7 @@ def _seqs(row: Row) -> Iterator[int]:
         yield from range(first, last + 1)
 
 
-def _common(one: Iterable[int], other: Iterable[int]) -> int:
+def _shared_end(one: Iterable[int], other: Iterable[int]) -> int:
     """Return the last number of the beginning that two lists share; 0 if they share none."""
     last = 0
     for a, b in zip(one, other, strict=False):
