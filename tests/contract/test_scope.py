@@ -16,7 +16,7 @@ import pytest
 from contract.raw_sql import add_task, lease_of
 from memolog.admin.transfer_store import BY_KIND, Arrival
 from memolog.compaction.store import RowTexts
-from memolog.core.message import NewMessage, UserMessage
+from memolog.core.message import Message, NewMessage, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.run import Calibration, Lease, Usage
 from memolog.core.thread import Hints
@@ -169,6 +169,11 @@ async def move_in(store: Store) -> Lease:
     return lease
 
 
+def observed_again(_thread: str, _group: str, _messages: Sequence[Message]) -> tuple[Observation, ...]:
+    """Observe nothing again."""
+    return ()
+
+
 async def observe(store: Store) -> None:
     """Give alice a line in the log of a thread."""
     log = (await store.logs.snapshot("alice", "short", "thread")).log
@@ -263,7 +268,7 @@ GOOD: Final[dict[str, object]] = {
     "record": {},
     "count": len,
     "to": 0,
-    "again": lambda *_: (),
+    "again": observed_again,
     "branch": "b1",
     "updated_at": NOW,
 }
