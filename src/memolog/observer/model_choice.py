@@ -437,7 +437,7 @@ def resolve_model(
     if callable(spec):
         return CallableModel(spec, timeout=timeout)
     raise ConfigError(
-        f"`model` has an unsupported type: {type(spec).__name__}.",
+        f"`model` must be the name of a model, a model or a function, got {type(spec).__name__}.",
         then='Pass "provider:model", an address, an object with `complete`, a function, or "extractive".',
     )
 
