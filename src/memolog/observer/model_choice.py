@@ -478,7 +478,7 @@ class TieredModel(ManagedModel):
         """Pass a model for each maximum number of input tokens, and a model for all larger inputs."""
         if any(size <= 0 for size in up_to):
             raise ConfigError(
-                f"The size of a tier must be 1 or more, got {min(up_to)}.",
+                f"The size of a tier must be 1 or more, got {min(up_to)} tokens.",
                 then="Use the maximum number of input tokens of each model as the key.",
             )
         self._tiers = [(size, needed_model(spec)) for size, spec in sorted(up_to.items(), key=lambda tier: tier[0])]
