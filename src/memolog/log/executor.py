@@ -1,4 +1,4 @@
-"""Call `decide` for a log and perform the decision, until nothing is left to do. Used by turns, manual calls and background work."""
+"""Call `decide` for a log and perform its decision, until nothing is left to do. For turns, manual calls and background work."""
 
 import asyncio
 import contextlib
@@ -241,7 +241,7 @@ class Core:
     async def _perform(
         self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
     ) -> bool:
-        """Perform one decision. Return False if it waited without a result. Raises Conflict if another process changed the log."""
+        """Perform a decision. Return False if it waited without a result. Raises Conflict if another process changed the log."""
         match decision:
             case Activate():
                 await self._activate(decision, snapshot)

@@ -1,7 +1,7 @@
 """Heartbeats, which show to other processes that a process is alive, and leases.
 
-A process writes heartbeats only while it has runs or turns. Only one owner has a lease at a time, and every new owner gets a higher
-fence.
+A process writes heartbeats only while it has runs or turns. Only one owner has a lease at a time, and each new owner gets a
+higher fence.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Processes:
         return life != "silent"
 
     def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
-        """Return the state of a process from its last beat, which was just read. `silence` and `lease` override the attributes."""
+        """Return the state of a process from its last beat, just read. `silence` and `lease` override the attributes."""
         if beat is None:
             return "unknown"
         time = self.time()
@@ -214,7 +214,7 @@ class Leases(Calls):
 
     @writes("leases.release")
     def release(self, resource: str, lease: Lease) -> Script[bool]:
-        """Release a lease. Return False if it has expired and has another owner."""
+        """Release a lease. Return False if its owner has lost it before."""
         check_ids(resource=resource)
         rows = yield leases.release(resource=resource, name=lease.name, owner=lease.owner, fence=lease.fence)
         return bool(rows)

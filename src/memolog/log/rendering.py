@@ -139,7 +139,7 @@ def _name(observation: Observation, parent: Observation | None, names: Mapping[s
 
 
 def _doubt(observation: Observation) -> str:
-    """Return the mark of a line that is not supported by its sources."""
+    """Return the mark of a line with details that its sources do not contain."""
     return f"{UNVERIFIED} " if observation.is_unverified else ""
 
 
