@@ -110,7 +110,7 @@ def _is_stuck(state: State) -> bool:
 
 
 def outage_of(snapshot: Snapshot, config: Config, asked: Asked) -> str | None:
-    """Return the last error of the model if the tail exceeds the limit at which turns wait. None if it does not, or all is well."""
+    """Return the last error of the model if the tail exceeds the limit at which turns wait. None if not, or if no run failed."""
     if not snapshot.log.failures:
         return None
     state = state_of(snapshot, config, asked)
