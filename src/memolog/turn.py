@@ -218,9 +218,9 @@ class Turn:
     async def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
         """Withdraw the messages that this turn saved, and end the turn.
 
-        `also` has the numbers of unanswered messages of earlier turns that are withdrawn too. With `keep_answered` the messages up
-        to the last recorded answer are not withdrawn; use it for messages that a provider refused. If `discard` raises, call it
-        again. If you do not, the messages are withdrawn before the next messages of the thread are saved.
+        `also` has the numbers of unanswered messages of earlier turns that are withdrawn too. With `keep_answered` the messages
+        up to the last recorded answer are not withdrawn; use it for messages that a provider refused. If `discard` raises, call
+        it again. If you do not, the messages are withdrawn before the next messages of the thread are saved.
         """
         self._check_open(may_be_withdrawn=True)
         held = self._own_outbox.pending
@@ -250,7 +250,7 @@ class Turn:
     def _model(self) -> str | None:
         """Return the model of the next request. None if it is unknown.
 
-        The requested name is preferred, because the prompt cache belongs to it. The answer may name a dated version or a fallback.
+        The requested name is preferred, because the prompt cache belongs to it. The answer may name a dated version or another model.
         """
         return self._requested_model or self._answering_model
 
