@@ -339,7 +339,7 @@ class _Log:
         return found
 
     def _chunks(self, record: Record) -> Iterator[str]:
-        """Yield the ids of the buffered groups. Skip chunks that do not continue the log or end between a tool call and its result."""
+        """Yield the ids of the buffered groups. Skip chunks that do not continue the log or separate a call from its result."""
         ends, stopped = dict(self.ends), set[str]()
         for chunk in chunks_of(record["chunks"]):
             spans = {name: self._span(chunk, rows, ends.get(name, 0)) for name, rows in self.messages.items()}
