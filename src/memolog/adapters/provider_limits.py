@@ -55,7 +55,9 @@ def _status(error: BaseException) -> int | None:
     response: object = getattr(error, "response", None)
     of_response: object = getattr(response, "status_code", None)
     if isinstance(response, Mapping):
-        of_response = as_data(as_data(cast("Mapping[str, Any]", response)).get("ResponseMetadata")).get("HTTPStatusCode")
+        of_response = as_data(as_data(cast("Mapping[str, Any]", response)).get("ResponseMetadata")).get(
+            "HTTPStatusCode"
+        )
     for status in (
         getattr(error, "status_code", None),
         getattr(error, "status", None),
