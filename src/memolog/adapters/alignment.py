@@ -209,7 +209,7 @@ def _continued(here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: boo
 
 
 def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
-    """Compare from the last answer that both lists share, for lists without a shared question. Of equal answers use the latest."""
+    """Compare from the last answer that both lists share, if they share no question. Of equal answers the latest is used."""
     places = {found[-1]: place for place, row in enumerate(stored) if row.role == "assistant" and (found := marks(row))}
     start = 0
     for place in range(len(given) - 1, -1, -1):
