@@ -101,7 +101,7 @@ class Run(AgentTurn):
         self.id = ""
 
     async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
-        """Save the rest and end the turn. Discard the turn if a guard replaced the answer. With `replaces` save the new answer."""
+        """Save the rest and end the turn. Discard it if a guard replaced the answer. With `replaces` save the new answer."""
         messages = response.messages if response is not None else []
         if self._is_rewritten(messages):
             said = [message for message in self._said if message.role == "user"]

@@ -561,7 +561,7 @@ def _thread_of_child(outer: MemoryRun, child: Child, ctx: RunContext[Any]) -> tu
         case "read_only":
             return outer.thread, True
         case "own":
-            # Pydantic AI passes the outer conversation id to the child, so only another id was chosen for the child.
+            # A child that has the conversation id of the outer agent run, or none, is named after its agent.
             own = (ctx.agent.name if ctx.agent is not None else None) or "child"
             name = ctx.conversation_id if ctx.conversation_id not in {None, outer.thread} else own
             return f"{outer.thread}/{name}", outer.read_only
