@@ -293,7 +293,7 @@ async def serve(
 ) -> AsyncGenerator[Listening]:
     """Run the gateway while the block runs, and yield its address. Port 0 means any free port.
 
-    At the end, open requests have `grace` seconds to finish. Then they are cancelled, and the received parts of answers are saved.
+    At the end, open requests have `grace` seconds. Then they are cancelled, and the received part of each answer is saved.
     """
     settings = settings or GatewaySettings()
     check_listening(host, has_token=bool(settings.access))
