@@ -31,7 +31,7 @@ class Served:
     thread: str | None = None
     """Thread that the tools work for. None means that the log of the thread with the newest activity is served."""
     session: str | None = None
-    """Session that claims tasks. Default: the thread or, without a thread, a session of this server."""
+    """Session that claims tasks. Default: the thread or, without a thread, a new id."""
     tokens: int = PACK_TOKENS
     """Maximum number of tokens of a context pack."""
     every: float = 2.0

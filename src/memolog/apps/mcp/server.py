@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class MemoryServer(Server[Any]):
-    """The server of the library `mcp`. It also announces to clients of the older protocol that the list of resources can change."""
+    """The server of the library `mcp`. It also tells clients of the older protocol that the list of resources can change."""
 
     changes: Changes
     close_streams: Callable[[], None]
