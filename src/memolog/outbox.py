@@ -287,7 +287,7 @@ class Outbox:
         return error
 
     def report_loss(self, problem: Exception | None, bus: Bus, clock: Clock) -> NotSaved | None:
-        """Log and emit which messages could not be saved before the `Memory` was closed. Return the error, or None if all were."""
+        """Log and emit which messages could not be saved before the `Memory` was closed. Return the error; None if all were."""
         self.is_reported = True
         counts = self.counts()
         if not counts:
@@ -621,7 +621,7 @@ class TurnOutbox:
                 return
 
     async def _catch_up(self, fresh: Sequence[NewMessage]) -> Sequence[NewMessage]:
-        """Save the messages of earlier turns of the thread and of earlier calls. Return the messages of `fresh` that are not saved."""
+        """Save the messages of earlier turns and calls of the thread. Return the messages of `fresh` that are not saved."""
         pending, mine = self.pending, {id(message) for message in fresh}
         if len(self._outbox) and self._outbox.waiting(self._resource, self._thread):
             await self._outbox.save(self._resource, self._thread)

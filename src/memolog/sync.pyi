@@ -313,33 +313,33 @@ class SyncTurn:
     def step(self) -> int: ...
     @property
     def id(self) -> str:
-        """Return the id of the turn in the store; empty until it begins. Set it before to continue an earlier turn."""
+        """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before."""
     def prepare(
         self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
         """Save new messages and return the context for the next model request.
 
-        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call it
-        once per model request: first with the message of the user, later with tool results. `ephemeral` messages are shown in
-        this request only, and neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
+        `prepare` once per model request: first with the message of the user, later with tool results. `ephemeral` messages are
+        shown in this request only. They are neither stored nor observed.
         """
     def record(
         self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
         """Save the answer of the model and its usage.
 
-        An answer is a text, an `AssistantMessage`, a dict, or a message or whole response of OpenAI or Anthropic; a whole
-        response includes its usage.
+        An answer is a text, an `AssistantMessage`, a dict, or a message or a whole response of OpenAI or Anthropic. The usage is
+        read from a whole response.
 
-        `beside` is the number of tokens that the request had beside the context (instructions, tools), by the counter of the
-        memory; None if unknown, so that token counts are not calibrated.
+        `beside` is the number of tokens that the request had in addition to the context (instructions, tools), counted with the
+        counter of the `Memory`. Pass None if the number is unknown; then token counts are not calibrated.
         """
     def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
         """Withdraw the messages that this turn saved, and end the turn.
 
-        `also` are the numbers of unanswered messages of earlier turns to withdraw with it. `keep_answered` keeps the turn up to
-        its last recorded answer: use it for messages that a provider refused. If it raises, call it again; otherwise the
-        messages are withdrawn before anything else of the thread is saved.
+        `also` has the numbers of unanswered messages of earlier turns that are withdrawn too. With `keep_answered` the messages
+        up to the last recorded answer are not withdrawn; use it for messages that a provider refused. If `discard` raises, call
+        it again. If you do not, the messages are withdrawn before the next messages of the thread are saved.
         """
 
 class SyncThread:

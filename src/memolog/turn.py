@@ -250,7 +250,7 @@ class Turn:
     def _model(self) -> str | None:
         """Return the model of the next request. None if it is unknown.
 
-        The requested name is preferred, because the prompt cache belongs to it. The answer may name a dated version or another model.
+        The requested name is preferred, because the prompt cache belongs to it. An answer may name a dated version.
         """
         return self._requested_model or self._answering_model
 

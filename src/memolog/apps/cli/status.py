@@ -76,8 +76,10 @@ def show_status(found: "Status", thread: "ThreadInfo | None" = None) -> "Rendera
         ("not observed", f"{found.backlog_tokens:,} tokens"),
         (
             "log",
-            f"{counted(found.groups, 'group')}, generation {found.generation}, "
-            f"covers {found.cursor} of {counted(found.last_seq, 'message')}",
+            (
+                f"{counted(found.groups, 'group')}, generation {found.generation}, "
+                f"covers {found.cursor} of {counted(found.last_seq, 'message')}"
+            ),
         ),
         ("last success", when(found.last_success_at)),
     ]
