@@ -381,7 +381,7 @@ def test_the_database_is_never_written_over(words: tuple[str, ...], name: str, f
     before = (folder / "memolog.db").read_bytes()
     done = run(*words[:1], name, *words[1:], "--overwrite")
     assert done.code == 2
-    assert "is the database itself" in done.err
+    assert "of the database itself" in done.err
     assert (folder / "memolog.db").read_bytes() == before
 
 

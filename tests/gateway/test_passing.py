@@ -348,7 +348,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x-memolog-thread": "t1", "x-memolog-resource": "100%"}, "unneeded percent escape"),
     ({"x-memolog-thread": "t1", "x-memolog-resource": "%20bob%20"}, "starts or ends with a space"),
     ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%C2%A0"}, "starts or ends with a space"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%00"}, "control characters"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%00"}, "unprintable characters"),
 ]
 
 

@@ -464,7 +464,9 @@ class _Checker:
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
         # These are computed once, because a message can have thousands of parts and every line may cite it.
-        self._trusts = {place: trust_of(message) for place, message in self._by_seq.items()}
+        self._trusts: dict[tuple[str, int], Trust] = {
+            place: trust_of(message) for place, message in self._by_seq.items()
+        }
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
