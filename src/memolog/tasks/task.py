@@ -178,7 +178,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """A closed task, the tasks that closing it unblocked, its open children, and the task that was claimed next."""
+    """A closed task, the tasks that it unblocked, its children that are not closed, and the task that was claimed next."""
 
     task: Task
     unblocked: tuple[TaskRef, ...] = ()
