@@ -1,6 +1,6 @@
-"""A long memory for AI agents: the log tells what exists, search and recall return the exact words.
+"""A long memory for AI agents. The log summarises all conversations, and search and recall return the exact words.
 
-The public names, each loaded when it is first used: a program that needs one value does not pay for all of them.
+A public name is imported when it is first used, so that `import memolog` is fast.
 """
 
 from importlib import import_module
@@ -162,7 +162,7 @@ __all__ = ["__version__", *sorted(_HOME_OF)]  # noqa: PLE0604 # pyright: ignore[
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name from its module."""
+    """Import a public name from its module."""
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'memolog' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Models that observe and reflect: build one, limit its cost, retry it, or fall back to another."""
+"""Classes for the models that observe and reflect: create a model, limit its cost, retry it, or fall back to another model."""
 
 from memolog.observer.model import (
     BudgetedModel,

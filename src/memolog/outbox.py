@@ -1,7 +1,7 @@
 """Hold the messages of turns until they are saved.
 
-A turn holds its own messages and saves them in order. What it cannot save stays in the outbox of the memory, which retries in the
-background and once more when the memory is closed.
+A turn holds its own messages and saves them in order. Messages that it cannot save stay in the outbox of the `Memory`, which
+retries in the background, and again when the `Memory` is closed.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ from memolog.text.tokens import TokenCounter
 
 _log = logging.getLogger("memolog")
 
-# Retries of the background task, and of the last save of a turn.
+# Seconds between the attempts of the background task (the first and the longest delay), and of the last save of a turn.
 _FIRST_DELAY = 0.2
 _LONGEST_DELAY = 30.0
 _LAST_DELAYS = (0.05, 0.2, 0.5)
@@ -58,17 +58,17 @@ _NOTHING = WithdrawnRows(messages=(), runs=(), groups=(), observations=())
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """The usage of a request as its provider reported it, and the tokens that we counted for it."""
+    """The usage of a request from its provider, and the tokens of the request by Memolog's counter."""
 
     usage: Usage
     counted: int
     asked: str | None = None
-    """The model that the request named; None if no model was named before the answer."""
+    """The model that the application passed for the request. None if it passed no model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ShownContext:
-    """A context that was shown and is not recorded yet."""
+    """A context that was returned to the agent and is not recorded yet."""
 
     turn: str
     step: int
@@ -76,12 +76,12 @@ class _ShownContext:
     model: str | None
     record: JsonObject
     unsaved: tuple[str, ...]
-    """The ids of its messages that were not saved then: a message has no number before it is saved."""
+    """The ids of its messages that were not saved then. They are ids, because a message has no number before it is saved."""
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Pending:
-    """What one turn has not saved yet."""
+    """The messages, usage and contexts that one turn has not saved yet."""
 
     resource: str
     thread: str
@@ -91,25 +91,25 @@ class Pending:
     ids: set[str] = field(default_factory=set[str])
     """Ids of all messages of the turn, saved or not."""
     contexts: list[_ShownContext] = field(default_factory=list[_ShownContext])
-    """Contexts shown while the database was away, oldest first."""
+    """Contexts that could not be recorded, because the database was unavailable, oldest first."""
     is_withdrawn: bool = False
-    """The turn was discarded, and its rows are not withdrawn yet."""
+    """Whether the turn was discarded but its saved messages are not withdrawn yet."""
     keeps_answered: bool = False
-    """Only messages after the last answer of the turn are withdrawn."""
+    """Whether only the messages after the last answer of the turn are withdrawn."""
     also: tuple[int, ...] = ()
-    """The numbers of messages of earlier turns that are withdrawn with it."""
+    """The numbers of messages of earlier turns that are withdrawn with this turn."""
     is_over: bool = False
-    """The turn has ended: what is left is saved in the background."""
+    """Whether the turn has ended. The outbox then saves the rest in the background."""
     is_unanswered: bool = False
-    """The last saved message has no reply: no log covers it until the turn is ended in the database."""
+    """Whether the last saved message has no answer. It counts as unseen until `end_turn`, so it stays in the tail."""
 
     @property
     def is_settled(self) -> bool:
-        """Return whether nothing is left to be saved."""
+        """Return whether nothing is left to save. Contexts do not count."""
         return not (self.messages or self.spent or self.is_withdrawn or (self.is_over and self.is_unanswered))
 
     def add(self, messages: Sequence[NewMessage]) -> None:
-        """Hold messages, each once."""
+        """Hold messages. A message that is already held is not added again."""
         known = {id(message) for message in self.messages}
         self.messages += [message for message in messages if id(message) not in known]
         self.ids.update(message.id for message in messages if message.id is not None)
@@ -117,17 +117,17 @@ class Pending:
     def add_context(
         self, record: JsonObject, unsaved: Iterable[NewMessage], *, step: int, at: datetime, model: str | None
     ) -> None:
-        """Hold the record of a context that could not be written."""
+        """Hold the record of a context that could not be stored."""
         ids = tuple(message.id for message in unsaved if message.id)
         self.contexts.append(_ShownContext(turn=self.turn, step=step, at=at, model=model, record=record, unsaved=ids))
 
     def drop_unanswered(self, *, keep_answered: bool) -> None:
-        """Drop messages of a discarded turn that were not saved; `keep_answered` keeps them up to the last answer."""
-        answers = [place for place, message in enumerate(self.messages) if message.role == "assistant"]
+        """Drop the unsaved messages of a discarded turn. With `keep_answered` only those after the last answer are dropped."""
+        answers = [position for position, message in enumerate(self.messages) if message.role == "assistant"]
         del self.messages[answers[-1] + 1 if keep_answered and answers else 0 :]
 
     def drop(self, messages: Sequence[NewMessage]) -> None:
-        """Drop messages that are saved or refused; messages added meanwhile stay."""
+        """Drop messages that were saved or refused. Messages that were added meanwhile stay."""
         gone = {id(message) for message in messages}
         self.messages[:] = [message for message in self.messages if id(message) not in gone]
 
@@ -136,17 +136,17 @@ class Pending:
 
 
 class Outbox:
-    """What the turns of a memory have not saved yet, oldest first, and the task that saves it."""
+    """The unsaved data of all turns of a `Memory`, oldest first, and the background task that saves it."""
 
     def __init__(self) -> None:
         self.is_closed = False
-        """The memory is closed: nothing more is accepted."""
+        """Whether the `Memory` is closed. Then nothing more is accepted."""
         self.is_reported = False
-        """The memory is closed, and `aclose` has reported what is lost."""
+        """Whether `aclose` has reported the messages that are lost."""
         self._pending: dict[Pending, None] = {}
         self._core: Core | None = None
         self._learn: Callable[[Pending, Spent], Awaitable[None]]
-        # Without it, two calls at once would book usage twice.
+        # Without this lock, two calls at the same time would store the same usage twice.
         self._gate = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
@@ -155,7 +155,7 @@ class Outbox:
         return len(self._pending)
 
     def connect(self, core: Core, learn: Callable[[Pending, Spent], Awaitable[None]]) -> None:
-        """Save into this database from now on; `learn` calibrates token counts from booked usage."""
+        """Use this database from now on. `learn` calibrates token counts from stored usage."""
         self._core, self._learn = core, learn
 
     @property
@@ -178,7 +178,7 @@ class Outbox:
     # ------------------------------------------------------------ what there is
 
     def hold(self, pending: Pending) -> None:
-        """Hold what a turn has not saved, or let go of it once nothing is left."""
+        """Add the unsaved data of a turn to the outbox, or remove it if nothing is left to save."""
         if pending.is_settled:
             self._pending.pop(pending, None)
         else:
@@ -187,7 +187,7 @@ class Outbox:
     def waiting(
         self, resource: str | None = None, thread: str | None = None, *, also_open: bool = False
     ) -> tuple[Pending, ...]:
-        """Return what ended turns left, of all threads or of one; `also_open` includes open turns."""
+        """Return the unsaved data of ended turns, of all threads or of one thread. `also_open` includes open turns."""
         return tuple(
             pending
             for pending in self._pending
@@ -206,7 +206,7 @@ class Outbox:
         return frozenset(name for pending in found if pending.is_withdrawn for name in pending.ids)
 
     def forget(self, resource: str, thread: str | None) -> None:
-        """Drop the messages of a forgotten thread, or (None) of a forgotten resource."""
+        """Drop the messages of a forgotten thread, or for `thread=None` of a forgotten resource."""
         for pending in tuple(self._pending):
             if pending.resource == resource and thread in {None, pending.thread}:
                 pending.messages.clear()
@@ -214,7 +214,7 @@ class Outbox:
                 self.hold(pending)
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """Return the number of unsaved messages by resource and thread; 0 where only something else is left."""
+        """Return the number of unsaved messages, by resource and thread. It is 0 if only usage or a withdrawal is left."""
         found: Counter[tuple[str, str]] = Counter()
         for pending in self._pending:
             found[pending.resource, pending.thread] += len(pending.messages)
@@ -223,7 +223,7 @@ class Outbox:
     # ------------------------------------------------------------ in the background
 
     def begin(self) -> None:
-        """Save in the background what ended turns left, however long that takes."""
+        """Start to save the data of ended turns in the background. The task ends when everything is saved."""
         is_running = self._task is not None and not self._task.done()
         if not self.is_connected or self.is_closed or is_running or not self.waiting():
             return
@@ -231,7 +231,7 @@ class Outbox:
         self._task = asyncio.get_running_loop().create_task(self._save_in_background(), name="memolog-outbox")
 
     def wake(self) -> None:
-        """Retry now: a write has succeeded, so the database is there."""
+        """Retry now. Called when a write has succeeded, because then the database is available again."""
         if self.waiting():
             self.begin()
             self._woken.set()
@@ -251,13 +251,13 @@ class Outbox:
             await self.save(also_open=also_open)
         except MemologError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - what is held must not be given up for it
+        except Exception as error:  # noqa: BLE001 - an unexpected error must not end the retries
             _log.exception("saving what turns left behind failed unexpectedly")
             return error
         return None
 
     async def try_now(self, seconds: float, *, also_open: bool = False) -> None:
-        """Try once, for at most so many seconds; what is left is retried in the background."""
+        """Try once to save, for at most this many seconds. Data that is not saved is retried in the background."""
         if self.waiting(also_open=also_open):
             with contextlib.suppress(MemologError):
                 await in_time(self._try(also_open=also_open), seconds)
@@ -269,7 +269,7 @@ class Outbox:
             await asyncio.wait({self._task})
 
     async def save_all(self, seconds: float) -> Exception | None:
-        """Save everything, open turns included, retrying for so many seconds; returns the last error."""
+        """Save everything, including open turns. Retries for at most this many seconds, and returns the last error."""
         await self.stop()
         loop = asyncio.get_running_loop()
         end, delay = loop.time() + seconds, _FIRST_DELAY
@@ -287,12 +287,12 @@ class Outbox:
         return error
 
     def report_loss(self, problem: Exception | None, bus: Bus, clock: Clock) -> NotSaved | None:
-        """Log and emit what could not be saved before the memory was closed; returns it as an error."""
+        """Log and emit which messages could not be saved before the `Memory` was closed. Return the error; None if all were."""
         self.is_reported = True
         counts = self.counts()
         if not counts:
             return None
-        # A second `aclose` finds the store closed: the reason is that the first one was interrupted.
+        # StoreClosed means that this is a second `aclose`. The cause of the loss is that the first one was interrupted.
         why = "closing was cut short" if isinstance(problem, StoreClosed) else str(problem or "it was given up")
         lost = NotSaved(counts, why)
         _log.error("%s", lost)
@@ -304,7 +304,7 @@ class Outbox:
     # ------------------------------------------------------------ saving
 
     async def save(self, resource: str | None = None, thread: str | None = None, *, also_open: bool = False) -> None:
-        """Save what ended turns left: of all threads, or of one before something new is saved there."""
+        """Save the data of ended turns, of all threads or of one thread. `also_open` includes open turns."""
         stuck: dict[tuple[str, str], Exception] = {}
         async with self._gate:
             for pending in self.waiting(resource, thread, also_open=also_open):
@@ -315,7 +315,7 @@ class Outbox:
                 except Exception as error:
                     if isinstance(error, StoreError) and error.retryable:
                         raise
-                    # An error of one thread must not keep the others from being saved.
+                    # After an error in one thread, the other threads are still saved.
                     stuck[key] = error
         for error in stuck.values():
             raise error
@@ -345,9 +345,9 @@ class Outbox:
         self.hold(pending)
 
     async def save_messages(self, pending: Pending, messages: Sequence[NewMessage]) -> Saved:
-        """Save what an earlier call could not. A message that can never be saved is reported and dropped."""
+        """Save messages that an earlier call could not save. A message that can never be saved is reported and dropped."""
         try:
-            # Ids were given when the messages came in, so saving them twice stores them once.
+            # The messages have ids already, so a message that is saved twice is stored once.
             owner = None if pending.is_over else self.core.owner
             where = pending.resource, pending.thread
             saved = await self.store.messages.save(*where, messages, turn=pending.turn, owner=owner)
@@ -355,7 +355,7 @@ class Outbox:
             if _is_temporary(error):
                 raise
             if len(messages) > 1:
-                # One by one, so that only the message that cannot be saved is dropped.
+                # Save one by one, so that only the message that cannot be saved is dropped.
                 done = [await self.save_messages(pending, (message,)) for message in messages]
                 rows = tuple(row for saved in done for row in saved.messages)
                 return Saved(messages=rows, added=sum(saved.added for saved in done))
@@ -371,7 +371,7 @@ class Outbox:
         pending.is_unanswered = False
 
     async def withdraw(self, pending: Pending) -> None:
-        """Withdraw what a discarded turn saved."""
+        """Withdraw the messages that a discarded turn saved."""
         now = self.core.clock.now()
         try:
             gone = await self.store.withdrawals.withdraw(
@@ -385,7 +385,7 @@ class Outbox:
                 render=self.core.rerender,
             )
         except ThreadNotFound:
-            # Nothing was saved yet, or the thread was deleted.
+            # No message was saved yet, or the thread was deleted.
             gone = _NOTHING
         pending.is_withdrawn = pending.is_unanswered = False
         self.hold(pending)
@@ -402,7 +402,7 @@ class Outbox:
         )
 
     async def book(self, pending: Pending) -> None:
-        """Book what the requests of a turn cost. Usage that can never be booked is reported and dropped."""
+        """Store the usage of a turn's requests. Usage that can never be stored is reported and dropped."""
         while pending.spent:
             spent = pending.spent.pop(0)
             usage = replace(spent.usage, thread=spent.usage.thread or pending.thread)
@@ -420,7 +420,7 @@ class Outbox:
                 self.hold(pending)
 
     async def record_contexts(self, pending: Pending) -> None:
-        """Record the contexts shown while the database was away, now that their messages are saved."""
+        """Record the contexts that could not be recorded before. Call it after their messages are saved."""
         resource, thread = pending.resource, pending.thread
         while pending.contexts:
             shown = pending.contexts[0]
@@ -432,10 +432,10 @@ class Outbox:
                 ]
                 head = await self.store.logs.snapshot(resource, thread, "thread", create=False, newest=1)
             except (MessageNotFound, ThreadNotFound):
-                # A message of it was never saved: the record would be wrong.
+                # A message of this context was never saved, so its record would be wrong.
                 pending.contexts.pop(0)
                 continue
-            # A repeated message that the log covers was not shown again.
+            # A message that the log covers already was sent again with the same id, and the context did not show it in the tail.
             new = (row.seq for row in rows if row.seq > shown.record["cursor"])
             record = {**shown.record, "shown": sorted({*shown.record["shown"], *new})}
             await self.store.journal.add_context(
@@ -452,20 +452,20 @@ class Outbox:
     async def _give_up(
         self, pending: Pending, what: str, error: Exception, *, doing: str = "saving what a turn left behind"
     ) -> None:
-        """Report something that can never be saved, and is not retried."""
+        """Report data that can never be saved and is not retried."""
         if not isinstance(error, MemologError):
             _log.error("%s failed unexpectedly", doing, exc_info=error)
         await self.core.degraded(pending.resource, pending.thread, doing, f"{what}: {error}")
 
 
 def _is_temporary(error: Exception) -> bool:
-    """Return whether a retry may succeed: the database or the machine refused, not the content."""
+    """Return whether a retry may succeed, because the database or the machine failed and the data is not wrong."""
     return isinstance(error, StoreError | OSError | MemoryError)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """What a memory has without its database."""
+    """The parts of a `Memory` that do not need its database."""
 
     clock: Clock
     counter: TokenCounter
@@ -474,10 +474,10 @@ class Outside:
     tell: Callable[[Degraded], None]
     outbox: Outbox
     open_turns: Counter[str]
-    """The running turns of this process by id: a continued turn may be open more than once."""
+    """How often each turn is open in this process, by id. A continued turn may be open more than once."""
 
     def degraded(self, resource: str, thread: str, what: str, error: object) -> None:
-        """Emit that something failed and is gone on without."""
+        """Emit the event that an action failed and Memolog continued without it."""
         self.tell(Degraded(at=self.clock.now(), resource=resource, thread=thread, what=what, error=str(error)))
 
 
@@ -485,19 +485,19 @@ class Outside:
 
 
 class TurnOutbox:
-    """Holds what one turn says, and saves it in order."""
+    """Holds the messages of one turn, and saves them in order."""
 
     def __init__(self, outside: Outside, *, resource: str, thread: str, zone: str | None) -> None:
         self._outside, self._outbox, self._zone = outside, outside.outbox, zone
         self._resource, self._thread = resource, thread
         self.pending = Pending(resource=resource, thread=thread)
         self.since: list[Message] = []
-        """Messages saved since the snapshot was read: a context without the database needs both."""
+        """Messages saved since the last snapshot. If the database fails, a context is built from the snapshot and these."""
         self.saved_tokens = 0
         self._own_calls: set[str] = set()
-        # Calls of one turn may overlap, as results of parallel tools do; their messages are saved in order.
+        # Calls of one turn may overlap, for example with results of parallel tools. Their messages are saved in order.
         self._one_by_one = asyncio.Lock()
-        # What the last call brought, if it raised, as given and as held: a repeated call adds it once.
+        # The messages of the last call if it raised, as passed and with ids. If the call is repeated, they get the same ids.
         self._repeatable: tuple[Sequence[NewMessage], Sequence[NewMessage]] | None = None
 
     # ------------------------------------------------------------ holding
@@ -506,35 +506,35 @@ class TurnOutbox:
     def adding(
         self, messages: Sequence[NewMessage], config: Config, spent: Spent | None = None
     ) -> Generator[Sequence[NewMessage]]:
-        """Hold what a call brings until it is saved; yields the messages with ids and times.
+        """Hold the messages and usage of a call until they are saved. Yields the messages with ids and times.
 
-        A call that raises adds nothing, unless it was cancelled: then its caller may be gone, and its messages are kept.
+        If the block raises InputError, or any error with `strict`, they are dropped. After other errors they are still saved.
         """
         pending = self.pending
-        kept = self._identified(messages)
-        pending.add(kept)
+        identified = self._identified(messages)
+        pending.add(identified)
         if spent:
             pending.spent.append(spent)
         if not config.read_only:
             self._outbox.hold(pending)
         try:
-            yield kept
+            yield identified
         except BaseException as error:
-            self._repeatable = messages, kept
+            self._repeatable = messages, identified
             if config.strict or isinstance(error, InputError):
-                pending.drop(kept)
+                pending.drop(identified)
                 pending.spent[:] = [one for one in pending.spent if one is not spent]
                 self._outbox.hold(pending)
             raise
         self._repeatable = None
 
     def _identified(self, messages: Sequence[NewMessage]) -> Sequence[NewMessage]:
-        """Return messages with ids and times, given once, so that a retry saves them once."""
+        """Return the messages with ids and times. A repeated call gets the same ids, so that its messages are stored once."""
         if self._repeatable is not None and messages and self._repeatable[0] == messages:
             return self._repeatable[1]
         check_messages(messages)
         new_id = self._outbox.store.new_id if self._outbox.is_connected else self._outside.new_id
-        kept = [
+        identified = [
             replace(
                 message,
                 id=new_id() if message.id is None else message.id,
@@ -543,29 +543,29 @@ class TurnOutbox:
             )
             for message in with_own_apart(messages, self._own_calls)
         ]
-        self._check(kept)
-        return kept
+        self._check(identified)
+        return identified
 
     def _check(self, messages: Sequence[NewMessage]) -> None:
-        """Refuse what could never be saved while the caller can correct it, where saving would find out too late."""
+        """Raise InputError for a message that can never be saved, if saving may happen only after the call has returned."""
         if not self._outbox.is_connected:
             for message in messages:
                 check_message(message)
                 check_id("message", message.id)
                 object_text("The metadata", message.metadata)
         elif self._outbox.waiting(self._resource, self._thread, also_open=True):
-            # What waits is saved first, and that may fail before these are checked.
+            # Earlier messages are saved first. If that fails, saving does not check these messages.
             self._outbox.store.messages.ready(self._resource, self._thread, messages, self.pending.turn)
 
     def not_saved(self, config: Config) -> Sequence[NewMessage]:
-        """Return the messages of the thread that are only held here."""
+        """Return the messages of the thread that are not saved yet."""
         messages = self._outbox.messages_of(self._resource, self._thread)
         return (*messages, *self.pending.messages) if config.read_only else messages
 
     # ------------------------------------------------------------ saving
 
     async def save_and_read(self, fresh: Sequence[NewMessage], config: Config, *, decides: bool = True) -> Snapshot:
-        """Save what is held up to `fresh`, and read what a context or, with `decides`, a decision needs."""
+        """Save the held messages up to `fresh`, and return a snapshot for a context or, if `decides` is True, for `decide`."""
         if config.read_only:
             return await self.read(config)
         async with self._one_by_one:
@@ -585,7 +585,7 @@ class TurnOutbox:
             return snapshot
 
     async def read(self, config: Config) -> Snapshot:
-        """Read what a context needs without writing anything."""
+        """Return a snapshot for a context without writing anything."""
         return await self._outbox.store.logs.snapshot(
             self._resource,
             self._thread,
@@ -596,7 +596,7 @@ class TurnOutbox:
         )
 
     async def save(self, fresh: Sequence[NewMessage] = ()) -> None:
-        """Save what is held up to `fresh`; all of it, if that is empty."""
+        """Save the held messages up to `fresh`. If `fresh` is empty, save all of them."""
         async with self._one_by_one:
             if messages := await self._catch_up(fresh):
                 saved = await self._outbox.store.messages.save(
@@ -613,7 +613,7 @@ class TurnOutbox:
                 if self.pending.spent:
                     await self._outbox.book(self.pending)
             except StoreError as error:
-                # A locked database was already waited for.
+                # StoreBusy comes after a long wait for a lock, so do not try again.
                 if delay is None or not error.retryable or isinstance(error, StoreBusy):
                     raise
                 await asyncio.sleep(delay)
@@ -621,30 +621,30 @@ class TurnOutbox:
                 return
 
     async def _catch_up(self, fresh: Sequence[NewMessage]) -> Sequence[NewMessage]:
-        """Save first what earlier turns of the thread and earlier calls of this one left; returns what of `fresh` is left."""
+        """Save the messages of earlier turns and calls of the thread. Return the messages of `fresh` that are not saved."""
         pending, mine = self.pending, {id(message) for message in fresh}
         if len(self._outbox) and self._outbox.waiting(self._resource, self._thread):
             await self._outbox.save(self._resource, self._thread)
         if earlier := tuple(takewhile(lambda message: id(message) not in mine, pending.messages)):
             self._note(await self._outbox.save_messages(pending, earlier))
-        # What follows was added by later calls: those save it, and raise what is wrong with it.
+        # Messages after `fresh` were added by later calls. Those calls save them, and raise their errors.
         return tuple(message for message in pending.messages if id(message) in mine)
 
     def _settle(self, messages: Sequence[NewMessage]) -> None:
         self.pending.drop(messages)
         self._outbox.hold(self.pending)
         if len(self._outbox):
-            # The database is there: retry what other turns left.
+            # The database is available, so retry to save the data of other turns.
             self._outbox.wake()
 
     async def end(self) -> None:
-        """Mark unanswered messages as seen: the turn is over."""
+        """Mark unanswered messages as seen, because the turn is over, and record its contexts."""
         if self.pending.is_unanswered:
             await self._outbox.end_turn(self.pending)
         await self._outbox.record_contexts(self.pending)
 
     def _track(self, saved: Saved) -> None:
-        """Note whether the last saved message still needs an answer."""
+        """Store in `pending` whether the last saved message still needs an answer."""
         if saved.messages:
             self.pending.is_unanswered = max(saved.messages, key=lambda row: row.seq).role != "assistant"
 
@@ -655,7 +655,7 @@ class TurnOutbox:
 
 
 def _newest(config: Config) -> int | None:
-    """Return how many messages are read where no log is kept."""
+    """Return how many messages a snapshot reads if there is no log. None means the whole tail."""
     return None if config.observe else 2 * config.last_messages
 
 
@@ -663,7 +663,7 @@ def _newest(config: Config) -> int | None:
 
 
 def checked_usage(usage: Usage | None) -> None:
-    """Raise InputError for a usage of the wrong type or one that cannot be stored."""
+    """Raise InputError if the usage has the wrong type or cannot be stored."""
     if usage is None:
         return
     if not isinstance(usage, Usage):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -688,7 +688,7 @@ def passed_along(messages: NewMessage | Sequence[NewMessage]) -> tuple[NewMessag
 
 
 def check_messages(messages: Sequence[NewMessage]) -> None:
-    """Raise InputError for a value that is not a message, or has parts of a wrong kind."""
+    """Raise InputError if a value is not a message or has parts of a wrong kind."""
     for message in messages:
         if not isinstance(message, NewMessage):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(

@@ -1,4 +1,4 @@
-"""The synchronous face, made from the asynchronous one: every call runs on the event loop of one portal.
+"""The synchronous classes, generated from the asynchronous ones. All calls of a SyncMemory run on the event loop of one portal.
 
 The types of the generated methods are in `sync.pyi`, which `make docs` writes from the asynchronous classes.
 """
@@ -32,16 +32,16 @@ __all__ = [
 ]
 
 TWINS: Final[dict[type, type]] = {}
-"""The synchronous class of each asynchronous one."""
+"""The synchronous class for each asynchronous class."""
 
-# An async iterator has no synchronous form; `subscribe` takes a callback instead. `aclose` is named `close`.
+# `events` returns an async iterator; synchronous callers use `subscribe` with a callback. `aclose` has the name `close` here.
 _ASYNC_ONLY: Final = frozenset({"aclose", "events"})
 
 
 class _Driven:
     """An asynchronous object and the portal that runs its calls.
 
-    A subclass gets the public methods and values of its `source`, except those that it writes out.
+    A subclass gets a synchronous form of each public method and value of its `source` that it does not define itself.
     """
 
     def __init_subclass__(cls, *, source: type) -> None:
@@ -64,7 +64,7 @@ class _Driven:
 
     @staticmethod
     def _member(name: str, member: Any) -> Any:
-        """Return a public method or value of the asynchronous class in its synchronous form."""
+        """Return the synchronous form of a public method or value of the asynchronous class."""
         if not inspect.isfunction(member):
             return property(lambda self: getattr(self._inner, name), doc=getattr(member, "__doc__", None))
         if inspect.iscoroutinefunction(member):
@@ -101,7 +101,7 @@ class SyncTurn(_Driven, source=Turn):
 
     @property
     def asynchronous(self) -> Turn:
-        """Return the turn itself; its coroutines run with `SyncMemory.run`."""
+        """Return the asynchronous turn. Run its coroutines with `SyncMemory.run`."""
         return self._inner
 
     def __enter__(self) -> Self:
@@ -123,10 +123,10 @@ class SyncResource(_Driven, source=Resource):
 
 
 class SyncMemory(_Driven, source=Memory):
-    """Memory without `await`; close it, or use it as `with SyncMemory(…) as memory`."""
+    """A Memory without `await`. Close it, or use it as `with SyncMemory(…) as memory`."""
 
     def __init__(self, address: str = "memolog.db", **options: Any) -> None:
-        """Take what `Memory` takes."""
+        """Create a Memory on the event loop of a new thread. The arguments are those of `Memory`."""
         portal = Portal()
         try:
             super().__init__(portal.call(_make(address, options)), portal)
@@ -138,23 +138,23 @@ class SyncMemory(_Driven, source=Memory):
 
     @property
     def asynchronous(self) -> Memory:
-        """Return the memory itself; its coroutines run with `run`, on the event loop that it belongs to."""
+        """Return the asynchronous Memory. Run its coroutines with `run`."""
         return self._inner
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the event loop of this memory and wait for it."""
+        """Run a coroutine on the event loop of this memory, wait for it, and return its result."""
         return self._portal.call(work)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine on the event loop of this memory; returns its future."""
+        """Start a coroutine on the event loop of this memory, and return its future."""
         return self._portal.begin(work)
 
     def open(self) -> None:
-        """Open the database, if that has not been done."""
+        """Open the database if it is not open."""
         self._portal.call(self.asynchronous.open())
 
     def close(self) -> None:
-        """Let background work finish, then let go of the database and the thread."""
+        """Let background work finish, then close the database and end the thread. Closing twice is harmless."""
         try:
             self._portal.call(self.asynchronous.aclose())
         except StoreClosed:
@@ -178,20 +178,20 @@ class SyncMemory(_Driven, source=Memory):
         try:
             self.close()
         except NotSaved:
-            # An event has reported it; the error that ended the block comes first.
+            # An event has reported the loss. Raise the error that ended the block, if there is one.
             if error is None:
                 raise
 
 
 def _close_at_exit(memory: SyncMemory) -> None:
-    """Close a memory that a script did not close, before Python waits for the threads that the memory started."""
+    """Close the memory at exit, before Python waits for the threads that the memory started."""
     close = weakref.WeakMethod(memory.close)
-    # The hook that ends thread pools: it runs before Python waits for threads, `atexit` only after that.
+    # This hook, which also ends thread pools, runs before Python waits for threads. `atexit` runs after that.
     register: Callable[[Callable[[], None]], None] | None = getattr(threading, "_register_atexit", None)
     if register is not None:
         register(lambda: call() if (call := close()) else None)
 
 
 async def _make(address: str, options: dict[str, Any]) -> Memory:
-    # A coroutine, so that the memory is made on the loop that it will live on.
+    # This is a coroutine, so that the Memory is created on the event loop that runs its calls.
     return Memory(address, **options)

@@ -83,27 +83,30 @@ class SyncWorkingMemory:
     @property
     def thread(self) -> str | None: ...
     def read(self) -> Document | None:
-        """Return the document with its present version; None if there is none."""
+        """Return the document with its present version; None if there is no document yet."""
     def value(self) -> JsonObject:
-        """Return the object that a JSON working memory holds."""
+        """Return the object of a JSON working memory; an empty object if there is no document yet."""
     def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
-        """Return the versions, newest first; pass the last number as `before` for older ones."""
+        """Return the versions, the newest first. Pass the lowest number as `before` to get older versions."""
     def diff(self, old: int, new: int | None = None) -> str:
-        """Return the difference of a version and another or the present one, in the form of `diff -u`."""
+        """Return the difference between version `old` and version `new`, or the present version, in the form of `diff -u`."""
     def start(
         self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
     ) -> Document:
-        """Start from a template (`coding`, `personal`), or with JSON and a schema; raises DocumentInvalid if there is a text."""
+        """Write the first text: a template (`coding` or `personal`), or a JSON object with a schema.
+
+        Raise DocumentInvalid if the working memory has a text already.
+        """
     def replace(
         self, content: str | JsonObject, *, who: str, version: int | None = None, schema: JsonObject | None = None
     ) -> Document:
-        """Replace the whole text: with Markdown, or with an object if it is JSON; `schema` sets a new schema.
+        """Replace the whole content with Markdown, or with an object if the working memory is JSON. `schema` sets a new schema.
 
-        `version` is the one that was read: later changes of other sections or fields are kept, and later changes of the same
-        ones raise a conflict. Without it the last writer wins.
+        Pass as `version` the version that you read. Then later changes of other sections or fields stay, and a later change of
+        the same section or field raises DocumentConflict. Without `version`, the new content replaces all later changes.
         """
     def merge(self, patch: JsonObject, *, who: str, version: int | None = None) -> Document:
-        """Change fields of a JSON working memory: null removes a field, objects are merged, other values replace."""
+        """Change fields of a JSON working memory: null removes a field, objects are merged, other values replace the field."""
     def edit_section(
         self,
         heading: str,
@@ -115,7 +118,7 @@ class SyncWorkingMemory:
     ) -> Document:
         """Replace the text under a Markdown heading, append to it, or remove the section.
 
-        A section ends at the next heading of the same or a higher rank. A missing section is added at the end.
+        A section ends at the next heading of the same or a higher level. A missing section is added at the end.
         """
     def restore(self, version: int, *, who: str) -> Document:
         """Restore the text of an old version as a new version."""
@@ -298,7 +301,7 @@ class SyncTurn:
     """A turn without `await`. Use it as `with thread.turn() as turn`."""
     @property
     def asynchronous(self) -> Turn:
-        """Return the turn itself; its coroutines run with `SyncMemory.run`."""
+        """Return the asynchronous turn. Run its coroutines with `SyncMemory.run`."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -313,33 +316,33 @@ class SyncTurn:
     def step(self) -> int: ...
     @property
     def id(self) -> str:
-        """Return the id of the turn in the store; empty until it begins. Set it before to continue an earlier turn."""
+        """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before."""
     def prepare(
         self, *messages: Given, ephemeral: NewMessage | Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
         """Save new messages and return the context for the next model request.
 
-        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call it
-        once per model request: first with the message of the user, later with tool results. `ephemeral` messages are shown in
-        this request only, and neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
+        `prepare` once per model request: first with the message of the user, later with tool results. `ephemeral` messages are
+        shown in this request only. They are neither stored nor observed.
         """
     def record(
         self, *messages: Given, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
         """Save the answer of the model and its usage.
 
-        An answer is a text, an `AssistantMessage`, a dict, or a message or whole response of OpenAI or Anthropic; a whole
-        response includes its usage.
+        An answer is a text, an `AssistantMessage`, a dict, or a message or a whole response of OpenAI or Anthropic. The usage is
+        read from a whole response.
 
-        `beside` is the number of tokens that the request had beside the context (instructions, tools), by the counter of the
-        memory; None if unknown, so that token counts are not calibrated.
+        `beside` is the number of tokens that the request had in addition to the context (instructions, tools), counted with the
+        counter of the `Memory`. Pass None if the number is unknown; then token counts are not calibrated.
         """
     def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
         """Withdraw the messages that this turn saved, and end the turn.
 
-        `also` are the numbers of unanswered messages of earlier turns to withdraw with it. `keep_answered` keeps the turn up to
-        its last recorded answer: use it for messages that a provider refused. If it raises, call it again; otherwise the
-        messages are withdrawn before anything else of the thread is saved.
+        `also` has the numbers of unanswered messages of earlier turns that are withdrawn too. With `keep_answered` the messages
+        up to the last recorded answer are not withdrawn; use it for messages that a provider refused. If `discard` raises, call
+        it again. If you do not, the messages are withdrawn before the next messages of the thread are saved.
         """
 
 class SyncThread:
@@ -625,7 +628,7 @@ class SyncResource:
         """Return the tasks in progress and ready as lines of text, within so many tokens; first those of `thread`."""
 
 class SyncMemory:
-    """Memory without `await`; close it, or use it as `with SyncMemory(…) as memory`."""
+    """A Memory without `await`. Close it, or use it as `with SyncMemory(…) as memory`."""
     def __init__(
         self,
         address: str | os.PathLike[str] = "memolog.db",
@@ -645,15 +648,15 @@ class SyncMemory:
         """
     @property
     def asynchronous(self) -> Memory:
-        """Return the memory itself; its coroutines run with `run`, on the event loop that it belongs to."""
+        """Return the asynchronous Memory. Run its coroutines with `run`."""
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the event loop of this memory and wait for it."""
+        """Run a coroutine on the event loop of this memory, wait for it, and return its result."""
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine on the event loop of this memory; returns its future."""
+        """Start a coroutine on the event loop of this memory, and return its future."""
     def open(self) -> None:
-        """Open the database, if that has not been done."""
+        """Open the database if it is not open."""
     def close(self) -> None:
-        """Let background work finish, then let go of the database and the thread."""
+        """Let background work finish, then close the database and end the thread. Closing twice is harmless."""
     def __enter__(self) -> Self: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -1,6 +1,6 @@
-"""Helpers for tests of agents with memory: a model that follows a script, and a clock that is set by hand.
+"""Helpers for tests of agents with memory: a model with scripted answers, and a clock that is set by hand.
 
-They need no network and no key.
+They need no network and no API key.
 """
 
 import asyncio
@@ -22,22 +22,22 @@ _IDENTIFIED = re.compile(r"^[ \t]*(o\d+) ", re.MULTILINE)
 
 
 class FakeClock:
-    """A clock that moves only by `advance`."""
+    """A clock that only `advance` changes."""
 
     def __init__(self, start: datetime | None = None) -> None:
         self.time = start or datetime(2026, 3, 14, 9, 0, tzinfo=UTC)
 
     def now(self) -> datetime:
-        """Return the time it was set to."""
+        """Return the time of this clock."""
         return self.time
 
     def advance(self, **duration: float) -> None:
-        """Move forward by the arguments of a timedelta: `clock.advance(hours=3)`."""
+        """Add a timedelta with these arguments: `clock.advance(hours=3)`."""
         self.time += timedelta(**duration)
 
 
 def observations_of(request: ModelRequest) -> str:
-    """Return the reply of an observer: a short line for every two shown messages, which cites both."""
+    """Return a reply as an observer writes it, with one short observation for every two messages of the request."""
     names = _THREAD.findall(request.text)
     if not names:
         return _section(request.text)
@@ -58,13 +58,13 @@ def _section(text: str) -> str:
 
 
 def reflection_of(request: ModelRequest) -> str:
-    """Return the reply of a reflector: one line that merges everything it was shown."""
+    """Return a reply as a reflector writes it, with one observation that replaces all observations of the request."""
     ids = list(dict.fromkeys(_IDENTIFIED.findall(request.text)))
     return f"<observations>\n* 🔴 All of it, in short [{', '.join(ids)}]\n</observations>"
 
 
 class ScriptedModel:
-    """A model that gives the answers of a script, in order, and after them those of `observations_of` and `reflection_of`.
+    """A model that returns the given answers in order. After the last one it calls `observations_of` and `reflection_of`.
 
     An answer is a text, a ModelReply, an error to raise, or a function of the request. Each answer takes `seconds`.
     """
@@ -76,7 +76,7 @@ class ScriptedModel:
         self.requests: list[ModelRequest] = []
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the next answer of the script."""
+        """Return the next answer."""
         self.requests.append(request)
         answer: Answer = self.answers.pop(0) if self.answers else _default
         if self.seconds:

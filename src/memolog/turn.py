@@ -1,6 +1,6 @@
 """The life of a turn, from the user message to the final answer: save, prepare the context of each model request, record.
 
-A failure becomes an event, and a context is built from what is available; it is raised only if `strict` is set.
+A failure becomes an event, and the context is built from the available data. The error is raised only if `strict` is set.
 """
 
 import asyncio
@@ -30,9 +30,9 @@ from memolog.outbox import READING_SETTINGS, Outside, Spent, TurnOutbox, checked
 
 _log = logging.getLogger("memolog")
 
-# The share of the time of a step that is left for reading if writing takes too long.
+# The share of a step's time that is reserved for reading, if writing takes too long.
 _FOR_READING = 0.2
-# How often a turn tries to open an unavailable database.
+# The minimum seconds between two attempts of a turn to open an unavailable database.
 _RETRY_SECONDS = 5.0
 
 
@@ -62,7 +62,7 @@ class Turn:
         self.resource, self.thread = resource, thread
         self._config = config.with_overrides(own) if own else config
         self._own, self._zone = own, zone
-        # The model that was named for requests, and the one that answered last.
+        # The model that the application passed, and the model of the last answer.
         self._requested_model = model
         self._answering_model: str | None = None
         self.step = 0
@@ -77,7 +77,7 @@ class Turn:
 
     @property
     def id(self) -> str:
-        """Return the id of the turn in the store; empty until it begins. Set it before to continue an earlier turn."""
+        """Return the id of the turn. It is empty until the turn begins. To continue an earlier turn, set its id before."""
         return self._own_outbox.pending.turn
 
     @id.setter  # noqa: A003 - the property of this class, not the function
@@ -91,12 +91,12 @@ class Turn:
         return self
 
     async def _arrive(self, budget: Budget) -> None:
-        """Open the database; while it is unavailable, the turn continues without it and holds its messages."""
+        """Open the database. If it is unavailable, the turn continues without it and holds its messages."""
         try:
             async with budget.limit():
                 self._components = await self._open_components()
         except StoreError as error:
-            # An error that needs repair is raised when the turn begins, but does not break a running turn.
+            # An error that a retry cannot help is raised when the turn begins, but does not stop a running turn.
             may_go_on = error.retryable or self._offline_since is not None
             if self._config.strict or isinstance(error, StoreClosed) or not may_go_on:
                 raise
@@ -109,10 +109,10 @@ class Turn:
             self.id = self._outside.new_id() if is_offline else self._components.store.new_id()
 
     async def _is_offline(self, budget: Budget) -> bool:
-        """Return whether the database is unavailable; tries to open it from time to time."""
+        """Return whether the database is unavailable. Tries to open it every few seconds."""
         if self._offline_since is not None:
             elapsed = asyncio.get_running_loop().time() - self._offline_since
-            # Another turn may have opened it meanwhile.
+            # Another turn may have opened the database meanwhile.
             if self._outbox.is_connected or elapsed >= _RETRY_SECONDS:
                 await self._arrive(budget)
         return self._offline_since is not None
@@ -125,7 +125,7 @@ class Turn:
         self._is_over = True
         self._close_turn()
         if self._config.read_only or self._outbox.is_closed:
-            # `aclose` has saved the messages of this turn or reported them as lost.
+            # If the Memory is closed, `aclose` has saved the messages of this turn or reported them as lost.
             return
         budget = Budget(self._config.turn_timeout)
         try:
@@ -135,10 +135,12 @@ class Turn:
                 await self._finish_runs(budget)
         except asyncio.CancelledError:
             if self._offline_since is None and not self._own_outbox.pending.is_settled:
-                problem = InterruptedError("The turn was cancelled while it was saved; that goes on in the background.")
+                problem = InterruptedError(
+                    "The turn was cancelled while it was saved. Saving continues in the background."
+                )
                 await self._tell("saving the end of the turn", problem)
             raise
-        except Exception as problem:  # noqa: BLE001 - memory never breaks the agent
+        except Exception as problem:  # noqa: BLE001 - a failure of Memolog must not stop the agent
             await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
             self._beating.close()
@@ -160,9 +162,9 @@ class Turn:
     ) -> Context:
         """Save new messages and return the context for the next model request.
 
-        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call it
-        once per model request: first with the message of the user, later with tool results. `ephemeral` messages are shown in
-        this request only, and neither stored nor observed.
+        A message is a text of the user, a `UserMessage` or `ToolMessage`, or a dict in the form of OpenAI or Anthropic. Call
+        `prepare` once per model request: first with the message of the user, later with tool results. `ephemeral` messages are
+        shown in this request only. They are neither stored nor observed.
         """
         self._check_open()
         said = messages_in(messages)
@@ -183,18 +185,18 @@ class Turn:
     ) -> None:
         """Save the answer of the model and its usage.
 
-        An answer is a text, an `AssistantMessage`, a dict, or a message or whole response of OpenAI or Anthropic; a whole
-        response includes its usage.
+        An answer is a text, an `AssistantMessage`, a dict, or a message or a whole response of OpenAI or Anthropic. The usage is
+        read from a whole response.
 
-        `beside` is the number of tokens that the request had beside the context (instructions, tools), by the counter of the
-        memory; None if unknown, so that token counts are not calibrated.
+        `beside` is the number of tokens that the request had in addition to the context (instructions, tools), counted with the
+        counter of the `Memory`. Pass None if the number is unknown; then token counts are not calibrated.
         """
         self._check_open()
         said, reported = answers_in(messages)
         usage = usage or reported
         checked_usage(usage)
         if messages and not said and usage is None:
-            # A provider may answer with nothing: the agent goes on.
+            # A provider may send an empty answer. This must not stop the agent.
             what, why = "recording the answer", "The response has neither a message nor usage."
             self._outside.degraded(self.resource, self.thread, what, why)
         self._answering_model = model or (usage.model if usage else None) or self._answering_model
@@ -210,21 +212,21 @@ class Turn:
                     async with budget.limit():
                         await self._own_outbox.save(fresh)
                         await self._outbox.book(self._own_outbox.pending)
-                except Exception as error:  # noqa: BLE001 - memory never breaks the agent
+                except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
                     await self._degrade("recording the answer", error)
 
     async def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
         """Withdraw the messages that this turn saved, and end the turn.
 
-        `also` are the numbers of unanswered messages of earlier turns to withdraw with it. `keep_answered` keeps the turn up to
-        its last recorded answer: use it for messages that a provider refused. If it raises, call it again; otherwise the
-        messages are withdrawn before anything else of the thread is saved.
+        `also` has the numbers of unanswered messages of earlier turns that are withdrawn too. With `keep_answered` the messages
+        up to the last recorded answer are not withdrawn; use it for messages that a provider refused. If `discard` raises, call
+        it again. If you do not, the messages are withdrawn before the next messages of the thread are saved.
         """
         self._check_open(may_be_withdrawn=True)
         held = self._own_outbox.pending
         held.drop_unanswered(keep_answered=keep_answered)
         if self._config.read_only or self._offline_since is not None:
-            # Nothing of it was saved.
+            # No message of the turn was saved.
             self._is_over = held.is_over = True
             self._close_turn()
             self._outbox.hold(held)
@@ -234,7 +236,7 @@ class Turn:
         try:
             await in_time(self._outbox.withdraw(held), self._config.turn_timeout)
         except MemologError as error:
-            # The caller must know that nothing was withdrawn yet.
+            # Raise even without `strict`, because the caller must know that nothing was withdrawn yet.
             await self._tell("discarding", error)
             raise
         self._is_over = held.is_over = True
@@ -246,9 +248,9 @@ class Turn:
 
     @property
     def _model(self) -> str | None:
-        """Return the model of the next request, if known.
+        """Return the model of the next request. None if it is unknown.
 
-        The requested name comes first: the prompt cache belongs to it. The name in an answer may be dated or that of a fallback.
+        The requested name is preferred, because the prompt cache belongs to it. An answer may name a dated version.
         """
         return self._requested_model or self._answering_model
 
@@ -261,15 +263,15 @@ class Turn:
             raise InputError(
                 "This turn is being withdrawn.",
                 why="discard() was called and has not succeeded yet.",
-                then="Call discard() again, or leave the turn: it is withdrawn before anything else of the thread is saved.",
+                then="Call discard() again, or leave the turn: its messages are withdrawn before the next ones are saved.",
             )
 
     async def _prepare(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
         try:
-            # A lock blocks writers only, so some time is reserved for reading.
+            # A locked database can still be read, so some time is reserved for reading.
             async with budget.limit(reserve=_FOR_READING):
                 return await self._made(ephemeral, fresh, budget)
-        except Exception as error:  # noqa: BLE001 - memory never breaks the agent
+        except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
             await self._degrade("preparing the context", error)
             said = self._own_outbox.not_saved(self._config)
             made = await self._without_saving(ephemeral, said, budget)
@@ -279,13 +281,13 @@ class Turn:
         return made
 
     async def _made(self, ephemeral: tuple[NewMessage, ...], fresh: Sequence[NewMessage], budget: Budget) -> Made:
-        """Save what is new, let the log advance, and build the context."""
+        """Save the new messages, observe or activate if it is due, and build the context."""
         await self._adopt_stored()
         components, config = self._components, self._config
         hold = components.core.hold(self.resource, self.thread, config.scope, budget)
         try:
             is_alone = config.observe and not config.read_only and await hold.try_take()
-            # Set before anything else can fail, so that a degraded context has the new messages.
+            # Set `_snapshot` before a later step can fail, so that a context without the database has the new messages.
             self._snapshot = snapshot = await self._own_outbox.save_and_read(fresh, config, decides=is_alone)
             self._beat()
             self._adopt_overrides(snapshot)
@@ -298,7 +300,7 @@ class Turn:
                 self._check_model(snapshot, replace(asked, unseen=components.core.unseen(snapshot)))
             self._snapshot = snapshot
         finally:
-            # What follows changes the log no more.
+            # The steps after this do not change the log.
             hold.give()
         passages = await self._passages(snapshot, budget)
         view = replace(self._view(snapshot, ephemeral), passages=passages)
@@ -308,7 +310,7 @@ class Turn:
         return made
 
     async def _factor(self, snapshot: Snapshot) -> float:
-        """Return how many tokens the model counts for each of ours; by default for the model that answered last."""
+        """Return how many tokens the model counts for each token of Memolog's counter."""
         return await self._components.factor(self.resource, self._model or snapshot.thread.last_model)
 
     def _beat(self) -> None:
@@ -318,14 +320,14 @@ class Turn:
             self._beating.enter_context(self._components.runner.heartbeat.under_way())
 
     def _check_model(self, snapshot: Snapshot, asked: Asked) -> None:
-        """Raise ModelFailed if `strict` is set and the tail is far too long because the model fails."""
+        """Raise ModelFailed if `strict` is set, the model fails, and the tail exceeds the limit at which turns wait."""
         if self._config.strict and (outage := outage_of(snapshot, self._config, asked)):
             raise ModelFailed(outage)
 
     async def _without_saving(
         self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage], budget: Budget
     ) -> Made:
-        """Build a context without saving: from what can be read, and from the messages that this process holds."""
+        """Build a context without saving, from the messages that can be read and the messages that this process holds."""
         contexts, now = self._components.contexts, self._outside.clock.now()
         try:
             async with budget.limit():
@@ -337,13 +339,13 @@ class Turn:
                 made = await contexts.build(self._view(whole, ephemeral), window=window)
             known = [message.seq for message in whole.tail if message.seq <= read.thread.last_seq]
             return replace(made, record={**made.record, "degraded": True, "shown": known})
-        except Exception as error:  # noqa: BLE001 - memory never breaks the agent
-            _log.info("the memory cannot be read either: %s", error)
+        except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
+            _log.info("the database cannot be read either: %s", error)
             snapshot = self._snapshot or empty_snapshot(self._config)
             return known_context(self._view(snapshot, ephemeral), self._own_outbox.since, said)
 
     async def _adopt_stored(self) -> None:
-        """Use the settings stored with the resource for those that the configuration does not name."""
+        """Use the settings that are stored with the resource, where the configuration does not set them."""
         if not self._is_configured:
             keep = not self._config.read_only
             self._config = await self._components.config_for(self.resource, self._config, keep=keep)
@@ -353,7 +355,7 @@ class Turn:
         if snapshot.thread.overrides:
             self._config, ignored = overridden(self._config, snapshot.thread.overrides)
             if self._own:
-                # Settings of the call override stored ones.
+                # Settings that were passed to `turn()` override stored settings.
                 self._config, _ = overridden(self._config, self._own)
             if ignored:
                 self._outside.degraded(self.resource, self.thread, READING_SETTINGS, ignored)
@@ -361,7 +363,7 @@ class Turn:
     def _view(self, snapshot: Snapshot, ephemeral: tuple[NewMessage, ...]) -> View:
         outside, unseen_from = self._outside, None
         if snapshot.thread.pk:
-            # Messages that are not stored yet come after the last stored one.
+            # If all stored messages are seen, only messages that are not stored yet are unseen.
             unseen_from = self._components.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
         return View(
             snapshot=snapshot,
@@ -376,7 +378,7 @@ class Turn:
         )
 
     async def _passages(self, snapshot: Snapshot, budget: Budget) -> tuple[Passage, ...]:
-        """Return earlier messages about the newest question, searched once per question and the same at every step."""
+        """Return earlier messages about the newest user message. They are searched once, and are the same at every step."""
         question = newest_question(snapshot) if self._config.recall.results else None
         if question is None:
             return ()
@@ -394,11 +396,11 @@ class Turn:
 
     async def _after_build(self, made: Made) -> None:
         components = self._components
-        # The size of a shared log is known only if the other threads were read.
+        # The tokens of a shared log's tails are known only if all messages of the other threads were read.
         if self._snapshot is not None and self._snapshot.beside is None and components.core.bus.has_listeners:
             components.core.bus.emit(windows_of(self._snapshot, self._config, components.clock.now()))
         context, last = made.context, self._last.context if self._last else None
-        # A shortened message stays shortened at later steps, and is reported once.
+        # A message that was shortened at an earlier step is not reported again.
         if context.trimmed or context.shortened > (last.shortened if last else 0):
             event = Trimmed(
                 at=components.clock.now(),
@@ -426,7 +428,7 @@ class Turn:
         )
 
     async def _leave(self) -> None:
-        """Save what is left, and start observing if it is due."""
+        """Save the remaining messages, and start observing if it is due."""
         if self._own_outbox.pending.is_withdrawn:
             return await self._outbox.withdraw(self._own_outbox.pending)
         await self._own_outbox.save_rest()
@@ -450,13 +452,13 @@ class Turn:
         return None
 
     async def _finish_runs(self, budget: Budget) -> None:
-        """Wait for the embedded observer: the process may end after this turn, and the run would be repeated."""
+        """Wait for the embedded observer, because the process may end after this turn, and then the run would be repeated."""
         if self._components.is_embedded:
             thread = None if self._config.scope == "resource" else self.thread
             await self._components.runner.finished(self.resource, thread, budget.left)
 
     def _is_due(self) -> bool:
-        """Return whether a span may be due, without reading the log: after most turns none is."""
+        """Return whether observing may be due. Does not read the log, because after most turns nothing is due."""
         config, step = self._config, self._config.buffer_step
         if config.buffer_on_idle or step is None:
             return config.buffer_on_idle
@@ -464,11 +466,11 @@ class Turn:
         return self._unspanned + self._own_outbox.saved_tokens >= (step // 2 if is_near else step)
 
     async def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
-        """Report a failure; raises it only if `strict` is set or the caller must correct a message."""
+        """Report a failure. Raises the error if `strict` is set or the caller must correct a message."""
         if not isinstance(error, MemologError):
             _log.error("%s failed unexpectedly", what, exc_info=error)
         await self._tell(what, error)
-        # The caller must correct a message that cannot be stored.
+        # InputError means that the caller must correct a message.
         if (self._config.strict or isinstance(error, InputError)) and not has_failed_already:
             raise error
 
@@ -495,7 +497,7 @@ def _tracer() -> Any:
 
 @contextmanager
 def _opened(tracer: Any, name: str, attributes: Mapping[str, str | int]) -> Generator[object]:
-    # The text of an exception may hold secrets or messages, so only its type is exported.
+    # The text of an exception may contain secrets or messages, so only its type is exported.
     with tracer.start_as_current_span(
         name, attributes=dict(attributes), record_exception=False, set_status_on_exception=False
     ) as opened:

@@ -270,6 +270,6 @@ def test_guards_that_are_no_errors(make: Any, tmp_path: Path) -> None:
     """What nothing could ever match is refused; one class needs no tuple."""
     memory = Memory(tmp_path / "m.db")
     for wrong in ("x", (ValueError, "x"), [ValueError], ValueError()):
-        with pytest.raises(InputError, match="must hold exception classes"):
+        with pytest.raises(InputError, match="must be an exception class or a tuple"):
             make(memory, wrong)
     make(memory, ValueError)

@@ -109,7 +109,7 @@ async def test_a_guard_that_returns_something_else(side: str, returned: object) 
 
     async with Memory(":memory:") as memory:
         for guard in (odd, odd_later):
-            with pytest.raises(InputError, match=f"The {side} guard {guard.__name__} returned .* returns None"):
+            with pytest.raises(InputError, match=f"The {side} guard {guard.__name__} returned .* must return None"):
                 await Guards(**{side: [guard]}).run(memory, "t1", "alice", UserMessage("hello"), model=echo)
         assert await stored(memory, "alice", "t1") == []
 

@@ -54,7 +54,7 @@ MISTAKES = [
     pytest.param(2, "diff 0 99", "There is no generation 99", id="unknown generation"),
     pytest.param(2, "revert 99", "There is no generation 99", id="revert to an unknown generation"),
     pytest.param(2, "uncompact", "Neither a batch nor --all", id="no batch"),
-    pytest.param(2, "uncompact 1-4 --all", "Neither a batch nor --all", id="one batch and all"),
+    pytest.param(2, "uncompact 1-4 --all", "Both a batch and --all", id="one batch and all"),
     pytest.param(1, "uncompact 7-9", "There is no batch 7-9", id="unknown batch"),
     pytest.param(2, "export x.jsonl --thread notes", "--markdown", id="a thread exported by itself"),
     pytest.param(2, "export backup.db --markdown", "backup.db exists already", id="Markdown over a file"),
@@ -381,7 +381,7 @@ def test_the_database_is_never_written_over(words: tuple[str, ...], name: str, f
     before = (folder / "memolog.db").read_bytes()
     done = run(*words[:1], name, *words[1:], "--overwrite")
     assert done.code == 2
-    assert "is the database itself" in done.err
+    assert "of the database itself" in done.err
     assert (folder / "memolog.db").read_bytes() == before
 
 

@@ -74,6 +74,6 @@ def test_a_port_that_is_taken(folder: Path) -> None:
         port = other.getsockname()[1]
         said = run("proxy", "--port", str(port), "--seconds", "0")
     assert said.code == 3
-    assert f"port {port} is taken" in said.err
+    assert f"another program uses port {port}" in said.err
     assert "another --port" in said.err
     assert "path" not in said.err

@@ -606,7 +606,7 @@ async def test_a_connection_lost_in_a_commit_is_told_as_open(postgres_url: str) 
                 connections[0]._transport.abort()
 
         engine.commit_hook = lose
-        with pytest.raises(StoreUnavailable, match="middle of a commit") as refused:
+        with pytest.raises(StoreUnavailable, match="lost during a commit") as refused:
             await store.messages.save("r", "t", UserMessage("second", id="2"))
         assert refused.value.retryable
         await store.messages.save("r", "t", UserMessage("second", id="2"))

@@ -20,6 +20,7 @@ from gateway.world import APIS, KEY, World, opened
 from memolog import ConfigError, InputError, Memory
 from memolog.adapters.exchange import at
 from memolog.apps.gateway import GatewaySettings, serve
+from memolog.apps.gateway.headers import passed_back, passed_on
 from memolog.apps.gateway.settings import read_tokens
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -347,7 +348,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"x-memolog-thread": "t1", "x-memolog-resource": "100%"}, "unneeded percent escape"),
     ({"x-memolog-thread": "t1", "x-memolog-resource": "%20bob%20"}, "starts or ends with a space"),
     ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%C2%A0"}, "starts or ends with a space"),
-    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%00"}, "control characters"),
+    ({"x-memolog-thread": "t1", "x-memolog-resource": "bob%00"}, "unprintable characters"),
 ]
 
 
@@ -493,6 +494,14 @@ ELSEWHERE = [
     ({"host": "localhost:1234"}, 200),
     ({"host": "[::1]:80"}, 200),
 ]
+
+
+def test_header_names_have_no_case() -> None:
+    """A token or a hop-by-hop header stays here in any spelling of its name."""
+    sent = [("X-Memolog-Token", "secret"), ("Connection", "X-Hop"), ("X-Hop", "1"), ("Accept-Encoding", "gzip")]
+    assert passed_on([*sent, ("X-Api-Key", KEY)], is_read=False) == [("Accept-Encoding", "gzip"), ("X-Api-Key", KEY)]
+    assert passed_on(sent, is_read=True) == [("accept-encoding", "identity")]
+    assert passed_back([("Connection", "X-Hop"), ("X-Hop", "1"), ("Date", "today")], is_read=True) == []
 
 
 async def test_web_pages_from_elsewhere_stay_out(tmp_path: Path) -> None:

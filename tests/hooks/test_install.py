@@ -279,7 +279,7 @@ def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: s
         for word in ("install", "uninstall"):
             done = run(word, host, "--project", "--yes")
             assert done.code == 2, done.out
-            assert "out of this project" in " ".join(done.err.split())
+            assert "outside this project" in " ".join(done.err.split())
             assert "swordfish" not in done.out + done.err
     assert contents(tmp_path) == before
 
@@ -303,7 +303,7 @@ def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> N
     (project / ".cursor").rename(project / "was")
     (project / ".cursor").symlink_to(home)
     for change in changes:
-        with pytest.raises(InputError, match="out of this project"):
+        with pytest.raises(InputError, match="outside this project"):
             apply(change)
     assert contents(home) == {}
 

@@ -233,7 +233,7 @@ async def test_a_budget_holds_and_the_embedded_observer_goes_on(tell: Open) -> N
     (spent,) = story.told(Degraded)
     assert spent.what == "asking the model"
     assert "0.03 US dollars for this resource is spent: 0.0300 so far" in spent.error
-    assert "embedded observer goes on" in spent.error
+    assert "embedded observer is used" in spent.error
     assert sum("over_budget" in event.faults for event in story.told(RunEnded)) > 3
     await story.memory.aclose()
     again = tell(Priced(), budget=0.03)

@@ -188,7 +188,7 @@ async def test_many_lines_in_one_vague_one_are_refused(address: str, clock: Fake
         assert "say hardly anything of them" in asked[1].text
         assert len(await memory.thread("t1", resource="alice").history()) == 1
         (failed,) = of_kind(events, RunFailed)
-        assert "hardly anything" in failed.error
+        assert "hardly any of their details" in failed.error
 
 
 def relatives(first: int, last: int) -> tuple[str, ...]:

@@ -109,7 +109,7 @@ SCHEMA: dict[str, Any] = {
         ({"name": 3}, "the value.name is not of type string"),
         ({"name": "x", "age": 1.5}, "the value.age is not of type integer or null"),
         ({"name": "x", "age": True}, "the value.age is not of type integer or null"),
-        ({"name": "x", "mood": "fine"}, 'the value.mood is none of ["good","bad"]'),
+        ({"name": "x", "mood": "fine"}, 'the value.mood must be one of ["good","bad"]'),
         ({"name": "x", "tags": ["a", 2]}, "the value.tags[1] is not of type string"),
         ({"name": "x", "done": 1}, "the value.done is not of type boolean"),
         ({"name": "x", "hat": 1}, "the value.hat is not in the schema"),

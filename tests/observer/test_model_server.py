@@ -271,7 +271,9 @@ async def test_an_answer_that_is_read_as_it_is_written(server: Server) -> None:
 async def test_an_answer_that_goes_silent(server: Server) -> None:
     """The words after the first are not awaited as long as the first."""
     server.handler = written("Be", " brief", ends=False)
-    await server.refuses(ModelUnavailable, "did not go on within 2 s", stream=True, timeout=8.0, retry=None)
+    await server.refuses(
+        ModelUnavailable, "did not continue its answer within 2 s", stream=True, timeout=8.0, retry=None
+    )
 
 
 async def test_every_request_has_a_limit_over_the_wire(server: Server, clock: FakeClock) -> None:
@@ -514,7 +516,9 @@ async def test_a_memory_with_a_wrong_key(server: Server, clock: FakeClock) -> No
         await told.turns(12)
         errors = told.failures()
         assert errors
-        assert all("ModelRefused" in error and "HTTP 401" in error and "Check its api_key" in error for error in errors)
+        assert all(
+            "ModelRefused" in error and "HTTP 401" in error and "Check the `api_key`" in error for error in errors
+        )
         assert KEY not in json.dumps([event.data() for event in told.events])
         assert len(server.bodies) == len(errors)
         assert (await told.memory.thread("t1", resource="alice").status()).health == "failing"

@@ -490,7 +490,7 @@ async def test_a_missing_key_is_named(model: str, variable: str, monkeypatch: py
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     made = needed_model(model)
-    with pytest.raises(ConfigError, match=rf"Set {variable} in the environment.*embedded observer goes on"):
+    with pytest.raises(ConfigError, match=rf"Set {variable} in the environment.*embedded observer is used"):
         await check_model(made)
     with pytest.raises(ConfigError, match=variable):
         await made.complete(ASKED)
@@ -505,7 +505,7 @@ async def test_an_unknown_provider_is_refused(monkeypatch: pytest.MonkeyPatch) -
 async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the extra the message says what to install, and that memory works on."""
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
-    with pytest.raises(ConfigError, match=r'pip install "memolog\[llm\]".*embedded observer goes on'):
+    with pytest.raises(ConfigError, match=r'pip install "memolog\[llm\]".*embedded observer is used'):
         await check_model(resolve_model("openai:gpt-5-mini"))
 
 

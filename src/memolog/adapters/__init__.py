@@ -1,6 +1,6 @@
-"""Adapters: memory for model clients and agent frameworks, one folder each.
+"""Adapters: memory for model clients and agent frameworks, one folder for each.
 
-An adapter translates messages and requests, and needs its library only when it is imported.
+An adapter translates messages and requests. A framework must be installed only if its adapter is imported.
 """
 
 import inspect
@@ -12,23 +12,23 @@ from memolog.errors import ConfigError
 
 
 def missing(module: str, library: str, extra: str) -> ConfigError | None:
-    """Return the error for a library that is not installed; None if it is installed."""
+    """Return the error for a package that is not installed; None if it is installed."""
     if find_spec(module) is not None:
         return None
     return ConfigError(
         f"{library} is not installed.",
-        why="The adapter needs its library, which is an optional dependency.",
+        why="This adapter needs the package, which is an optional dependency.",
         then=f'Run: pip install "memolog[{extra}]".',
     )
 
 
-async def returned(given: Any) -> Any:
-    """Return what a synchronous or an asynchronous function returned."""
-    return await given if inspect.isawaitable(given) else given
+async def returned(value: Any) -> Any:
+    """Return the value; if it is awaitable, await it and return its result."""
+    return await value if inspect.isawaitable(value) else value
 
 
 def at_once(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine that never waits, because everything in it is synchronous."""
+    """Run a coroutine without an event loop and return its result. The coroutine must never wait."""
     try:
         work.send(None)
     except StopIteration as done:

@@ -1,16 +1,16 @@
-"""Compare the messages that a client sends with those that are stored: which are new, and where the client went back.
+"""Compare the messages that a client sends with the stored messages: find new messages, and whether the client went back.
 
-A client may send the whole conversation, its end, or only what is new, and may have changed earlier answers: some remove
-reasoning, some send a reference instead of the text. So conversations are compared by what users said and by the ids of messages
-and of tool calls. Answers are matched by their place.
+A client may send the whole conversation, its last messages or only new messages. It may have changed earlier answers: some
+clients remove reasoning, others send a reference instead of the text. So questions are compared by content and id, tool results
+by the id of the call, and answers by position.
 
-1. The last question of the list that is stored, after the same questions before it, is where both agree. What the list has
-   after it is new.
-2. What is stored after it and is not in the list was left by the client: the user edited a question or wants another answer.
-   The thread is then rewound.
-3. A list without any answer may be only what is new. A beginning that equals the unanswered end of the thread is a repeated
-   request, and the rest is new. If the client is known to send whole conversations, the first question again is a wish for
-   another answer.
+1. The list and the thread agree up to the last question that both contain after the same earlier questions. Messages of the list
+   after this point are new.
+2. Stored messages after this point may be missing in the list, because the user edited a question or wants another answer. The
+   thread is then rewound.
+3. A list without any answer may contain only new messages. If it begins with the unanswered messages at the end of the thread,
+   these messages are a repeated request, and the rest is new. If a client that always sends whole conversations sends only the
+   first question again, the user wants another answer.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Aligned:
 
     new: tuple[NewMessage, ...]
     repeated: int = 0
-    """How many messages at the end of the thread have no answer and are repeated by the list."""
+    """The number of unanswered messages at the end of the thread that the list repeats."""
     kept: int | None = None
-    """How many of the stored messages the client still has, if it went back; otherwise None."""
+    """The number of stored messages that the client still has; None if the client did not go back."""
 
 
 @dataclass(slots=True)
 class _Exchange(Generic[S]):
-    """A message of a user, and what follows until the next one. The first exchange may have no message of a user."""
+    """A question (a user message) and the messages up to the next question. The first exchange may have no question."""
 
     start: int
     """The index of its first message."""
@@ -49,7 +49,6 @@ class _Exchange(Generic[S]):
 
     @property
     def messages(self) -> list[S]:
-        """All messages of the exchange."""
         return [*([] if self.question is None else [self.question]), *self.rest]
 
     @property
@@ -61,7 +60,7 @@ class _Exchange(Generic[S]):
 def align(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool = False) -> Aligned:
     """Compare a list of messages with the live messages at the end of a thread.
 
-    `is_whole`: the client always sends all that it has, and the stored messages are the whole thread.
+    `is_whole` means that the client always sends its whole conversation, and that `stored` is the whole thread.
     """
     if not has_answer(given):
         return _without_history(given, stored, is_whole=is_whole)
@@ -81,14 +80,14 @@ def align(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool
 
 
 def has_answer(given: Sequence[Said]) -> bool:
-    """Return whether a list has a message of the assistant."""
+    """Return whether a list contains an assistant message."""
     return any(said.role == "assistant" for said in given)
 
 
 def _is_example(stored: Sequence[Said], kept: int) -> bool:
-    """Return whether the client supplied all answers that both have: examples that it sends with every request.
+    """Return whether all answers that list and thread share are examples, which the client sends with every request.
 
-    Such an answer was saved in the same turn as the question after it.
+    The answer of an example was saved in the same turn as the question after it.
     """
     turns = [getattr(said, "turn", None) for said in stored]
     answers = [place for place, said in enumerate(stored[:kept]) if said.role == "assistant"]
@@ -102,7 +101,7 @@ def _is_example(stored: Sequence[Said], kept: int) -> bool:
 
 
 def _unanswered(stored: Sequence[Said]) -> int:
-    """Return how many messages at the end of the thread have no answer."""
+    """Return the number of messages after the last answer of the thread."""
     answers = [place for place, said in enumerate(stored) if said.role == "assistant"]
     return len(stored) - (answers[-1] + 1 if answers else 0)
 
@@ -115,7 +114,7 @@ def _without_history(given: Sequence[NewMessage], stored: Sequence[Said], *, is_
             return Aligned(new=tuple(given[count:]), repeated=count)
     is_first = is_whole and stored and not since and asked == [marks(row) for row in stored[: len(given)]]
     if is_first and all(row.role != "user" for row in stored[len(given) :]):
-        # The first question again, and only its answer is stored.
+        # Only the first question and its answer are stored, and the client sends the question again.
         return Aligned(new=(), kept=len(given))
     return Aligned(new=tuple(given))
 
@@ -137,14 +136,15 @@ def _is_result(said: Said) -> bool:
 
 
 def _agreement(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]]) -> tuple[int, int] | None:
-    """Return the last exchange that both have after the same exchanges before it, by its place in both lists.
+    """Return the last exchange that both lists share, as its index in each list; None if they share none.
 
-    A list may begin later than the thread. If a client left out something in between, the exchange before must still be the same.
+    The exchanges before it must be the same, but the list may begin later than the thread. If no exchange fulfils this, only the
+    exchange directly before must be the same, because a client may leave out earlier exchanges.
     """
     asked = [_key(one) for one in here]
     known = [_key(one) for one in there]
     for i in range(len(asked) - 2, -1, -1):
-        # The list has the end of the thread, with its answer: it goes on from there, whatever it left out before.
+        # The list contains the last exchange of the thread with its answer, so earlier exchanges do not matter.
         if known and _is_same(asked[i], known[-1]) and _has_same_answer(here[i], there[-1]):
             return i, len(known) - 1
     for is_whole in (True, False):
@@ -165,7 +165,7 @@ def _key(one: _Exchange[S]) -> _Key:
 def _is_same(one: _Key, other: _Key) -> bool:
     if one is None or other is None:
         return False
-    # An id that is stored is the message, whatever a client made of its text; without one the text decides.
+    # Messages with the same id are the same, even if the client changed the text. Otherwise the content must be equal.
     return (one[1] is not None and one[1] == other[1]) or (bool(one[0]) and one[0] == other[0])
 
 
@@ -174,18 +174,19 @@ def _has_same_answer(here: _Exchange[NewMessage], there: _Exchange[S]) -> bool:
 
 
 def _follows(asked: Sequence[_Key], known: Sequence[_Key], i: int, j: int, *, is_whole: bool) -> bool:
-    least = 0 if is_whole else i - 1
-    for back in range(1, min(i - max(least, 0), j) + 1):
+    """Return whether the exchanges before `i` and `j` are the same: with `is_whole` all of them, otherwise the one before."""
+    first = 0 if is_whole else i - 1
+    for back in range(1, min(i - max(first, 0), j) + 1):
         if asked[i - back] is None:
             break
         if not _is_same(asked[i - back], known[j - back]):
             return False
-    # The list goes further back than the thread.
+    # A list with more exchanges than the thread does not match completely.
     return not (is_whole and i > j and asked[0] is not None)
 
 
 def _continued(here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: bool) -> tuple[list[NewMessage], int]:
-    """Return what an exchange of the list has after the stored one, and the index after the last message that both have."""
+    """Return the messages that only the exchange of the list has, and the stored index after the last message that both have."""
     first = there.end - len(there.rest)
     at = 0
     results = {
@@ -203,12 +204,12 @@ def _continued(here: _Exchange[NewMessage], there: _Exchange[S], *, is_last: boo
         if calls or not following:
             return list(here.rest[place:]), first + at
         at = following[0] + 1
-    # After a new question, what the client has not kept of an answer stays.
+    # If another question follows in the list, messages that the client removed from this answer stay stored.
     return [], first + at if is_last else there.end
 
 
 def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
-    """Compare by the last answer that is stored, if no question of the list is. Of equal answers the latest counts."""
+    """Compare from the last answer that both lists share, if they share no question. Of equal answers the latest is used."""
     places = {found[-1]: place for place, row in enumerate(stored) if row.role == "assistant" and (found := marks(row))}
     start = 0
     for place in range(len(given) - 1, -1, -1):
@@ -220,5 +221,5 @@ def _by_answers(given: Sequence[NewMessage], stored: Sequence[Said]) -> Aligned:
 
 
 def marks(said: Said) -> list[str]:
-    """Return the marks by which messages are compared, one for each part."""
+    """Return the texts by which messages are compared. Reasoning and blank texts are ignored."""
     return marks_of(said.role, said.parts)

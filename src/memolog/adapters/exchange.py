@@ -1,6 +1,6 @@
-"""One request of a provider's own client and its answer, with memory on both sides, and the clients that send it.
+"""Send one request of an OpenAI or Anthropic client with memory: save its new messages, add the context, record the answer.
 
-An `Api` reads and writes the JSON of one endpoint; `remembering` puts memory into a client of the OpenAI and Anthropic libraries.
+An `Api` reads and writes the JSON of one endpoint. `remembering` returns a copy of a client that uses memory.
 """
 
 import inspect
@@ -32,7 +32,7 @@ _DONE: Final = "[DONE]"
 
 
 class Events:
-    """Parser of server-sent events: takes bytes and returns the events that they complete."""
+    """Parser of server-sent events."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -40,7 +40,7 @@ class Events:
         self.is_done = False
 
     def feed(self, chunk: bytes) -> list[dict[str, Any]]:
-        """Return the JSON objects of the events that these bytes complete; other data is ignored."""
+        """Return the JSON objects of the events that these bytes complete. Other data is ignored."""
         lines = (self._rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
         self._rest = lines.pop()
         found: list[dict[str, Any]] = []
@@ -72,7 +72,7 @@ _RESOURCE: Final = "x-memolog-resource"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer of a model: the message to record, if there is one, and its usage, if it was reported."""
+    """The answer of a model: the message to record and the reported usage. Each is None if the answer has none."""
 
     message: NewMessage | None
     usage: Usage | None = None
@@ -88,21 +88,21 @@ class Stream(Protocol):
         ...
 
     def response(self) -> Json:
-        """Return the answer so far, in the form of an answer that is not streamed."""
+        """Return the answer so far, in the same form as an answer that is not streamed."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Api:
-    """How requests and answers of one endpoint are read and written as JSON."""
+    """Functions that read and write the JSON of requests and answers of one endpoint."""
 
     path: str
     given: Callable[[Json], tuple[NewMessage, ...]]
     """Return the messages of a request, without its instructions."""
     request: Callable[[Json, Context], Json]
-    """Return a request with a context in place of the caller's messages."""
+    """Return the request with its messages replaced by the context."""
     own: Callable[[Json], list[Any] | None]
-    """Return the instructions of a request; None if the provider adds a conversation of its own."""
+    """Return the instructions of a request; None if the provider adds a conversation that it has stored."""
     answer: Callable[[Json], Answer]
     stream: Callable[[], Stream]
     """Return an object that assembles a streamed answer."""
@@ -111,7 +111,7 @@ class Api:
 
 
 OpenTurn: TypeAlias = Turn | GuardedTurn
-"""A turn that the caller opened and will leave."""
+"""A turn that the caller opens and ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,6 @@ class Bound:
     """Whether the client always sends the whole conversation, as chat programs do."""
 
     def __post_init__(self) -> None:
-        """Reject arguments that contradict an open turn."""
         self._check(self.thread, self.resource)
         for name, value in (("zone", self.zone), ("settings", self.settings)):
             if self.turn is not None and value:
@@ -140,14 +139,14 @@ class Bound:
                 )
 
     def exchange(self, method: str, url: str, body: object, headers: Mapping[str, object]) -> "Exchange | None":
-        """Return the exchange of a request; None for a request to another endpoint."""
+        """Return the exchange for a request; None if the request is not for one of the endpoints."""
         path = url.partition("?")[0].rstrip("/")
         api = next((api for api in self.apis if path == api.path), None)
         if api is None or method.lower() != "post" or not isinstance(body, Mapping):
             return None
-        named = {name.lower(): value for name, value in headers.items()}
-        thread = _named(named.get(_THREAD)) or self.thread or (self.turn.thread if self.turn else None)
-        resource = _named(named.get(_RESOURCE)) or self.resource or (self.turn.resource if self.turn else None)
+        lowered = {name.lower(): value for name, value in headers.items()}
+        thread = _header_text(lowered.get(_THREAD)) or self.thread or (self.turn.thread if self.turn else None)
+        resource = _header_text(lowered.get(_RESOURCE)) or self.resource or (self.turn.resource if self.turn else None)
         if not thread or not resource:
             raise InputError(
                 f"The call has no {'thread' if not thread else 'resource'}.",
@@ -158,22 +157,22 @@ class Bound:
         return Exchange(self, api, dict(cast("Mapping[str, Any]", body)), thread, resource)
 
     def _check(self, thread: str | None, resource: str | None) -> None:
-        """Reject a thread or a resource other than those of the turn."""
+        """Raise InputError if the thread or the resource is not that of the turn."""
         if self.turn is None:
             return
-        for name, value, its in (("thread", thread, self.turn.thread), ("resource", resource, self.turn.resource)):
-            if value is not None and value != its:
+        for name, value, of_turn in (("thread", thread, self.turn.thread), ("resource", resource, self.turn.resource)):
+            if value is not None and value != of_turn:
                 raise InputError(
-                    f"`{name}` is {value!r}, but the turn belongs to {its!r}.",
+                    f"`{name}` is {value!r}, but the turn belongs to {of_turn!r}.",
                     why="All calls of a client with a turn belong to that turn.",
                     then=f"Leave out the {name}, or use a client without this turn.",
                 )
 
 
 def at(thread: str, resource: str) -> dict[str, Any]:
-    """Return the arguments that name the thread and the resource of one call: `create(…, **at("t1", "alice"))`.
+    """Return the arguments that set the thread and the resource of one call: `create(…, **at("t1", "alice"))`.
 
-    They are passed as headers, which are removed before the request is sent.
+    The arguments are headers. The wrapped client removes them before it sends the request.
     """
     for name, value in (("thread", thread), ("resource", resource)):
         if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -185,7 +184,7 @@ def at(thread: str, resource: str) -> dict[str, Any]:
     return {"extra_headers": {_THREAD: quote(thread, safe=""), _RESOURCE: quote(resource, safe="")}}
 
 
-def _named(value: object) -> str | None:
+def _header_text(value: object) -> str | None:
     return unquote(value) if isinstance(value, str) and value else None
 
 
@@ -195,7 +194,7 @@ class Exchange:
     def __init__(self, bound: Bound, api: Api, body: Json, thread: str, resource: str) -> None:
         self._bound, self._api, self._body = bound, api, body
         self._thread, self._resource = thread, resource
-        self._own = (
+        self._own_turn = (
             None
             if bound.turn
             else bound.memory.thread(thread, resource=resource).turn(
@@ -205,7 +204,7 @@ class Exchange:
         self._begun: tuple[NewMessage, ...] = ()
         self._is_over = self._has_refusal = False
         self.repeated: tuple[int, ...] = ()
-        """Sequence numbers of unanswered messages that the request repeats: withdrawn too if the provider rejects it."""
+        """Sequence numbers of unanswered messages that the request repeats. A rejected request withdraws them too."""
         self._events, self._stream, self._bytes = Events(), api.stream(), b""
         self._is_streamed = False
         self.has_come = False
@@ -217,23 +216,23 @@ class Exchange:
 
     @property
     def _turn(self) -> OpenTurn:
-        return self._bound.turn or cast("OpenTurn", self._own)
+        return self._bound.turn or cast("OpenTurn", self._own_turn)
 
     async def begin(self) -> Json:
         """Save the new messages and return the request to send."""
         given = self._given()
-        if self._own is not None:
-            await self._own.__aenter__()
+        if self._own_turn is not None:
+            await self._own_turn.__aenter__()
         try:
             new, again = await find_new(
                 self._bound.memory, self._resource, self._thread, given, is_whole=self._bound.sends_all
             )
             self.repeated = tuple(row.seq for row in again)
             if self._api.goes_on and has_answer(new[-1:]) and not has_answer(new[:-1]):
-                # The only assistant message, at the end, is the beginning of the answer, and is saved with it.
+                # The only assistant message, at the end, is the beginning of the answer. It is saved together with the answer.
                 new, self._begun = new[:-1], new[-1:]
             context = await self._turn.prepare(*new, ephemeral=self._begun, model=self._model)
-            # Stored unchanged; only the request is made encodable.
+            # The messages are stored unchanged. Only the request is made encodable.
             return encodable(self._api.request(self._body, context))
         except BaseException as error:
             await self.leave(error)
@@ -245,34 +244,34 @@ class Exchange:
         except (AttributeError, TypeError) as error:
             raise InputError(
                 "The messages of the call cannot be read.",
-                why=f"They do not have the form that {self._api.path} takes: {error}.",
+                why=f"They do not have the form that {self._api.path} requires: {error}.",
                 then="Pass a list of messages, each with a role and a content.",
             ) from error
 
-    # ------------------------------------------------------------ the answer, as it comes
+    # ------------------------------------------------------------ the answer
 
     def feed(self, chunk: bytes) -> bool:
-        """Add bytes of the answer, and tell whether they complete a streamed one."""
+        """Add bytes of the answer. Return whether a streamed answer is complete."""
         if not self._is_streamed:
             self._bytes += chunk
             return False
         for event in self._events.feed(chunk):
             self._has_refusal |= tells_refusal(event)
             self._stream.add(event)
-        # The usage of a chat may follow its last message.
+        # A chat completion may send its usage after the last message, so only the end mark completes it.
         return self._events.is_done or (self._stream.is_whole and not self._api.path.endswith("/completions"))
 
     def headers_came(self, content_type: str) -> None:
-        """Note whether the answer is a stream of events or one JSON object."""
+        """Set whether the answer is a stream of events or one JSON object."""
         self._is_streamed = "event-stream" in content_type
 
     @property
     def is_refused(self) -> bool:
-        """Tell whether a stream ended with a rejection of the request, without any content."""
+        """Return whether the provider rejected the request in a stream, before it sent any content."""
         return self._has_refusal and self._api.answer(self._stream.response()).message is None
 
     async def end(self) -> None:
-        """Record the answer, complete or not, and leave the turn. Withdraw the request if it was rejected."""
+        """Record the answer, even if it is incomplete, and leave the turn. Withdraw the request if it was rejected."""
         if self._is_over:
             return
         try:
@@ -286,21 +285,23 @@ class Exchange:
         await self.leave(None)
 
     async def fail(self, error: BaseException) -> None:
-        """Leave the turn without an answer. Withdraw the request if it was rejected and the turn is not the caller's."""
+        """Leave the turn without an answer. Withdraw a rejected request, unless the caller opened the turn."""
         if not self._is_over and is_refusal(error):
             await self._take_back()
         await self.leave(error)
 
     async def _take_back(self) -> None:
-        if self._own is not None:
-            await take_back(self._own, self.repeated, strict=self._bound.memory.config.strict)
+        if self._own_turn is not None:
+            await take_back(self._own_turn, self.repeated, strict=self._bound.memory.config.strict)
 
     async def leave(self, error: BaseException | None) -> None:
-        """Leave the turn and keep what is saved."""
+        """End the turn, unless the caller opened it. The saved messages stay."""
         if not self._is_over:
             self._is_over = True
-            if self._own is not None:
-                await self._own.__aexit__(type(error) if error else None, error, error.__traceback__ if error else None)
+            if self._own_turn is not None:
+                await self._own_turn.__aexit__(
+                    type(error) if error else None, error, error.__traceback__ if error else None
+                )
 
     async def _record(self) -> None:
         data: object = self._stream.response() if self._is_streamed else None
@@ -318,14 +319,14 @@ class Exchange:
         try:
             await self._turn.record(*messages, model=self._model, usage=answer.usage, beside=beside)
         except InputError:
-            # The caller cannot change what a model answers, so an answer that cannot be stored is still returned.
-            if self._own is None or self._bound.memory.config.strict:
+            # The caller cannot change the answer of a model, so an answer that cannot be stored is only logged.
+            if self._own_turn is None or self._bound.memory.config.strict:
                 raise
             _log.exception("an answer cannot be stored")
 
 
 def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessage:
-    """Return the answer joined to the beginning that the caller gave it."""
+    """Return the answer, preceded by the beginning that the caller sent."""
     if not begun:
         return answer
     [first, *rest] = answer.parts or (TextPart(text=""),)
@@ -336,18 +337,18 @@ def _with_beginning(begun: Sequence[NewMessage], answer: NewMessage) -> NewMessa
 
 
 def with_speaker(said: S) -> S:
-    """Return a user's message that begins with the name of its speaker, for an API that has no field for it."""
+    """Return a user message with the name of the speaker before its text, for an API that has no field for the speaker."""
     place = next((n for n, part in enumerate(said.parts) if isinstance(part, TextPart)), None)
     if not said.speaker or said.role != "user" or place is None:
         return said
     part = cast("TextPart", said.parts[place])
-    # In quotation marks, so that a user called "System" is not taken for the system.
+    # The name is quoted, so that a user called "System" is not mistaken for the system.
     named = replace(part, text=f"{quoted_label(said.speaker)}: {part.text}")
     return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
 
 
 def edge_of(context: Context, key: str) -> str:
-    """Return the edge; empty between two calls of a reasoning model, because a user's text there would end its reasoning."""
+    """Return the edge. Between two tool calls of a reasoning model it is empty, because user text would end the reasoning."""
     if not context.messages or context.messages[-1].role != "tool":
         return context.edge_text
     for said in reversed(context.messages):
@@ -369,7 +370,7 @@ _OURS: Final = "x-memolog-"
 
 
 def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Callable[..., Bound]) -> C:
-    """Return a copy of a client, with the same connections, that uses memory."""
+    """Return a copy of a client that uses memory and the connections of the client."""
     is_async = inspect.iscoroutinefunction(getattr(type(client), "request", None))
     if not hasattr(client, "request") or not hasattr(client, "copy"):
         raise InputError(
@@ -398,14 +399,14 @@ def remembering(client: C, memory: Memory | SyncMemory, turn: object, bound: Cal
         turn = turn.asynchronous
     if isinstance(turn, SyncGuardedTurn):
         turn = turn.inner
-    # The copy of the class: a client that is wrapped already is bound again, not wrapped twice.
+    # Call the `copy` of the class, because the `copy` of a client that is wrapped already would wrap it twice.
     made = cast("Any", type(client)).copy(client)
     _Remembered(made, bound(memory=inner, turn=cast("OpenTurn | None", turn)), drive)
     return cast("C", made)
 
 
 class _Remembered:
-    """Replaces the methods of a client, and those of its copies."""
+    """Replaces methods of a client, and of the copies of the client, so that they use memory."""
 
     def __init__(self, client: Any, bound: Bound, drive: Drive | None) -> None:
         self._bound, self._drive = bound, drive
@@ -416,19 +417,18 @@ class _Remembered:
         client._process_response = self.process  # noqa: SLF001
 
     def copy(self, **options: Any) -> Any:
-        """Return a copy of the client with some options changed."""
         made = self._copy(**options)
         type(self)(made, self._bound, self._drive)
         return made
 
     async def request(self, cast_to: Any, options: Any, **how: Any) -> Any:
-        """Send a request with memory and record its answer. Nothing is awaited for a synchronous client."""
+        """Send a request with memory and record its answer. For a synchronous client this coroutine never waits."""
         if self._prepare is not None:
             options = await returned(self._prepare(options))
         exchange = self._bound.exchange(options.method, options.url, options.json_data, _headers(options))
         if exchange is None:
             return await returned(self._request(cast_to, options, **how))
-        asked = _asking(options, await self._remember(exchange.begin()))
+        asked = _with_body(options, await self._remember(exchange.begin()))
         token = _current.set(exchange)
         try:
             result = await returned(self._request(cast_to, asked, **how))
@@ -442,16 +442,15 @@ class _Remembered:
         return result
 
     def request_now(self, *args: Any, **how: Any) -> Any:
-        """Do the same for a synchronous client."""
         return at_once(self.request(*args, **how))
 
     async def _remember(self, work: Coroutine[Any, Any, T]) -> T:
         return await work if self._drive is None else self._drive(work)
 
     def process(self, *, response: Any, **rest: Any) -> Any:
-        """Read an answer, or observe the stream that it is."""
+        """Read a complete answer now, or a streamed answer while the caller reads it."""
         exchange = _current.get()
-        if exchange is not None and not _has_come(exchange, response):
+        if exchange is not None and not _is_read(exchange, response):
             tee = _AsyncTee(response.stream, exchange) if self._drive is None else None
             response.stream = tee or _Tee(response.stream, exchange, cast("Drive", self._drive))
         return self._process(response=response, **rest)
@@ -461,30 +460,30 @@ def _headers(options: Any) -> Mapping[str, object]:
     return cast("Mapping[str, object]", options.headers) if isinstance(options.headers, Mapping) else {}
 
 
-def _asking(options: Any, body: Any) -> Any:
-    """Return the request with another body, without our headers, and with an answer that is not compressed."""
+def _with_body(options: Any, body: Any) -> Any:
+    """Return the request with another body, without Memolog's headers, and without compression of the answer."""
     asked = options.model_copy()
     headers = {name: value for name, value in _headers(options).items() if not name.lower().startswith(_OURS)}
     asked.json_data, asked.headers = body, {**headers, "Accept-Encoding": "identity"}
     return asked
 
 
-def _has_come(exchange: Exchange, response: Any) -> bool:
-    """Read the answer if it is complete, and tell whether it is. Errors are left to the client."""
+def _is_read(exchange: Exchange, response: Any) -> bool:
+    """Read the answer. Return False if it is a stream. An error response is not read, because the client reports it."""
     if not response.is_success:
         return True
     exchange.headers_came(response.headers.get("content-type", ""))
     try:
         exchange.feed(response.content)
     except RuntimeError:
-        # Both libraries raise this if the answer is a stream.
+        # Both packages raise RuntimeError if the answer is a stream.
         return False
     exchange.has_come = True
     return True
 
 
 class _Passed:
-    """A stream of bytes that also feeds the exchange. It reports the class of the inner stream, which the libraries check."""
+    """A stream of bytes that also feeds the exchange. The packages check its class, so it has that of the inner stream."""
 
     def __init__(self, inner: Any, exchange: Exchange) -> None:
         self._inner, self._exchange = inner, exchange

@@ -1,7 +1,7 @@
 """Guards around the model: check the input and the output of a turn, and discard the turn when a guard stops it.
 
-A guard is a function that gets what is new and returns None, or the reason why the turn must stop. A guard that raises stops the
-turn too. The checks of arguments that all adapters share are here as well.
+A guard is a function that gets the new messages and returns None, or the reason why the turn must stop. A guard that raises an
+exception stops the turn too. This module also contains the checks of arguments that all adapters share.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ __all__ = ["Checked", "Guard", "GuardStopped", "GuardedTurn", "Guards", "SyncGua
 
 
 def check_memory(memory: object, *, sync_too: bool = False) -> None:
-    """Raise InputError unless this is a Memory, or with `sync_too` a SyncMemory."""
+    """Raise InputError unless `memory` is a Memory. With `sync_too` a SyncMemory is accepted too."""
     if isinstance(memory, Memory) or (sync_too and isinstance(memory, SyncMemory)):
         return
     if isinstance(memory, SyncMemory):
@@ -32,26 +32,26 @@ def check_memory(memory: object, *, sync_too: bool = False) -> None:
             why="This adapter is asynchronous.",
             then="Pass a Memory: `async with Memory(…) as memory`.",
         )
-    raise _no_memory(memory, "Memory or a SyncMemory" if sync_too else "Memory")
+    raise _wrong_memory(memory, "Memory or a SyncMemory" if sync_too else "Memory")
 
 
 def check_errors(name: str, given: object) -> None:
-    """Raise InputError unless this is an exception class or a tuple of them."""
+    """Raise InputError unless `given` is an exception class or a tuple of exception classes."""
     classes: tuple[object, ...] = cast("tuple[Any, ...]", given) if isinstance(given, tuple) else (given,)
     for one in classes:
         if not (isinstance(one, type) and issubclass(one, BaseException)):
             raise InputError(
-                f"`{name}` must hold exception classes, got {one!r}.",
-                why="Errors are compared with these classes.",
-                then=f"Pass a class or a tuple of classes: {name}=(Blocked,).",
+                f"`{name}` must be an exception class or a tuple of exception classes, got {one!r}.",
+                why="An error of one of these classes discards the turn.",
+                then=f"Pass the classes themselves: {name}=(Blocked,).",
             )
 
 
-def _no_memory(given: object, wanted: str) -> InputError:
-    # The value is not shown: it may be an address with a password in it.
+def _wrong_memory(given: object, wanted: str) -> InputError:
+    # The value is not shown, because it may be a database address with a password.
     return InputError(
         f"`memory` must be a {wanted}, got {type(given).__name__}.",
-        then=f'Open one and pass it: {wanted.rsplit(maxsplit=1)[-1]}("memolog.db").',
+        then=f'Pass an open memory: {wanted.rsplit(maxsplit=1)[-1]}("memolog.db").',
     )
 
 
@@ -60,7 +60,7 @@ Side: TypeAlias = Literal["input", "output"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """The argument of a guard: the new messages of its side, and the context of the model."""
+    """The argument of a guard: the new messages of the input or the output, and the context that the model gets."""
 
     side: Side
     messages: tuple[NewMessage, ...]
@@ -68,7 +68,7 @@ class Checked:
 
     @property
     def text(self) -> str:
-        """Return the text of the new messages, joined by blank lines."""
+        """Return the text parts of the new messages, joined by blank lines."""
         parts = [part for message in self.messages for part in message.parts]
         return "\n\n".join(part.text for part in parts if isinstance(part, TextPart))
 
@@ -77,7 +77,7 @@ Guard: TypeAlias = Callable[[Checked], "str | Awaitable[str | None] | None"]
 
 
 class GuardStopped(MemologError):
-    """A guard stopped the turn, and everything that it saved was withdrawn."""
+    """A guard stopped the turn. All messages that the turn saved were withdrawn."""
 
     def __init__(self, guard: str, side: Side, reason: str) -> None:
         self.guard, self.side, self.reason = guard, side, reason
@@ -96,7 +96,6 @@ class Guards:
     output: Sequence[Guard] = ()
 
     def __post_init__(self) -> None:
-        """Reject guards that cannot be called."""
         for side, guards in (("input", self.input), ("output", self.output)):
             if not isinstance(guards, Sequence) or not all(map(callable, guards)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise InputError(
@@ -106,14 +105,14 @@ class Guards:
                 )
 
     def turn(self, memory: Memory, thread: str, resource: str, **options: Any) -> "GuardedTurn":
-        """Begin a turn with guards around the model: `async with guards.turn(memory, "t1", "alice") as turn`."""
+        """Return a turn that calls the guards: `async with guards.turn(memory, "t1", "alice") as turn`."""
         check_memory(memory)
         return GuardedTurn(memory.thread(thread, resource=resource).turn(**options), self)
 
     def sync_turn(self, memory: SyncMemory, thread: str, resource: str, **options: Any) -> "SyncGuardedTurn":
-        """Begin a turn without `await`: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
+        """Return a turn that calls the guards, for synchronous code: `with guards.sync_turn(memory, "t1", "alice") as turn`."""
         if not isinstance(memory, SyncMemory):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise _no_memory(memory, "SyncMemory")
+            raise _wrong_memory(memory, "SyncMemory")
         return SyncGuardedTurn(memory, memory.thread(thread, resource=resource).turn(**options), self)
 
     async def run(
@@ -125,7 +124,7 @@ class Guards:
         model: Callable[[Context], Awaitable[NewMessage]],
         settings: Mapping[str, Any] | None = None,
     ) -> NewMessage:
-        """Run a turn of one step and return the answer; raises GuardStopped if a guard stops it."""
+        """Run a turn of one step and return the answer. Raise GuardStopped if a guard stops the turn."""
         async with self.turn(memory, thread, resource, settings=settings) as turn:
             context = await turn.prepare(*messages)
             answer = await model(context)
@@ -133,15 +132,15 @@ class Guards:
         return answer
 
     def of(self, side: Side) -> Sequence[Guard]:
-        """Return the guards of a side."""
+        """Return the input guards or the output guards."""
         return self.input if side == "input" else self.output
 
 
 class GuardedTurn:
-    """A turn with guards around the model. It is used like a Turn; `prepare` and `record` may raise GuardStopped."""
+    """A turn that calls guards before and after the model. Use it like a Turn. `prepare` and `record` may raise GuardStopped."""
 
     def __init__(self, turn: Turn, guards: Guards, *, on_threads: bool = False) -> None:
-        """Take a turn and its guards. With `on_threads` each guard runs in a thread and may block."""
+        """Wrap a turn. With `on_threads` each guard is called in a worker thread, so that it may block."""
         self._turn, self._guards, self._on_threads = turn, guards, on_threads
         self.thread, self.resource = turn.thread, turn.resource
         self._context = Context()
@@ -149,7 +148,7 @@ class GuardedTurn:
     async def prepare(
         self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None
     ) -> Context:
-        """Save new messages and return the context for the model, if every input guard passes."""
+        """Save new messages, call the input guards and return the context for the model."""
         self._context = await self._turn.prepare(*messages, ephemeral=ephemeral, model=model)
         await self._check("input", (*messages, *ephemeral))
         return self._context
@@ -157,12 +156,12 @@ class GuardedTurn:
     async def record(
         self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
-        """Save the answer of the model, if every output guard passes."""
+        """Call the output guards and save the answer of the model."""
         await self._check("output", messages)
         await self._turn.record(*messages, model=model, usage=usage, beside=beside)
 
     async def discard(self) -> None:
-        """Withdraw what this turn saved, and end the turn."""
+        """Withdraw the messages that this turn saved, and end the turn."""
         await self._turn.discard()
 
     async def _check(self, side: Side, messages: tuple[NewMessage, ...]) -> None:
@@ -173,12 +172,12 @@ class GuardedTurn:
                 if inspect.isawaitable(reason):
                     reason = await reason
             except BaseException:
-                # A guard that fails has not approved the turn.
+                # A guard that raises an exception stops the turn.
                 await self._turn.discard()
                 raise
             if reason is not None:
                 await self._turn.discard()
-                raise _stopped(guard, side, reason)
+                raise _stop_error(guard, side, reason)
 
     async def __aenter__(self) -> Self:
         await self._turn.__aenter__()
@@ -191,25 +190,25 @@ class GuardedTurn:
 
 
 class SyncGuardedTurn:
-    """A guarded turn without `await`."""
+    """A guarded turn for synchronous code."""
 
     def __init__(self, memory: SyncMemory, turn: SyncTurn, guards: Guards) -> None:
-        # Guards run in threads, so that a slow guard does not block the event loop of the memory.
+        # Guards run in worker threads, so that a slow guard does not block the event loop of the memory.
         self.inner = GuardedTurn(turn.asynchronous, guards, on_threads=True)
         self._call = memory.run
 
     def prepare(self, *messages: NewMessage, ephemeral: Sequence[NewMessage] = (), model: str | None = None) -> Context:
-        """Save new messages and return the context for the model, if every input guard passes."""
+        """Save new messages, call the input guards and return the context for the model."""
         return self._call(self.inner.prepare(*messages, ephemeral=ephemeral, model=model))
 
     def record(
         self, *messages: NewMessage, model: str | None = None, usage: Usage | None = None, beside: int | None = 0
     ) -> None:
-        """Save the answer of the model, if every output guard passes."""
+        """Call the output guards and save the answer of the model."""
         self._call(self.inner.record(*messages, model=model, usage=usage, beside=beside))
 
     def discard(self) -> None:
-        """Withdraw what this turn saved, and end the turn."""
+        """Withdraw the messages that this turn saved, and end the turn."""
         self._call(self.inner.discard())
 
     def __enter__(self) -> Self:
@@ -222,12 +221,12 @@ class SyncGuardedTurn:
         self._call(self.inner.__aexit__(kind, error, trace))
 
 
-def _stopped(guard: Guard, side: Side, reason: object) -> MemologError:
+def _stop_error(guard: Guard, side: Side, reason: object) -> MemologError:
     if isinstance(reason, str) and reason.strip():
         return GuardStopped(_guard_name(guard), side, reason)
     return InputError(
         f"The {side} guard {_guard_name(guard)} returned {reason!r}.",
-        why="A guard returns None, or the reason to stop as a text. The turn is discarded.",
+        why="A guard must return None, or the reason to stop as a text. The turn was discarded.",
         then="Return None or a non-empty text.",
     )
 

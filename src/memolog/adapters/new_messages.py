@@ -1,4 +1,4 @@
-"""Find the new messages in the list of a client, rewind the thread if the client went back, and save each message once."""
+"""Find the new messages in the list that a client sends, and rewind the thread if the client went back to an earlier message."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,21 +14,22 @@ from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
 
-# How many stored messages are searched for an answer of the list.
+# If the list contains an answer, at most this many pages with this many stored messages are read.
 _PAGE: Final = 200
 _PAGES: Final = 5
-# How many are read if the list has no answer: only the end of the thread matters then.
+# If the list contains no answer, only this many messages at the end of the thread are read.
 _END: Final = 50
+# Larger than every sequence number.
 _LAST: Final = 2**62
 
 
 async def find_new(
     memory: Memory, resource: str, thread: str, given: Sequence[NewMessage], *, is_whole: bool = False
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
-    """Return the new messages of a list, and the unanswered stored messages that it repeats.
+    """Return the new messages of a list, and the unanswered stored messages that the list repeats.
 
-    `is_whole`: the client always sends all that it has. If it went back to an earlier message, the thread is rewound to it.
-    If the database cannot be read, everything after the last answer is new.
+    `is_whole` means that the client always sends its whole conversation. If the client went back to an earlier message, the
+    thread is rewound to that message. If the database cannot be read, all messages after the last answer count as new.
     """
     try:
         stored, is_beginning = await _stored(memory, resource, thread, given)
@@ -41,16 +42,16 @@ async def find_new(
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
             raise
-        _log.warning("stored messages cannot be read; everything after the last answer is taken for new: %s", error)
+        _log.warning("stored messages cannot be read, so all messages after the last answer count as new: %s", error)
         return with_names(after_last_answer(given), given), ()
 
 
 async def _not_forgotten(
     memory: Memory, resource: str, thread: str, new: tuple[NewMessage, ...]
 ) -> tuple[NewMessage, ...]:
-    """Return messages without those that were forgotten and that a client sends again as history.
+    """Return the new messages without forgotten ones, which a client sends again as history.
 
-    The last message, and tool results after it, are never history.
+    The last message, and tool results after it, are not history and are always returned.
     """
     last = len(new) - 1
     while last > 0 and new[last].role == "tool":
@@ -58,13 +59,13 @@ async def _not_forgotten(
     if last <= 0:
         return new
     gone = await memory.thread(thread, resource=resource).forgotten(new[:last], is_history=True)
-    return tuple(one for place, one in enumerate(new) if place not in gone)
+    return tuple(message for index, message in enumerate(new) if index not in gone)
 
 
 async def _stored(
     memory: Memory, resource: str, thread: str, given: Sequence[NewMessage]
 ) -> tuple[list[Message], bool]:
-    """Return the last live messages, as far back as the list may reach, and whether the thread begins with them."""
+    """Return the last live messages, from the first user message of the list on, and whether the thread begins with them."""
     handle = memory.thread(thread, resource=resource)
     rows: list[Message] = []
     before: int | None = _LAST
@@ -82,9 +83,9 @@ async def _stored(
 
 
 def with_names(messages: Iterable[NewMessage], said: Iterable[Said]) -> tuple[NewMessage, ...]:
-    """Return the messages with the names of their calls added to the results, which most APIs leave out.
+    """Return the messages with the name of the tool added to each tool result, because most APIs leave it out.
 
-    The results of Memolog's own tools are recognised by this name.
+    The names are read from the calls in `said`. The results of Memolog's own tools are recognised by this name.
     """
     parts = [part for one in said for part in one.parts]
     names = {part.id: part.name for part in parts if isinstance(part, ToolCallPart)}
@@ -98,24 +99,24 @@ def _named(part: Part, names: Mapping[str, str]) -> Part:
 
 
 def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-    """Return the messages after the last one of the assistant."""
-    places = [place for place, said in enumerate(given) if said.role == "assistant"]
-    return tuple(given[places[-1] + 1 :]) if places else tuple(given)
+    """Return the messages after the last assistant message."""
+    answers = [index for index, said in enumerate(given) if said.role == "assistant"]
+    return tuple(given[answers[-1] + 1 :]) if answers else tuple(given)
 
 
 class AgentTurn:
-    """The turn of a run, and what the store has of its thread."""
+    """The turn of an agent run, with the queries that find out which messages are stored already."""
 
     def __init__(self, memory: Memory, resource: str, thread: str, *, zone: str | None = None) -> None:
         self.memory, self.resource, self.thread, self.zone = memory, resource, thread, zone
         self.id = ""
-        """The id of the turn; empty before the first step."""
+        """The id of the turn. It is empty before the first step."""
         self._turn: Turn | None = None
-        # Sequence numbers of unanswered messages of an earlier run that this run repeats.
+        # Sequence numbers of unanswered messages of an earlier agent run that this agent run repeats.
         self._repeated: tuple[int, ...] = ()
 
     async def open(self, id_: str = "") -> Turn:
-        """Return the turn; after `leave` the same turn is opened again. `id_` continues a turn of an earlier run."""
+        """Return the open turn. After `leave` the same turn is opened again. `id_` continues the turn of an earlier agent run."""
         if self._turn is None:
             turn = self.memory.thread(self.thread, resource=self.resource).turn(zone=self.zone)
             turn.id = self.id or id_
@@ -124,26 +125,26 @@ class AgentTurn:
         return self._turn
 
     async def leave(self) -> None:
-        """End the turn and keep what is saved."""
+        """End the turn. The saved messages stay."""
         turn, self._turn = self._turn, None
         if turn is not None:
             await turn.__aexit__(None, None, None)
 
     async def discard(self) -> None:
-        """Withdraw everything that this run saved."""
+        """Withdraw everything that this agent run saved."""
         if self.id:
             turn = await self.open()
             self._turn, self.id = None, ""
             await turn.discard()
 
     async def take_back(self) -> None:
-        """Withdraw what the provider rejected: the unanswered messages of this run and those that it repeats."""
+        """Withdraw the messages that the provider rejected: the unanswered ones of this agent run, and those that it repeats."""
         turn = await self.open()
         self._turn = None
         await take_back(turn, self._repeated, strict=self.memory.config.strict)
 
     async def new(self, said: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-        """Return the messages that are not stored yet, and remember which of the others wait for an answer."""
+        """Return the messages that are not stored yet. `take_back` also withdraws the unanswered messages that are stored."""
         if not said or self.memory.config.read_only:
             return tuple(said)
         fresh, repeated = await find_new(self.memory, self.resource, self.thread, said)
@@ -151,14 +152,14 @@ class AgentTurn:
         return fresh
 
     async def rows(self, id_: str) -> tuple[Message, ...]:
-        """Return the stored rows of a message; empty if there are none or the database cannot be read."""
+        """Return the stored rows of a message. Return an empty tuple if there are none or the database cannot be read."""
         try:
             return await self.memory.resource(self.resource).message(id_, thread=self.thread)
         except MemologError:
             return ()
 
     async def is_new_thread(self) -> bool:
-        """Tell whether nothing was ever saved in the thread; False if the database cannot be read."""
+        """Return whether nothing was ever saved in the thread. Return False if the database cannot be read."""
         try:
             return (await self.memory.thread(self.thread, resource=self.resource).info()).last_seq == 0
         except NotFound:

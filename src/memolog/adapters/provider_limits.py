@@ -1,4 +1,4 @@
-"""Limits of model providers: which errors reject a request for good, which text can be encoded, and what a request weighs."""
+"""Limits of model providers: recognise rejected requests, make requests encodable, and estimate their tokens."""
 
 import json
 import logging
@@ -15,30 +15,31 @@ from memolog.turn import Turn
 
 _log = logging.getLogger("memolog")
 
+# The HTTP statuses of a request that the provider will reject again.
 _REFUSED: Final = frozenset({400, 413, 415, 422})
-_LEAST_STATUS: Final = 100
-_MOST_STATUS: Final = 600
-# Tokens of a message beside its text.
+_STATUSES: Final = range(100, 600)
+# Estimated tokens of a message in addition to the tokens of its text.
 _PER_TEXT: Final = 4
+# The types and codes of errors that mean the same in a stream begin with these texts.
 _REFUSALS: Final = ("invalid_", "request_too_large", "image_", "unsupported_image", "empty_image")
 
 
 def is_refused(status: object) -> bool:
-    """Tell whether a status means that the provider rejects the request however often it is sent.
+    """Return whether an HTTP status means that the provider will reject the same request again.
 
-    Such a request is withdrawn: with it in the conversation, every later request would be rejected too.
+    Such a request is withdrawn, because with its messages in the conversation every later request would be rejected too.
     """
     return status in _REFUSED
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Tell whether an error means that the provider rejects the request however often it is sent.
+    """Return whether an error means that the provider will reject the same request again.
 
-    The status is read from the error or from its cause. In a group of errors, all must be rejections.
+    The HTTP status is read from the error, or from its cause or context. In a group of errors, every error must be a rejection.
     """
-    seen: set[int] = set()
-    while id(error) not in seen:
-        seen.add(id(error))
+    visited: set[int] = set()
+    while id(error) not in visited:
+        visited.add(id(error))
         if isinstance(error, BaseExceptionGroup):
             several = cast("BaseExceptionGroup[BaseException]", error).exceptions
             return all(map(is_refusal, several))
@@ -50,26 +51,28 @@ def is_refusal(error: BaseException) -> bool:
 
 
 def _status(error: BaseException) -> int | None:
-    """Return the HTTP status of an error, under the names that clients use."""
+    """Return the HTTP status of an error; None if it has none. Each client package stores the status in another attribute."""
     response: object = getattr(error, "response", None)
-    told: object = getattr(response, "status_code", None)
+    of_response: object = getattr(response, "status_code", None)
     if isinstance(response, Mapping):
-        told = as_data(as_data(cast("Mapping[str, Any]", response)).get("ResponseMetadata")).get("HTTPStatusCode")
+        of_response = as_data(as_data(cast("Mapping[str, Any]", response)).get("ResponseMetadata")).get(
+            "HTTPStatusCode"
+        )
     for status in (
         getattr(error, "status_code", None),
         getattr(error, "status", None),
-        told,
+        of_response,
         getattr(error, "code", None),
     ):
-        if isinstance(status, int) and not isinstance(status, bool) and _LEAST_STATUS <= status < _MOST_STATUS:
+        if isinstance(status, int) and not isinstance(status, bool) and status in _STATUSES:
             return status
     return None
 
 
 async def take_back(turn: Turn, also: Sequence[int] = (), *, strict: bool) -> None:
-    """Withdraw what a provider rejected, and the earlier messages in `also`, and end the turn.
+    """Withdraw the unanswered messages of a rejected turn, and the messages with the numbers in `also`, and end the turn.
 
-    Messages of the turn that were answered stay. A failure is logged: the caller must see the error of the provider.
+    Unless `strict` is set, a failure is only logged, so that the caller gets the error of the provider.
     """
     try:
         await turn.discard(also=also, keep_answered=True)
@@ -80,7 +83,7 @@ async def take_back(turn: Turn, also: Sequence[int] = (), *, strict: bool) -> No
 
 
 def tells_refusal(event: Mapping[str, Any]) -> bool:
-    """Tell whether an event of a stream rejects the request, as `is_refused` does for a status."""
+    """Return whether an event of a stream means that the provider will reject the same request again."""
     error = as_data(event.get("error")) or as_data(as_data(event.get("response")).get("error"))
     if not error and event.get("type") == "error":
         error = {"code": event.get("code")}
@@ -90,7 +93,7 @@ def tells_refusal(event: Mapping[str, Any]) -> bool:
 def usage_of_total(
     model: object, total: int | None, output: int | None, read: int | None, written: int | None, cost: float = 0.0
 ) -> Usage:
-    """Return the usage of a request whose provider counts cached tokens as input too; Memolog counts them apart."""
+    """Return the usage of a request whose provider includes cached tokens in the input tokens. Memolog counts them separately."""
     read, written = read or 0, written or 0
     return Usage(
         model=str(model or "unknown"),
@@ -103,7 +106,7 @@ def usage_of_total(
 
 
 def weight(instructions: Sequence[Any], tools: object, counter: TokenCounter) -> int:
-    """Return the estimated number of tokens of instructions and tools, in the form of any API."""
+    """Return the estimated number of tokens of the instructions and tools of a request to any supported API."""
     texts = [text for one in instructions for text in _texts(one)]
     schemas = [dict(as_data(schema)) for schema in as_list(tools)]
     return sum(_PER_TEXT + counter.count(text) for text in texts) + count_tool_schemas(schemas, counter)
@@ -124,25 +127,25 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def encodable(body: Json) -> Json:
-    """Return a request that UTF-8 can encode: surrogate pairs are joined, lone surrogates become U+FFFD."""
+    """Return the request in a form that UTF-8 can encode: surrogate pairs are joined, and lone surrogates become U+FFFD."""
     try:
         json.dumps(body, ensure_ascii=False, default=repr).encode()
     except UnicodeEncodeError:
-        return cast("Json", _mended(body))
+        return cast("Json", _without_surrogates(body))
     except (TypeError, ValueError, RecursionError):
-        # The client reports what is not JSON.
+        # The request is not JSON. The client reports that when it sends the request.
         return body
     return body
 
 
-def _mended(value: Any) -> Any:
+def _without_surrogates(value: Any) -> Any:
     match value:
         case str():
             return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         case dict():
             given = cast("dict[Any, Any]", value)
-            return {_mended(name): _mended(inner) for name, inner in given.items()}
+            return {_without_surrogates(name): _without_surrogates(inner) for name, inner in given.items()}
         case list() | tuple():
-            return [_mended(inner) for inner in cast("list[Any]", value)]
+            return [_without_surrogates(inner) for inner in cast("list[Any]", value)]
         case _:
             return value

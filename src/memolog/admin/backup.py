@@ -1,6 +1,6 @@
 """Copy a SQLite database into a new file while it is used, and restore such a copy.
 
-A copy is of one moment and replaces an existing file only if `overwrite` is set.
+A copy contains the database as of one moment. It replaces an existing file only if `overwrite` is set.
 """
 
 import asyncio
@@ -19,42 +19,44 @@ if TYPE_CHECKING:
 
 
 async def backup(connection: "Connection", target: "str | os.PathLike[str]", *, overwrite: bool) -> int:
-    """Copy the SQLite database of a connection into a new file; return the size of the copy in bytes."""
+    """Copy the SQLite database of a connection into a new file. Return the size of the copy in bytes."""
     engine = (await connection.open()).store.engine
     if not isinstance(engine, SqliteEngine):
         raise InputError(
-            "`backup` copies SQLite databases only; this one is on a PostgreSQL server.",
+            "`backup` copies SQLite databases only, but this database is on a PostgreSQL server.",
             then="Use pg_dump, or export to a .jsonl file, which both engines import.",
         )
     return await asyncio.to_thread(copy_file, engine.path, Path(target), overwrite=overwrite)
 
 
 def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
-    """Copy a database into a new file while other processes write to it; return the size of the copy in bytes.
+    """Copy a database into a new file, also while other processes write to it. Return the size of the copy in bytes.
 
-    The copy is of one moment and has no journal beside it. It appears under its name only when it is complete.
+    The copy contains the database as of one moment and has no journal. It is renamed to `target` when it is complete.
     """
     if is_memory(path):
-        raise InputError("A database in memory has no file to copy.", then="Export it instead.")
+        raise InputError("A database in RAM has no file to copy.", then="Export it instead.")
     refuse_own(path, target)
     if os.path.lexists(target) and (not overwrite or target.is_dir()):
         raise _exists(
             target,
             "A backup does not replace a file by default.",
-            "Name another file, or pass overwrite=True or --overwrite.",
+            "Choose another file, or pass overwrite=True or --overwrite.",
         )
     if not target.parent.is_dir():
         # SQLite would report that the database cannot be opened, although only the folder of the copy is missing.
-        raise InputError(f"There is no folder {target.parent}.", then="Make it, or name another file.")
+        raise InputError(f"There is no folder {target.parent}.", then="Create the folder, or choose another file.")
     if not Path(path).is_file():
         raise file_is_gone(path)
     try:
         copy_whole(path, target, overwrite=overwrite)
     except FileExistsError:
-        raise _exists(target, "Another process has just written it.", "Name another file.") from None
+        raise _exists(target, "Another process has just created it.", "Choose another file.") from None
     except OSError as error:
         raise InputError(
-            f"The backup cannot be written to {target}.", why=f"The system reports: {error}.", then="Name another file."
+            f"The backup cannot be written to {target}.",
+            why=f"The system reports: {error}.",
+            then="Choose another file.",
         ) from error
     return target.stat().st_size
 
@@ -62,9 +64,9 @@ def copy_file(path: str, target: Path, *, overwrite: bool = False) -> int:
 def restore_backup(
     backup: "str | os.PathLike[str]", target: "str | os.PathLike[str]", *, overwrite: bool = False
 ) -> Path | None:
-    """Restore a backup to a database file; an existing file is refused or, with `overwrite`, kept under another name.
+    """Restore a backup to a database file. With `overwrite`, the content of an existing file is first stored under another name.
 
-    Return the path of the kept file, None if there was none.
+    Return the path of that copy, or None if `target` did not exist. Without `overwrite`, raise InputError for an existing file.
     """
     backup, target = Path(backup), Path(target)
     _check(backup)
@@ -75,22 +77,24 @@ def restore_backup(
         raise _exists(
             target,
             "Restoring would replace everything in it.",
-            "Name a new file, or pass overwrite=True or --overwrite.",
+            "Choose a new file, or pass overwrite=True or --overwrite.",
         )
     if not target.exists():
-        raise InputError(f"{target} is a link to a file that does not exist.", then="Name the database itself.")
+        raise InputError(
+            f"{target} is a link to a file that does not exist.", then="Pass the path of the database itself."
+        )
     if target.samefile(backup):
-        raise InputError("A backup cannot be restored onto itself.", then="Name the database to restore.")
-    # A link to the database stays a link.
+        raise InputError("A backup cannot be restored onto itself.", then="Pass another target.")
+    # If `target` is a link, replace the content of the linked file.
     target = target.resolve()
     kept = free_name(f"{target}.before-restore-")
     with contextlib.suppress(NotADatabase):
         copy_file(str(target), kept)
     if not kept.exists():
-        # It is not a database: move it away unchanged.
+        # The target is not a database, so it could not be copied. Rename it.
         target.rename(kept)
         make_empty(target, mode_of(kept))
-    # Copied by SQLite, not renamed: processes that have the file open see either all of the old or all of the new content.
+    # SQLite writes the new content in one transaction, so processes that have the file open see the old or the new database.
     with mapped_errors(str(target)), connect(backup, "ro") as source, connect(target) as into:
         source.backup(into)
     return kept
@@ -103,21 +107,23 @@ def refuse_own(path: str, target: Path) -> None:
         target.resolve() == file.resolve() or (target.exists() and file.exists() and target.samefile(file))
         for file in own
     ):
-        raise InputError(f"{target} is the database itself, and would be overwritten.", then="Name another file.")
+        raise InputError(
+            f"{target} is a file of the database itself, which would be overwritten.", then="Choose another file."
+        )
 
 
 def _check(backup: Path) -> None:
-    """Raise an error unless this is a complete database of Memolog."""
+    """Raise an error unless the file is an undamaged database of Memolog."""
     if not backup.is_file():
-        raise InputError(f"There is no backup {backup}.", then="Check its name.")
+        raise InputError(f"The backup {backup} does not exist.", then="Check the path.")
     with mapped_errors(str(backup)), connect(backup, "ro") as connection:
         refuse_foreign_file(str(backup), connection)
         if not connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall():
-            raise NotADatabase(f"{backup} is empty.", then="Name another file.")
-        said = connection.execute("PRAGMA quick_check(1)").fetchall()
-    if said != [("ok",)]:
+            raise NotADatabase(f"{backup} is empty.", then="Choose another file.")
+        problems = connection.execute("PRAGMA quick_check(1)").fetchall()
+    if problems != [("ok",)]:
         raise StoreCorrupt(
-            f"The backup {backup} is damaged.", why=f"SQLite reports: {said[0][0]}.", then="Use another one."
+            f"The backup {backup} is damaged.", why=f"SQLite reports: {problems[0][0]}.", then="Use another backup."
         )
 
 

@@ -1,7 +1,6 @@
-"""Examine a database for violated invariants, and repair what is safe to repair.
+"""Check the invariants of a database, and repair violations where a repair is safe.
 
-Checks that one query answers are a table (`CHECKS`); the others are scripts. Models are shown the stored text of a group, so it
-must match the lines that it was rendered from.
+Checks that consist of one query are in the table `CHECKS`. All other checks are scripts.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 q = load_queries("admin/doctor")
 _YEAR_MICROS: Final = 365 * 24 * 3600 * 1_000_000
 log_queries = load_queries("log/logs")
-# These depend on the log and on the group before, not on the lines: whether threads share the log, and the time since then.
+# The alias of the thread and the time since the previous group do not depend on the observations of a group.
 _BEFORE: Final = re.compile(
     r'^(<(?:observations|reflection) id="[^"<>]*")(?: thread="t[0-9]+")?>\n'
     r"(?:\[(?:[0-9]+ )?(?:day|week|month|year)s? later\]\n)?"
@@ -46,7 +45,7 @@ _EXAMINED: Final = ("threads", "messages", "groups", "observations", "tasks", "d
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """A finding and its repair."""
+    """A finding and its repair: SQL steps, a task to update, or an index to rebuild."""
 
     finding: Finding
     repair: tuple[Step, ...] = ()
@@ -59,14 +58,14 @@ class Diagnosis:
 async def examine(
     components: Components, resource: str | None, config: Config, counter: TokenCounter, *, repair: bool
 ) -> Report:
-    """Return what is wrong with the rows of one resource or of all, and with the file; `repair` repairs what is safe."""
+    """Check the rows of one resource or of all resources, and the file. With `repair`, make the repairs that are safe."""
     doctor, redact = components.store.doctor, for_the_index(config)
 
-    async def look() -> tuple[Diagnosis, ...]:
+    async def find() -> tuple[Diagnosis, ...]:
         rows = await doctor.examine(resource, count=counter.count, redact=redact, render=components.core.rerender)
         return *rows, *await _file_findings(components, config)
 
-    found = await look()
+    found = await find()
     if not repair:
         return await doctor.report(resource, found, left=found)
     file, copy = components.store.engine.file, None
@@ -78,7 +77,7 @@ async def examine(
         await asyncio.to_thread(rebuild_indexes, file, timeout=config.busy_timeout)
     for name in (resource,) if resource is not None else await doctor.resources():
         await components.store.indexing.catch_up(name, redact)
-    return replace(await doctor.report(resource, found, await look()), copy=copy, index_rebuilt=True)
+    return replace(await doctor.report(resource, found, await find()), copy=copy, index_rebuilt=True)
 
 
 class Doctor:
@@ -90,7 +89,7 @@ class Doctor:
     async def examine(
         self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
     ) -> tuple[Diagnosis, ...]:
-        """Return every violation of an invariant, as of one moment."""
+        """Return all violations of invariants in the rows, as of one moment."""
         check_optional_ids(resource=resource)
         now = to_micros(self._clock.now())
 
@@ -110,7 +109,7 @@ class Doctor:
         return await self._engine.read(script, brief=False)
 
     async def repair(self, found: Sequence[Diagnosis]) -> None:
-        """Repair what is safe, in one transaction: all of it, or nothing."""
+        """Make all safe repairs, in one transaction."""
 
         def script() -> Script[None]:
             for step in [step for one in found for step in one.repair]:  # noqa: UP028 - a list cannot be sent rows
@@ -122,7 +121,7 @@ class Doctor:
         await self._engine.write(script, name="doctor.repair")
 
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
-        """Return a report of the findings; those that a second examination no longer finds count as repaired."""
+        """Return a report of the findings. `left` are the findings after the repair: all others count as repaired."""
         rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
         still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
@@ -139,7 +138,7 @@ class Doctor:
 class Check:
     """One invariant: the query for the rows that violate it, an explanation, and the statement that repairs a row.
 
-    A row has a key and a place; the explanation and the parameters of the repair name its other columns.
+    The query returns a key, a place for the report, and the columns that the explanation and the repair use.
     """
 
     kind: FindingKind
@@ -148,13 +147,13 @@ class Check:
     repair: Statement | None = None
     is_safe: Callable[[Row], bool] = bool
     reindexes: bool = False
-    """Whether rebuilding the index of the resource repairs it."""
+    """Whether the repair is to rebuild the index of the resource."""
 
 
 def found_at(
     kind: FindingKind, where: str, explanation: str, *repair: Step, task: int | None = None, reindex: str | None = None
 ) -> Diagnosis:
-    """Return a finding; it is safe to repair if there is a repair."""
+    """Return a finding. It is safe to repair if a repair is passed."""
     is_safe = bool(repair) or task is not None or reindex is not None
     finding = Finding(kind=kind, where=where, explanation=explanation, is_safe=is_safe)
     return Diagnosis(finding=finding, repair=repair, task=task, reindex=reindex)
@@ -165,8 +164,8 @@ async def _file_findings(components: Components, config: Config) -> Sequence[Dia
     if file is None or config.read_only:
         return ()
     broken, indexes = await asyncio.to_thread(damage_in, file, timeout=config.busy_timeout)
-    damage = "SQLite reports: {}. Restore a backup, or save what is left with the .recover command of sqlite3."
-    words = "The index of words does not match its documents ({}): searches miss some."
+    damage = "SQLite reports: {}. Restore a backup, or use the .recover command of sqlite3."
+    words = "The full-text index does not match its documents ({}), so searches miss some of them."
     return [
         *(_file_finding("damage", file, damage.format(line), is_safe=False) for line in broken),
         *(_file_finding("index-word", file, words.format(line), is_safe=True) for line in indexes),
@@ -178,7 +177,7 @@ def _file_finding(kind: FindingKind, file: str, explanation: str, *, is_safe: bo
 
 
 def checking(check: Check, resource: str | None, now: int) -> Script[list[Diagnosis]]:
-    """Return what one check finds."""
+    """Return the findings of one check."""
     given = {"resource": resource, "latest": now + _YEAR_MICROS}
     found: list[Diagnosis] = []
     for row in (yield check.look(**{name: given[name] for name in check.look.parameters})):
@@ -195,103 +194,118 @@ CHECKS: Final = (
     Check(
         "sequence",
         q.sequences,
-        "The thread says that its last message is {last_seq}; it has {messages} rows, the last of which is {newest}.",
+        "The last message should be {last_seq}, but the thread has {messages} rows, and the last one is {newest}.",
         q.fix_sequence,
-        # Numbers only rise: if rows are missing at the end, their numbers must not be used again.
+        # If rows at the end are missing, `last_seq` stays, because their numbers must not be used again.
         is_safe=lambda row: row.messages == row.newest > row.last_seq,
     ),
-    Check("forgotten-text", q.tombstones, "It was forgotten but still has text.", q.fix_tombstone),
-    Check("forgotten-text", q.deleted_lines, "It was deleted but still has text.", q.fix_deleted_line),
+    Check("forgotten-text", q.tombstones, "The message was forgotten but still has text.", q.fix_tombstone),
+    Check("forgotten-text", q.deleted_lines, "The observation was deleted but still has text.", q.fix_deleted_line),
     Check(
         "dead-source",
         q.dead_sources,
-        "It is shown but cites a message that was withdrawn or forgotten. Retract or delete it.",
+        "The observation is shown, but one of its source messages was withdrawn or forgotten. Retract or delete it.",
     ),
-    Check("provenance", q.no_sources, "It names no source message."),
-    Check("provenance", q.strange_sources, "It names messages that are missing or not of its group."),
+    Check("provenance", q.no_sources, "The observation has no source message."),
     Check(
-        "count", q.line_counts, "It says that it has {observations} observations but has {counted}.", q.fix_line_count
+        "provenance",
+        q.strange_sources,
+        "Source messages of the observation are missing, or are not in the span of its group.",
     ),
-    Check("tokens", q.message_tokens, "It has content but no tokens, so windows are fuller than reported."),
+    Check(
+        "count",
+        q.line_counts,
+        "The stored number of observations is {observations}, but the group has {counted}.",
+        q.fix_line_count,
+    ),
+    Check("tokens", q.message_tokens, "The message has content but 0 tokens, so contexts are larger than reported."),
     Check(
         "version",
         q.generations,
-        "The log is at generation {generation}; the newest one is {newest}.",
+        "The log is at generation {generation}, but the newest generation is {newest}.",
         q.fix_generation,
         is_safe=lambda row: row.newest >= 0,
     ),
-    Check("log-entry", q.unlisted, "It is active but not part of the log, so it is not shown.", q.fix_unlisted),
-    Check("log-entry", q.wrongly_listed, "It is part of the log but its state is {state}."),
-    Check("run", q.unmade, "Its run is {status}, not done."),
+    Check("log-entry", q.unlisted, "The group is active but not part of the log, so it is not shown.", q.fix_unlisted),
+    Check("log-entry", q.wrongly_listed, "The group is part of the log, but its state is {state}."),
+    Check("run", q.unmade, "The run that made the group is {status}, not done."),
     Check(
         "lease",
         q.endless_runs,
-        "Its lease ends in more than a year: if its owner is gone, it is not taken over.",
+        "The lease ends in more than a year. If the owner has crashed, no other process takes the run over until then.",
         q.fix_endless_run,
     ),
     Check(
         "lease",
         q.endless_leases,
-        "It ends in more than a year: if its owner is gone, it stays blocked.",
+        "The lease ends in more than a year. If the owner has crashed, nobody else can acquire it until then.",
         q.fix_lease,
     ),
-    Check("lease", q.idle_leases, "It claims a task that is closed or missing.", q.fix_lease),
+    Check("lease", q.idle_leases, "The lease is for a task that is closed or missing.", q.fix_lease),
     Check(
         "hints",
         q.hints,
-        "Its hints are from message {hinted_seq}, but its last message is {last_seq}: newer hints would be refused.",
+        "The hints are from message {hinted_seq}, but the last message is {last_seq}, so newer hints would be refused.",
         q.fix_hints,
     ),
-    Check("alias", q.aliases, "Its alias t{alias} is not valid.", q.fix_alias),
+    Check("alias", q.aliases, "The alias t{alias} of the thread is not valid.", q.fix_alias),
     Check(
-        "alias", q.foreign_cursors, "The thread belongs to {resource} or has its own log; this log must not cover it."
+        "alias",
+        q.foreign_cursors,
+        "The thread belongs to {resource} or has its own log, so this log must not cover it.",
     ),
     Check(
         "task-link",
         q.handles_given,
-        "{tasks} tasks have handles, but only {last_handle} were given out: the next would be given twice.",
+        "{tasks} tasks have handles, but the last handle is recorded as {last_handle}, so a handle would be used twice.",
     ),
     Check(
         "working-memory",
         q.documents,
-        "It is at version {version}; {versions} versions are stored, the last of which is {newest}.",
+        "The document is at version {version}, but {versions} versions are stored, and the last one is {newest}.",
         q.fix_document,
         is_safe=lambda row: row.versions == row.newest > 0,
     ),
-    Check("orphan", q.lost_lines, "Its group does not exist."),
-    Check("orphan", q.lost_messages, "Its thread does not exist."),
-    Check("orphan", q.lost_entries, "It lists a group that does not exist.", q.fix_lost_entry),
-    Check("orphan", q.lost_links, "Its task or its message does not exist.", q.fix_lost_link),
-    Check("orphan", q.lost_prompts, "Its run does not exist.", q.fix_lost_prompt),
+    Check("orphan", q.lost_lines, "The group of the observation does not exist."),
+    Check("orphan", q.lost_messages, "The thread of the message does not exist."),
+    Check("orphan", q.lost_entries, "The log contains a group that does not exist.", q.fix_lost_entry),
+    Check("orphan", q.lost_links, "The task or the message of the link does not exist.", q.fix_lost_link),
+    Check("orphan", q.lost_prompts, "The run of the stored prompt does not exist.", q.fix_lost_prompt),
     Check(
-        "index-extra", q.stale_docs, "The index finds something that is deleted, withdrawn or internal.", reindexes=True
+        "index-extra",
+        q.stale_docs,
+        "The index contains a document that was deleted or withdrawn, or is internal.",
+        reindexes=True,
     ),
     Check(
         "index-stats",
         q.wrong_stats,
-        "The index counts {documents} documents, but there are {counted}: ranks are wrong.",
+        "The index counts {documents} documents, but has {counted}, so the order of search results may be wrong.",
         reindexes=True,
     ),
     Check(
-        "index-behind", q.unwatched, "Some of its messages are not indexed and not queued for indexing.", reindexes=True
+        "index-behind",
+        q.unwatched,
+        "Some messages of the thread are not indexed and not queued for indexing.",
+        reindexes=True,
     ),
 )
 
 
 def checking_renderings(resource: str | None, render: Render) -> Script[list[Diagnosis]]:
-    """Check that the text of every group matches its lines."""
+    """Check that the text of every group, which models are shown, matches its observations."""
     found: list[Diagnosis] = []
     for row in (yield q.rendered(resource=resource)):
         group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
         if not matches_rendering(group.text, rendered):
-            text = "Its text, which models are shown, is not what its lines say."
+            text = "The text of the group, which models are shown, does not match its observations."
             set_text = log_queries.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
             found.append(found_at("rendering", row.place, text, set_text, q.touch_log_of(key=group.pk)))
     return found
 
 
 def matches_rendering(text: str, rendered: str) -> bool:
-    """Return whether a text matches rendered lines, ignoring what depends on the groups before it."""
+    """Return whether two texts of a group are equal, except for the parts that depend on the log."""
     return text == rendered or _without_context(text) == _without_context(rendered)
 
 
@@ -300,7 +314,7 @@ def _without_context(text: str) -> str:
 
 
 def checking_spans(resource: str | None) -> Script[list[Diagnosis]]:
-    """Check that the spans of each thread in a log are contiguous up to its cursor, and that all others lie after it."""
+    """Check that the spans in the log have no gaps up to the cursor of each thread, and that all other spans are after it."""
     spans: dict[tuple[int, int], list[Row]] = {}
     for row in (yield q.spans(resource=resource)):
         spans.setdefault((row.log_pk, row.thread_pk), []).append(row)
@@ -309,7 +323,13 @@ def checking_spans(resource: str | None) -> Script[list[Diagnosis]]:
         found += _span_findings(cursor, spans.pop((cursor.log_pk, cursor.thread_pk), []))
     for (_, thread_pk), rows in spans.items():
         names = ", ".join(row.handle for row in rows[:_NAMED])
-        found.append(found_at("cursor", f"thread key {thread_pk}", f"No cursor says how far {names} cover it."))
+        found.append(
+            found_at(
+                "cursor",
+                f"thread key {thread_pk}",
+                f"The log covers the thread with {names}, but has no cursor for it.",
+            )
+        )
     return found
 
 
@@ -322,7 +342,7 @@ def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
         first = row.first_seq
         if first != end + 1:
             kind: FindingKind = "overlap" if first <= end else "coverage"
-            what = "earlier groups cover it already" if first <= end else f"nothing covers {end + 1}–{first - 1}"
+            what = "earlier groups cover this message" if first <= end else f"nothing covers {end + 1}–{first - 1}"
             yield found_at(kind, where, f"Group {row.handle} begins at message {first}, and {what}.")
             is_whole = False
         end = max(end, row.last_seq)
@@ -334,21 +354,19 @@ def _span_findings(cursor: Row, rows: Sequence[Row]) -> Iterator[Diagnosis]:
     for row in ahead:
         if row.first_seq <= end:
             repair = [q.void_group(key=row.pk)] if row.state == "buffered" else []
-            text = (
-                f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}; {end} is covered already."
-            )
+            text = f"{row.handle} ({row.state}) covers messages {row.first_seq}–{row.last_seq}, but {end} is covered already."
             yield found_at("overlap", where, text, *repair)
         end = max(end, row.last_seq)
     if end > cursor.last_seq:
-        yield found_at("coverage", where, f"Spans reach message {end}, but the last one is {cursor.last_seq}.")
+        yield found_at("coverage", where, f"Spans reach message {end}, but the last message is {cursor.last_seq}.")
 
 
 def checking_entries(resource: str | None) -> Script[list[Diagnosis]]:
-    """Check that each log covers every group that was ever activated exactly once."""
+    """Check that the log contains every activated group exactly once, either itself or through one reflection."""
     groups: dict[int, dict[str, Row]] = {}
     for row in (yield q.log_groups(resource=resource)):
         groups.setdefault(row.log_pk, {})[row.id] = row
-    stood_for: dict[int, Counter[str]] = {log_pk: Counter() for log_pk in groups}
+    represented: dict[int, Counter[str]] = {log_pk: Counter() for log_pk in groups}
     owners: dict[int, str] = {}
     found: list[Diagnosis] = []
     for row in (yield q.listed(resource=resource)):
@@ -356,20 +374,21 @@ def checking_entries(resource: str | None) -> Script[list[Diagnosis]]:
         known = groups.get(row.pk, {})
         if row.id in known:
             leaves, lost = _leaves(known, row.id)
-            stood_for[row.pk].update(leaves)
+            represented[row.pk].update(leaves)
             if lost:
                 where = f"group {row.handle} of {row.resource}"
-                found.append(found_at("log-entry", where, "It covers groups that do not exist."))
-    for log_pk, counted in stood_for.items():
+                found.append(found_at("log-entry", where, "The reflection replaced groups that do not exist."))
+    for log_pk, counted in represented.items():
         where = f"a log of {owners.get(log_pk, 'a resource')}"
         for name, row in groups[log_pk].items():
             if row.kind == "observer" and row.state in _IN_LOG and counted[name] != 1:
-                times = "nothing in the log covers it" if not counted[name] else "the log contains it twice"
+                times = "the log does not contain it" if not counted[name] else "the log contains it twice"
                 found.append(found_at("coverage", where, f"Group {row.handle} is {row.state}, but {times}."))
     return found
 
 
 def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
+    """Return the ids of the observed groups that a group was reflected from, and whether some group is missing."""
     leaves, lost, todo = list[str](), False, [name]
     while todo:
         row = groups.get(todo.pop())
@@ -384,7 +403,7 @@ def _leaves(groups: Mapping[str, Row], name: str) -> tuple[list[str], bool]:
 
 
 def checking_pairs(resource: str | None) -> Script[list[Diagnosis]]:
-    """Check that no span ends between a call and its result, unless a user message is in between."""
+    """Check that no span ends between a tool call and its result, unless a user message is between them."""
     ends: dict[int, list[tuple[int, str]]] = {}
     for row in (yield q.spans(resource=resource)):
         ends.setdefault(row.thread_pk, []).append((row.last_seq, row.handle))
@@ -399,7 +418,7 @@ def checking_pairs(resource: str | None) -> Script[list[Diagnosis]]:
         for call in results:
             first = waiting.pop(call, None)
             torn = [handle for end, handle in ends.get(thread_pk, ()) if first is not None and first <= end < row.seq]
-            text = f"It ends between call {call} at message {first} and its result at {row.seq}."
+            text = f"The group ends between the tool call {call} (message {first}) and its result (message {row.seq})."
             found += [found_at("pair", f"group {handle}", text) for handle in torn]
         if row.role == "user" and not results:
             waiting.clear()
@@ -409,27 +428,32 @@ def checking_pairs(resource: str | None) -> Script[list[Diagnosis]]:
 
 
 def checking_tasks(resource: str | None) -> Script[list[Diagnosis]]:
-    """Check the blocked column, and that no task waits for itself."""
+    """Check the column `blocked`, and that the links between tasks stay in one resource and form no cycle."""
     found: list[Diagnosis] = []
     for row in (yield q.blocked(resource=resource)):
-        text = "It is marked as blocked, but nothing blocks it." if row.blocked else "It is blocked, but not marked so."
-        found.append(found_at("blocked", row.place, text, task=row.key))
+        problem = "marked as blocked, but nothing blocks it" if row.blocked else "blocked, but not marked as blocked"
+        found.append(found_at("blocked", row.place, f"The task is {problem}.", task=row.key))
     after: dict[int, set[int]] = {}
     names: dict[int, str] = {}
     for row in (yield q.ordering_links(resource=resource)):
         where = f"task {row.source} of {row.resource}"
         if row.resource != row.other:
-            found.append(found_at("task-link", where, f"It is linked to {row.target} of {row.other}."))
+            found.append(
+                found_at("task-link", where, f"The task is linked to {row.target} of another resource, {row.other}.")
+            )
             continue
         after.setdefault(row.source_pk, set()).add(row.target_pk)
         names |= {row.source_pk: where, row.target_pk: f"task {row.target} of {row.resource}"}
     in_cycle = _tasks_in_cycles(after)
-    found += [found_at("task-link", names[pk], "It waits for itself: its links form a cycle.") for pk in in_cycle]
+    found += [
+        found_at("task-link", names[pk], "The task waits for itself, because its links form a cycle.")
+        for pk in in_cycle
+    ]
     return found
 
 
 def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
-    """Return the tasks of cycles: what remains after repeatedly removing tasks without predecessors or successors."""
+    """Return the tasks in cycles or between them: repeatedly remove tasks without predecessors or successors."""
     left = {pk: set(targets) for pk, targets in after.items()}
     while True:
         aimed_at = {target for targets in left.values() for target in targets}
@@ -441,11 +465,11 @@ def _tasks_in_cycles(after: Mapping[int, set[int]]) -> list[int]:
 
 
 def checking_tokens(resource: str | None, count: Callable[[str], int]) -> Script[list[Diagnosis]]:
-    """Check that groups with a text have tokens, and those without have none."""
+    """Check that groups with a text have tokens, and that groups without a text have none."""
     found: list[Diagnosis] = []
     for row in (yield q.group_tokens(resource=resource)):
         real = count(row.text) if row.text else 0
-        text = f"It counts as {row.tokens:,} tokens, but its text has {real:,}."
+        text = f"The stored number of tokens is {row.tokens:,}, but the text of the group has {real:,}."
         found.append(found_at("tokens", row.place, text, q.fix_group_tokens(key=row.key, tokens=real)))
     return found
 
@@ -456,5 +480,5 @@ def checking_index(resource: str | None, redact: Redact) -> Script[list[Diagnosi
     for row in (yield q.unindexed(resource=resource)):
         if has_words(row, redact):
             where = f"message {row.seq} of thread {row.thread} of {row.resource}"
-            found.append(found_at("index-missing", where, "The index does not find it.", reindex=row.resource))
+            found.append(found_at("index-missing", where, "The message is not in the index.", reindex=row.resource))
     return found

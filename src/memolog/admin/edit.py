@@ -1,7 +1,7 @@
-"""Correct the log by hand: edit, retract, reinstate or delete a line.
+"""Correct the log by hand: edit, retract, reinstate or delete an observation.
 
-A correction is a new line beside the old one, which is kept as retracted; both name the same messages. Reflections over it are
-derived again.
+An edit adds a new observation with the same source messages and retracts the old one. Every correction also updates the
+reflections that were made from the observation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log_queries = load_queries("log/logs")
 
 
 class LineEdits:
-    """Corrects logs; each call is limited to one resource."""
+    """Corrects logs. Each call changes the log of one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
         self._engine, self._clock, self._new_id = engine, clock, new_id
@@ -36,7 +36,7 @@ class LineEdits:
         return to_micros(self._clock.now())
 
     async def get(self, resource: str, observation: str) -> Observation:
-        """Return an observation, whatever its state; raises NotFound."""
+        """Return an observation in any state. Raise NotFound if it does not exist."""
         check_ids(resource=resource, observation=observation)
         return await self._engine.read(lambda: _reading(resource, observation))
 
@@ -50,17 +50,17 @@ class LineEdits:
         render: Render,
         priority: Priority | None = None,
     ) -> Observation:
-        """Replace an observation by a corrected line, and return that. The old one is kept as retracted."""
+        """Add a corrected observation, retract the old one, and return the new one."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
         if not text.strip():
-            raise InputError("`text` must not be empty.", then="Retract or delete it instead.")
+            raise InputError("`text` must not be empty.", then="Retract or delete the observation instead.")
 
         def script() -> Script[Observation]:
             old = yield from _finding(resource, observation)
             _refuse(old, {"deleted", "retracted"})
             before = yield from _reading(resource, observation)
-            # It does not merge the old line, so that the old line can be deleted without its correction.
+            # The new line is not linked to the old line, so that deleting the old line does not delete the new one.
             new_pk = yield from copying_line(old.pk, old.group_pk, old.state, self._new_id, merges=False)
             yield q.rewrite_line(
                 observation_pk=new_pk,
@@ -79,7 +79,7 @@ class LineEdits:
         return await self._engine.write(script, name="line_edits.edit")
 
     async def retract(self, resource: str, observation: str, *, render: Render) -> Observation:
-        """Hide an observation and every reflected line derived from it; `reinstate` brings it back."""
+        """Hide an observation and every line of a reflection that was made from it. `reinstate` undoes this."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
 
@@ -94,7 +94,7 @@ class LineEdits:
         return await self._engine.write(script, name="line_edits.retract")
 
     async def reinstate(self, resource: str, observation: str, *, render: Render) -> Observation:
-        """Bring a retracted observation back, and into the reflections that it was removed from."""
+        """Show a retracted observation again, also in the reflections from which it was removed."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
 
@@ -109,19 +109,19 @@ class LineEdits:
 
     def _reinstating(self, line: Row, render: Render, at: int) -> Script[None]:
         mergers = yield q.mergers(pks=[line.pk])
-        is_said = any(row.state not in {"deleted", "retracted"} for row in mergers)
-        was_said = any(row.state == "retracted" for row in mergers)
+        is_merged = any(row.state not in {"deleted", "retracted"} for row in mergers)
+        was_merged = any(row.state == "retracted" for row in mergers)
         is_covered = line.group_state == "covered"
-        hidden = "superseded" if is_said or was_said else "dropped"
+        hidden = "superseded" if is_merged or was_merged else "dropped"
         yield q.set_state(pks=[line.pk], state=hidden if is_covered else "active")
         lines = [line.pk]
-        if is_covered and was_said and not is_said:
+        if is_covered and was_merged and not is_merged:
             lines += yield from self._adding_to_reflections(line)
         loss = Loss(log_pk=line.log_pk, lines=(), how="retracted", kind="edit")
         yield from rewriting(loss, (yield from reading_groups(lines)), render, at)
 
     def _adding_to_reflections(self, line: Row) -> Script[list[int]]:
-        """Add a line to each reflection over its group."""
+        """Add a copy of a line to each reflection that was made from its group. Return the keys of the copies."""
         made: list[int] = []
         inside, latest = line.group_id, line.pk
         for group in (yield q.reflections_over(log_pk=line.log_pk)):
@@ -133,7 +133,7 @@ class LineEdits:
         return made
 
     async def delete(self, resource: str, observation: str, *, render: Render, dry_run: bool = False) -> Forgotten:
-        """Delete an observation and every reflected line derived from it. Its messages stay."""
+        """Delete an observation and every line of a reflection that was made from it. The source messages are not deleted."""
         check_ids(resource=resource, observation=observation)
         at = self._now()
 
@@ -156,19 +156,21 @@ def _refuse(line: Row, states: set[str]) -> None:
     if line.state in states:
         raise InputError(
             f"Observation {line.id} is {line.state}.",
-            then="Nothing of it is left." if line.state == "deleted" else "Reinstate it first.",
+            then="It cannot be restored." if line.state == "deleted" else "Reinstate it first.",
         )
     if line.group_state not in {"active", "covered"}:
         raise InputError(
             f"Observation {line.id} is not part of the log.",
             why=f"Its group is {line.group_state}.",
-            then="Activate its group first." if line.group_state == "buffered" else "It is not shown already.",
+            then="Activate its group first."
+            if line.group_state == "buffered"
+            else "It is not shown, so there is nothing to change.",
         )
 
 
 def _finding(resource: str, observation: str) -> Script[Row]:
     line = yield from _looking_up(resource, observation)
-    # Lock the log, then read again: another change may have come first, or its thread may have been deleted.
+    # Lock the log, then read the line again, because another transaction may have changed or deleted it before.
     yield log_queries.touch_version(log_pk=line.log_pk)
     return (yield from _looking_up(resource, observation))
 
@@ -176,7 +178,7 @@ def _finding(resource: str, observation: str) -> Script[Row]:
 def _looking_up(resource: str, observation: str) -> Script[Row]:
     rows = yield q.find_line(resource=resource, observation=observation)
     if not rows:
-        raise NotFound(f"There is no observation {observation!r}.", then="Check its id: search and recall show ids.")
+        raise NotFound(f"There is no observation {observation!r}.", then="Check the id. Search and recall show ids.")
     return rows[0]
 
 

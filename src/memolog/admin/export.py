@@ -1,6 +1,6 @@
-"""Export resources as JSON lines, a header first and a count last, and logs as Markdown.
+"""Export resources as JSON lines, and logs as Markdown.
 
-An export appears under its name only when it is complete.
+The first line of an export is a header, and the last line contains the number of lines between them.
 """
 
 import asyncio
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "memolog-export"
 FORMAT_VERSION: Final = 1
-# Tags, links and images begin with one of these; an ampersand only where it starts a character reference.
+# Characters with which a tag, a link, an image or a character reference begins, and the backslash.
 _ACTIVE: Final = re.compile(r"[\\<\[\]]|&(?=#?\w)")
 _LITERAL: Final = {"<": "&lt;", "&": "&amp;"}
 Target: TypeAlias = "str | os.PathLike[str] | IO[str]"
 
 
 async def write_text(connection: "Connection", target: "str | os.PathLike[str]", text: str, *, overwrite: bool) -> None:
-    """Write a text to a new file that only its owner can read; refuses the database itself."""
+    """Write a text to a new file that only its owner can read. Raise InputError if the file is the database itself."""
     await _open(connection, target)
 
     def write() -> None:
@@ -55,22 +55,23 @@ async def _open(connection: "Connection", target: Target) -> "Store":
 
 
 async def export(connection: "Connection", target: Target, resource: str | None, *, overwrite: bool) -> ExportReport:
-    """Write all of one resource, or of everyone, as JSON lines to a path or to an open text file.
+    """Write all rows of one resource, or of all resources, as JSON lines to a path or to an open text file.
 
-    A file is readable by its owner only, and appears under its name when it is complete.
+    A new file is readable by its owner only. It is renamed to `target` when it is complete.
     """
     store, now = await _open(connection, target), connection.clock.now()
     if not isinstance(target, str | os.PathLike) and not hasattr(target, "write"):
         raise InputError(
             f"`target` must be a path or an open text file, got {type(target).__name__}.", then='Pass "memory.jsonl".'
         )
-    # Forgotten resources are exported too, as forgotten: importing an older export must not bring them back.
+    # Also export the tombstones of forgotten resources, so that they stay forgotten in the other database.
     known = await store.resources(also_forgotten=True)
     if resource is not None and resource not in known:
         raise NotFound(f"The database has no resource {resource!r}.", then="Check the spelling, or export everything.")
     resources = known if resource is None else (resource,)
     if not isinstance(target, str | os.PathLike):
-        # A stream cannot take lines back when a connection is lost: it gets a copy of the complete export.
+        # After a lost connection a resource is written again. Lines that a stream has received cannot be removed, so write to a
+        # temporary file first.
         with tempfile.TemporaryFile() as spool:
             report = await _write(store, spool, resources, now)
             spool.seek(0)
@@ -86,11 +87,11 @@ async def export(connection: "Connection", target: Target, resource: str | None,
         raise InputError(
             f"{path} exists already.",
             why="An export does not replace a file by default.",
-            then="Name another file, or pass overwrite=True or --overwrite.",
+            then="Choose another file, or pass overwrite=True or --overwrite.",
         ) from None
     except OSError as error:
         raise InputError(
-            f"The export cannot be written to {path}.", why=f"The system reports: {error}.", then="Name another file."
+            f"The export cannot be written to {path}.", why=f"The system reports: {error}.", then="Choose another file."
         ) from error
     return report
 
@@ -114,9 +115,9 @@ async def _write(store: "Store", file: IO[bytes], resources: tuple[str, ...], no
 
 
 def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
-    """Return observations as Markdown: by date, each with its mark, its local time and its sources.
+    """Return observations as Markdown, in sections by date. Each has its priority mark, its local time and its sources.
 
-    Text of observations is escaped: none of it becomes markup, a link or an image.
+    The text of observations is escaped, so that it cannot contain markup, links or images.
     """
     written, day = [f"# {_plain(title)}", ""], None
     for line in lines:
@@ -130,7 +131,7 @@ def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
         indent = "  " if line.parent is not None else ""
         written.append(f"{indent}- {MARKS[line.priority]}{at} {_plain(line.text)}" + (f" *[{cited}]*" if cited else ""))
         if line.verbatim:
-            # Indented as a code block, in which nothing is markup.
+            # Write a code block, because Markdown has no markup inside it.
             written += ["", *(f"{indent}        {row}" for row in line.verbatim.splitlines()), ""]
     if not lines:
         written.append("Nothing has been observed yet.")
@@ -138,5 +139,5 @@ def log_as_markdown(title: str, lines: Sequence[Observation]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text on one line, with what Markdown and HTML would act on taken literally."""
+    """Return a text on one line, with the special characters of Markdown and HTML escaped."""
     return _ACTIVE.sub(lambda match: _LITERAL.get(match[0], f"\\{match[0]}"), " ".join(text.split()))

@@ -1,8 +1,8 @@
-"""Forget messages, observations, threads, a whole resource, and what is older than a moment; remove the copies beside the file.
+"""Forget messages, observations, threads, resources and old rows. Delete the copies of the database file.
 
-A forgotten message keeps its row as a tombstone, so that its number is not used again and no run brings it back; of a thread
-or resource only the costs stay. Keyed hashes of both stay too: see `tombstones`. Each call is one transaction, and a dry run
-is the same transaction, rolled back. Last, the bytes are removed that deleted rows leave in the file.
+The row of a forgotten message stays as a tombstone, so that its number is not used again and no run can restore the message.
+Of a thread or resource, only the costs stay. Keyed hashes of the forgotten messages and threads stay too: see `tombstones`. Each
+call is one transaction, and a dry run rolls the same transaction back. At the end the file is rewritten without deleted bytes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _DELETES = (
 )
 _LEASE_CHARACTERS = 400
 _PAGE = 400
-_SKEW = 300_000_000
+_SKEW_MICROS = 300_000_000
 
 
 async def forget(
@@ -55,12 +55,14 @@ async def forget(
     observation: str | None,
     dry_run: bool,
 ) -> Forgotten:
-    """Forget a message, an observation, a thread or, if nothing else is named, the whole resource."""
+    """Forget a message, an observation or a thread. If none of them is passed, forget the whole resource."""
     components = await connection.open_to_write()
     store, render = components.store, components.core.rerender
     if observation is not None:
         if thread is not None or message is not None:
-            raise InputError("An observation is named by its id alone.", then="Leave thread and message out.")
+            raise InputError(
+                "`observation` cannot be combined with `thread` or `message`.", then="Pass the observation only."
+            )
         gone = await store.line_edits.delete(resource, observation, render=render, dry_run=dry_run)
     elif message is not None:
         gone = await store.forgetting.message(resource, message, thread=thread, render=render, dry_run=dry_run)
@@ -69,7 +71,7 @@ async def forget(
     else:
         gone = await store.forgetting.resource(resource, dry_run=dry_run)
     if not dry_run and message is None and observation is None:
-        # What a turn could not save yet must not come back later.
+        # Messages that a turn could not save yet must not be saved later.
         components.outbox.forget(resource, thread)
     if not dry_run:
         components.store.empty_caches()
@@ -77,7 +79,7 @@ async def forget(
 
 
 async def forget_older(connection: Connection, resource: str, *, dry_run: bool) -> Forgotten:
-    """Forget what is older than the settings under `retention` allow."""
+    """Forget messages, prompts and events that are older than the settings under `retention` allow."""
     components = await connection.open_to_write()
     keep = connection.config.retention
 
@@ -100,7 +102,7 @@ async def forget_older(connection: Connection, resource: str, *, dry_run: bool) 
 
 
 async def _clean(connection: Connection, components: Components, gone: Forgotten) -> Forgotten:
-    """Remove the copies that still hold it, and the bytes that deleted rows leave behind."""
+    """Delete the copies of the database, which may contain forgotten text, and rewrite the file without deleted bytes."""
     file = components.store.engine.file
     if file is None:
         return gone
@@ -119,7 +121,7 @@ def _remove(copies: list[Path]) -> None:
 
 
 class Forgetting:
-    """Forgets messages, threads and resources; each call is limited to one resource."""
+    """Forgets messages, threads and resources. Each call changes one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
         self._engine, self._clock, self._new_id = engine, clock, new_id
@@ -127,7 +129,7 @@ class Forgetting:
     async def message(
         self, resource: str, message_id: str, *, thread: str | None = None, render: Render, dry_run: bool = False
     ) -> Forgotten:
-        """Forget a message, in every thread of the resource or in one; raises NotFound."""
+        """Forget a message in one thread, or in every thread of the resource. Raise NotFound if it does not exist."""
         check_ids(resource=resource, message=message_id)
         check_optional_ids(thread=thread)
         at = self._now()
@@ -155,7 +157,7 @@ class Forgetting:
         render: Render,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget what is older than a moment: messages, kept prompts, and events with records of contexts; None keeps them."""
+        """Forget messages, stored prompts, and events and context records before these times. None keeps all of them."""
         check_ids(resource=resource)
         at = self._now()
 
@@ -168,15 +170,15 @@ class Forgetting:
                 rows = yield q.old_prompts(resource=resource, before=to_micros(prompts))
                 gone += Forgotten(resource=resource, prompts=len(rows))
             if events is not None:
-                told_of = yield q.old_events(resource=resource, before=to_micros(events))
-                seen = yield q.old_contexts(resource=resource, before=to_micros(events))
-                gone += Forgotten(resource=resource, events=len(told_of), contexts=len(seen))
+                old_events = yield q.old_events(resource=resource, before=to_micros(events))
+                old_contexts = yield q.old_contexts(resource=resource, before=to_micros(events))
+                gone += Forgotten(resource=resource, events=len(old_events), contexts=len(old_contexts))
             return gone
 
         return await write_or_try(self._engine, script, name="forgetting.older", dry_run=dry_run)
 
     async def thread(self, resource: str, thread: str, *, render: Render, dry_run: bool = False) -> Forgotten:
-        """Forget a thread with all that belongs to it, in a shared log too; raises ThreadNotFound."""
+        """Forget a thread and everything made from it, also in a shared log. Raise ThreadNotFound if it does not exist."""
         check_ids(resource=resource, thread=thread)
         at = self._now()
 
@@ -190,7 +192,7 @@ class Forgetting:
         return await write_or_try(self._engine, script, name="forgetting.thread", dry_run=dry_run)
 
     async def resource(self, resource: str, *, dry_run: bool = False) -> Forgotten:
-        """Forget a resource; only its costs stay. Raises NotFound if there is nothing of it."""
+        """Forget a resource except for its costs. Raise NotFound if nothing is stored for it."""
         check_ids(resource=resource)
         work = partial(self._forgetting_resource, resource, self._now())
         return await write_or_try(self._engine, work, name="forgetting.resource", dry_run=dry_run)
@@ -206,7 +208,7 @@ class Forgetting:
             return gone
         yield from taking_index(resource)
         lines: dict[int, dict[int, str]] = {}
-        # In one order, to avoid deadlocks.
+        # Lock the threads in a fixed order, to avoid deadlocks.
         for thread in sorted({thread for thread, _ in places}):
             rows = yield thread_queries.lock_thread(resource=resource, thread=thread)
             if not rows:
@@ -291,11 +293,11 @@ class Forgetting:
         return gone + Forgotten(resource=resource, observations=tuple(lines), index=index, **counts)
 
     def _burying(self, resource: str, thread: str, first: int, last: int, at: int) -> Script[int]:
-        """Store hashes of the messages of a range; returns the moment up to which their thread would be forgotten.
+        """Store hashes of a range of messages. Return the time up to which conversations of this thread count as forgotten.
 
-        Clocks differ a little, so messages from the near future are forgotten too.
+        This is `at`, or the time of the last message if it is later, but at most five minutes later, because clocks differ.
         """
-        latest = at + _SKEW
+        latest = at + _SKEW_MICROS
         while True:
             rows = yield message_queries.after(
                 resource=resource, thread=thread, after=first - 1, up_to=last, limit=_PAGE
@@ -311,7 +313,7 @@ class Forgetting:
 
 
 def _forgetting_range(resource: str, where: dict[str, int], at: int) -> Script[Forgotten]:
-    """Turn a range of messages into tombstones, and delete what belongs to them, except for the lines of logs."""
+    """Turn a range of messages into tombstones, and delete the rows made from them, except for observations."""
     thread_pk, first = where["thread_pk"], where["first_seq"]
     from_here = {"thread_pk": thread_pk, "first_seq": first}
     compactions = yield q.count_compactions(**where)
@@ -351,7 +353,7 @@ def _counting_thread(resource: str, thread: str, thread_pk: int) -> Script[Forgo
 
 
 class _Undone(Exception):
-    """Rolls the transaction of a dry run back and carries its result."""
+    """Raised with the result of a dry run, so that its transaction is rolled back."""
 
     def __init__(self, gone: Forgotten) -> None:
         super().__init__("a dry run")
@@ -359,7 +361,7 @@ class _Undone(Exception):
 
 
 async def write_or_try(engine: Engine, script: Work[Forgotten], *, name: str, dry_run: bool) -> Forgotten:
-    """Run a script and return what it did; a dry run does the same and rolls it back."""
+    """Run a script and return its result. For a dry run, roll the transaction back."""
 
     def undone() -> Script[Forgotten]:
         raise _Undone((yield from script()))

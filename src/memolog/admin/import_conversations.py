@@ -1,6 +1,6 @@
-"""Save imported conversations and documents: messages keep their times and get stable ids, existing rows stay.
+"""Save imported conversations and working memory documents. `memolog.transfer` reads the formats of other systems.
 
-`memolog.transfer` reads the formats of other systems.
+Messages keep their times and get stable ids. Existing rows are not changed.
 """
 
 from collections.abc import Callable
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 _BATCH = 200
 _LARGEST = 10_000_000
 Progress = Callable[[int], None]
-"""Called with how many lines or messages have been read so far."""
+"""Called with the number of lines or messages that have been processed so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tally(Arrived):
-    """What an import did so far."""
+    """The counts and skipped items of an import that is under way."""
 
     format: str
     dry_run: bool
@@ -34,16 +34,16 @@ class Tally(Arrived):
     revive: bool = False
     """Whether forgotten messages are imported again."""
     forgotten: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
-    """Resource and thread of which something was left out because it was forgotten."""
+    """Resource and thread of conversations from which forgotten messages were left out."""
     resources: dict[str, None] = field(default_factory=dict[str, None])
     skipped: list[Skipped] = field(default_factory=list[Skipped])
 
     def skip(self, where: str, why: str) -> None:
-        """Note what was left out."""
+        """Record an item that is not imported."""
         self.skipped.append(Skipped(where=where, why=why))
 
     def report(self) -> ImportReport:
-        """Return all of it."""
+        """Return the report of the import."""
         return ImportReport(
             format=self.format,
             dry_run=self.dry_run,
@@ -57,15 +57,15 @@ class Tally(Arrived):
 
 
 async def save_conversation(store: "Store", conversation: Conversation, resource: str, tally: Tally) -> None:
-    """Save one conversation: existing messages stay, new ones are appended."""
+    """Save one conversation. Existing messages are not changed, and new messages are appended."""
     tally.skipped.extend(conversation.skipped)
     if not conversation.messages and not conversation.title and conversation.created_at is None:
         return
     tally.resources[resource] = None
     thread = conversation.thread
-    if (known := await _without_forgotten(store, resource, conversation, tally)) is None:
+    if (remaining := await _without_forgotten(store, resource, conversation, tally)) is None:
         return
-    conversation = known
+    conversation = remaining
     is_new = await _is_new(store, resource, thread)
     tally.added["thread"] += is_new
     tally.same["thread"] += not is_new
@@ -87,13 +87,13 @@ async def save_conversation(store: "Store", conversation: Conversation, resource
         first = conversation.created_at or min(times)
         await store.transfers.date(resource, thread, created_at=first, updated_at=max([first, *times]))
     elif not is_new:
-        # Importing existing messages is no activity.
+        # An import of existing messages does not count as activity, so reset the times of the thread.
         newest = max([before.updated_at, *times])
         await store.transfers.date(resource, thread, created_at=before.created_at, updated_at=newest)
 
 
 async def save_document(store: "Store", resource: str, thread: str | None, text: str, who: str, tally: Tally) -> None:
-    """Save an imported working memory, unless there is one already."""
+    """Save an imported working memory document, unless the resource or thread has one already."""
     try:
         present = await store.working_memory.get(resource, thread)
     except ThreadNotFound:
@@ -110,7 +110,7 @@ async def save_document(store: "Store", resource: str, thread: str | None, text:
 async def _without_forgotten(
     store: "Store", resource: str, conversation: Conversation, tally: Tally
 ) -> Conversation | None:
-    """Return a conversation without what was forgotten here; None if nothing else is in it."""
+    """Return a conversation without forgotten messages. Return None if the thread was forgotten and no message remains."""
     thread, messages = conversation.thread, conversation.messages
     if tally.revive:
         if not tally.dry_run:
@@ -118,19 +118,19 @@ async def _without_forgotten(
         return conversation
     times = [one.created_at for one in messages if one.created_at]
     began = conversation.created_at or min(times, default=None)
-    # Without a time, it counts as the oldest.
+    # A conversation without a time counts as older than any forgotten thread.
     is_gone = bool(await store.tombstones.threads(resource, [(thread, to_micros(began) if began else 0)]))
     gone = await store.tombstones.find(resource, thread, messages)
     if not is_gone and not gone:
         return conversation
     tally.forgotten.add((resource, thread))
     tally.left["message"] += len(gone)
-    left = tuple(one for place, one in enumerate(messages) if place not in gone)
-    if is_gone and not left:
+    remaining = tuple(one for index, one in enumerate(messages) if index not in gone)
+    if is_gone and not remaining:
         tally.left["thread"] += 1
         return None
-    # The title may reveal what was forgotten.
-    return replace(conversation, messages=left, title=None, created_at=None)
+    # The title may contain forgotten text.
+    return replace(conversation, messages=remaining, title=None, created_at=None)
 
 
 async def _is_new(store: "Store", resource: str, thread: str) -> bool:
@@ -151,7 +151,7 @@ async def _save(store: "Store", resource: str, thread: str, messages: tuple[NewM
             else:
                 tally.skip(f"{thread}, message {messages[0].id}", _why(error))
             return
-        # One refused message fails the batch: save them one by one.
+        # One refused message fails the whole batch, so save the messages one by one.
         for one in messages:
             await _save(store, resource, thread, (one,), tally)
         return
@@ -161,7 +161,7 @@ async def _save(store: "Store", resource: str, thread: str, messages: tuple[NewM
 
 
 async def _has_same_words(store: "Store", resource: str, thread: str, one: NewMessage) -> bool:
-    """Tell whether a message is stored with the same content: an older release may have read it into other parts."""
+    """Return whether a message is stored with the same content. An older release may have split the content into other parts."""
     rows = [row for row in await store.messages.get(resource, one.id or "", thread=thread) if row.state == "live"]
     stored = [mark for row in rows for mark in marks_of(one.role, row.parts)]
     return stored == marks_of(one.role, one.parts)

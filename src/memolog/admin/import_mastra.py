@@ -1,6 +1,6 @@
-"""Import a Mastra database: threads, messages, working memory, task hints, and observations with their generations.
+"""Import a Mastra database: threads, messages, working memory, current tasks, and observations with their generations.
 
-The first generation becomes observed groups, each later one a reflection, and waiting chunks become buffered groups.
+The first generation becomes observed groups. Each later generation becomes a reflection. Buffered chunks become buffered groups.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ Record = Mapping[str, Any]
 
 
 async def import_mastra(components: Components, address: str, resource: str | None, tally: Tally) -> ImportReport:
-    """Import a Mastra database, or one resource of it."""
+    """Import one resource or all resources of a Mastra database."""
     tables = await open_mastra(address)
     try:
         thread_hints = await _threads(components.store, tables, resource, tally)
@@ -78,18 +78,18 @@ class MastraTables:
         await self._engine.close()
 
     async def rows(self, table: str, step: Step) -> Rows:
-        """Return the rows of a table; none if this version of Mastra does not have it."""
+        """Return the rows of a table, or no rows if this version of Mastra does not have the table."""
         if table not in self._tables:
             return ()
         return await self._engine.fetch(step, lambda row: row._asdict(), brief=False)
 
 
 async def open_mastra(address: str) -> MastraTables:
-    """Open a file, or a schema of a server (`public`, or the one that the address names), for reading only."""
+    """Open a SQLite file or a PostgreSQL schema. The schema is `public`, unless the address has the parameter `schema`."""
     is_server = address.startswith(("postgresql://", "postgres://"))
     engine: Engine
     if is_server:
-        # The driver is an extra.
+        # The driver may not be installed.
         from memolog.db.postgres import PostgresEngine  # noqa: PLC0415
 
         server = PostgresEngine(address, PostgresOptions(schema="public"))
@@ -110,8 +110,8 @@ async def open_mastra(address: str) -> MastraTables:
         await engine.close()
         raise InputError(
             "The database has no tables of Mastra.",
-            why=f"`mastra_threads` and `mastra_messages` are not both among {len(tables)} tables named mastra_….",
-            then="Name its database; for PostgreSQL with ?schema=NAME if they are not in `public`.",
+            why=f"`mastra_threads` or `mastra_messages` is missing. There are {len(tables)} tables named mastra_….",
+            then="Pass the database of Mastra. For PostgreSQL, add ?schema=NAME if its schema is not `public`.",
         )
     return MastraTables(engine, tables)
 
@@ -119,7 +119,7 @@ async def open_mastra(address: str) -> MastraTables:
 async def _threads(
     store: Store, tables: MastraTables, resource: str | None, tally: Tally
 ) -> dict[tuple[str, str], Hints]:
-    """Import the conversations; return the hints of each by resource and thread."""
+    """Import the conversations. Return current task, suggested response and title by resource and thread."""
     thread_hints: dict[tuple[str, str], Hints] = {}
     for row in await tables.rows("mastra_threads", q.threads()):
         if resource not in {None, row["resource"]}:
@@ -136,7 +136,9 @@ async def _threads(
         )
         for one, some in read:
             if not some:
-                tally.skip(f"{row['id']}, message {one['id']}", "it is empty, or holds nothing but notes of its memory")
+                tally.skip(
+                    f"{row['id']}, message {one['id']}", "it is empty, or contains only markers of the memory of Mastra"
+                )
         await save_conversation(store, conversation, row["resource"], tally)
         if (row["resource"], row["id"]) in tally.forgotten:
             continue
@@ -147,11 +149,11 @@ async def _threads(
 
 
 def _has_forgotten(record: Record, tally: Tally) -> bool:
-    """Return whether a record was made from something that was forgotten here."""
+    """Return whether a record may have been made from forgotten messages. If so, skip it."""
     owner, thread = record["resource"], record["thread"]
     is_gone = any(of == owner and thread in {None, name} for of, name in tally.forgotten)
     if is_gone:
-        tally.skip(f"record {record['id']}", "something that it was made of was forgotten here")
+        tally.skip(f"record {record['id']}", "a message that it was made from was forgotten here")
     return is_gone
 
 
@@ -169,21 +171,24 @@ async def _records(
     hinted = dict(thread_hints)
     for (owner, thread), chain in chains.items():
         if chain[-1]["reflection"]:
-            tally.skip(f"record {chain[-1]['id']}", "a buffered reflection: its log is reflected again when it is long")
+            tally.skip(
+                f"record {chain[-1]['id']}",
+                "a buffered reflection is not imported; the log is reflected again when it is long",
+            )
         if tally.dry_run:
             tally.added["generation"] += len(chain)
             continue
         known = {name: one for (of, name), one in thread_hints.items() if of == owner}
         log = await _chain(components, owner, thread, chain, known, tally)
-        # Where there is a log already, its hints are newer.
+        # `_chain` has set the hints of these threads, or the existing log has newer hints.
         for name in [thread] if thread else known if log is None else log.ends:
             hinted.pop((owner, name), None)
     if tally.dry_run:
         return
     for (owner, name), one in hinted.items():
         rows = await components.store.messages.after(owner, name)
-        seen = [row.seq for row in rows if one.at is None or row.created_at <= one.at]
-        await _hint(components.store, owner, name, one, rows, max(seen, default=0))
+        seqs = [row.seq for row in rows if one.at is None or row.created_at <= one.at]
+        await _hint(components.store, owner, name, one, rows, max(seqs, default=0))
 
 
 async def _chain(
@@ -194,9 +199,9 @@ async def _chain(
     thread_hints: Mapping[str, Hints],
     tally: Tally,
 ) -> _Log | None:
-    """Import the log of a chain of generations; None if it is refused."""
+    """Import the log of a chain of generations. Return None if the log is refused."""
     named = {name for record in chain for name, _ in sections(record["observations"]) if name}
-    # A chunk names messages, not their thread.
+    # A chunk has message ids but no thread, so all threads must be searched for them.
     threads = [thread] if thread else sorted(set(thread_hints) if chain[-1]["chunks"] else named)
     try:
         log = _Log(
@@ -211,8 +216,8 @@ async def _chain(
         arrival = await components.store.transfers.begin(owner)
         arrived = await components.store.transfers.put(owner, arrival, rows)
     except MemologError as error:
-        there_is = "there is a log already; what Mastra observed stays out of it"
-        why = there_is if isinstance(error, StoreCorrupt) else f"{error.what} {error.why}".strip()
+        exists = "there is a log already, so the observations of Mastra are not added"
+        why = exists if isinstance(error, StoreCorrupt) else f"{error.what} {error.why}".strip()
         tally.skip(f"observations of {thread or owner}", why)
         return None
     tally.count(arrived)
@@ -229,7 +234,7 @@ async def _chain(
 async def _hint(
     store: Store, owner: str, thread: str, thread_hints: Hints | None, rows: Sequence[Message], end: int
 ) -> None:
-    """Set the hints of a thread, unless it has newer ones."""
+    """Set the hints of a thread as of message `end`, unless the thread has newer hints."""
     last = next((row for row in reversed(rows) if row.seq <= end), None)
     if thread_hints is not None and last is not None and _has_hints(thread_hints):
         await store.transfers.hint(owner, thread, replace(thread_hints, at=last.created_at, last_seq=last.seq))
@@ -250,7 +255,7 @@ class _Log:
     thread_hints: Mapping[str, Hints]
     """Hints from the metadata of each thread."""
     observed: frozenset[str]
-    """The threads that the text of a shared log names."""
+    """The threads that have a section in the text of a shared log."""
     text_hints: Hints = field(default_factory=Hints)
     """Hints in the text of the last group."""
     hints: dict[str, Hints] = field(default_factory=dict[str, Hints])
@@ -317,7 +322,7 @@ class _Log:
             self._add("entry", log=self.id, **place, group=group, added_at=at)
 
     def _fresh(self, record: Record) -> dict[str, tuple[int, int]]:
-        """Return the span that each thread was observed over in this generation."""
+        """Return, by thread, the span of the messages that were first observed in this generation."""
         until = at_of(record["observed_at"])
         found: dict[str, tuple[int, int]] = {}
         for name, rows in self.messages.items():
@@ -325,7 +330,7 @@ class _Log:
                 continue
             start = self.ends.setdefault(name, 0)
             own = self.thread_hints[name].at if self.thread is None and name in self.thread_hints else None
-            # A shared log is observed thread by thread, each up to a time of its own.
+            # In a shared log each thread has its own time up to which it was observed.
             last = min(filter(None, (until, own)), default=None)
             seqs = [row.seq for row in rows if last is not None and row.seq > start and _is_observed(row, last)]
             if seqs:
@@ -334,14 +339,14 @@ class _Log:
         return found
 
     def _chunks(self, record: Record) -> Iterator[str]:
-        """Yield the buffered groups. A chunk that does not continue the log, or splits a call, is observed again."""
+        """Yield the ids of the buffered groups. Skip chunks that do not continue the log or separate a call from its result."""
         ends, stopped = dict(self.ends), set[str]()
         for chunk in chunks_of(record["chunks"]):
             spans = {name: self._span(chunk, rows, ends.get(name, 0)) for name, rows in self.messages.items()}
             ahead = {name: span for name, span in spans.items() if span != (0, 0)}
             name, span = next(iter(ahead.items()), ("", None))
             if len(ahead) != 1 or span is None or name in stopped:
-                # Already observed, or after a gap: nothing is buffered.
+                # The chunk is observed already, or it follows a skipped chunk.
                 stopped.update(ahead)
                 if ahead:
                     self.left_out.append((f"buffered chunk {chunk.id}", "its messages are observed again"))
@@ -356,11 +361,11 @@ class _Log:
             self._hold_back(hints if _has_hints(thread_hints) else None)
 
     def _span(self, chunk: Chunk, rows: Sequence[Message], start: int) -> tuple[int, int] | None:
-        """Return the span of a thread that a chunk covers after `start`: (0, 0) if none, None if it is unclear."""
+        """Return the span that a chunk covers after message `start`, (0, 0) if it covers none, or None for an invalid span."""
         sources = {
             row.seq: source_of(row.id) for row in rows if not chunk.messages.isdisjoint((row.id, source_of(row.id)[0]))
         }
-        # The last message may have grown after it was buffered.
+        # Parts may have been added to the last message after it was buffered, so its end is not covered.
         end = (sources[max(sources)][0], LAST) if sources else None
         seqs = [seq for seq, source in sources.items() if seq > start and source != end]
         if not seqs:
@@ -369,7 +374,7 @@ class _Log:
         return (start + 1, seqs[-1]) if is_whole else None
 
     def _hold_back(self, hints: Hints | None) -> None:
-        """Make the last group a buffered one: rendered, with its hints applied, once it is activated."""
+        """Change the last group to a buffered one. Activation renders its text and applies its hints."""
         values = next(values for table, values in reversed(self.rows) if table.kind == "group")
         values |= {"activated_at": None, "text": "", "hints": dumps(encode(hints)) if hints else None}
 
@@ -503,14 +508,14 @@ class _Log:
 
 
 def _is_observed(row: Message, until: datetime) -> bool:
-    """Return whether a message was observed until a time; later growth of the last one was not."""
+    """Return whether a message was observed by a time. Parts added later to the message of that time were not."""
     if row.created_at == until:
         return not source_of(row.id)[1]
     return row.created_at < until
 
 
 def _is_closed(rows: Sequence[Message], last: int) -> bool:
-    """Return whether no call is unanswered at the end of a span."""
+    """Return whether every tool call up to message `last` is followed there by its result or by a user message."""
     waiting: set[str] = set()
     for row in rows:
         if row.seq > last:

@@ -1,6 +1,6 @@
-"""Import a file, a folder or a database: detect the format, then import an export of Memolog or what another system stores.
+"""Import an export of Memolog, or the data of another system. Detect the format of the source.
 
-An export of Memolog is imported line by line in batches, exactly and without a model.
+An export of Memolog is imported exactly, in batches and without a model.
 """
 
 import asyncio
@@ -45,12 +45,12 @@ async def import_from(
     progress: Progress | None,
     revive: bool,
 ) -> ImportReport:
-    """Import an export, or what another system stores; the format is detected unless it is named."""
+    """Import a file, a folder or a database. The format is detected unless it is passed."""
     components = await (connection.open() if dry_run else connection.open_to_write())
     address = os.fspath(source)
     is_server = address.startswith(_SERVERS)
     if not is_server and not await asyncio.to_thread(Path(address).exists):
-        raise InputError(f"{safe_url(address)} does not exist.", then="Check its name.")
+        raise InputError(f"{safe_url(address)} does not exist.", then="Check the path.")
     is_file = not is_server and Path(address).is_file()  # noqa: ASYNC240
     found = format_ or ("mastra" if is_server else detect(Path(address)) if is_file else None)
     tally = Tally(format=found or "", dry_run=dry_run, progress=progress, revive=revive)
@@ -58,7 +58,7 @@ async def import_from(
         return await import_mastra(components, address, resource, tally)
     report = await _import_files(components, Path(address), resource, found, tally)
     if not dry_run and report.left and components.store.engine.file is not None:
-        # Rows that were imported and then forgotten again have left bytes in the file.
+        # Rows that were imported and forgotten again may have left deleted bytes in the file.
         await asyncio.to_thread(clean_file, components.store.engine.file, timeout=connection.config.busy_timeout)
     return report
 
@@ -79,14 +79,14 @@ async def _import_files(
             await _import_memolog(components, file, resource, tally)
             continue
         conversations = read_source(file, kind)
-        # A file may be long: read it off the event loop.
+        # Read the file on a worker thread, because it may be long.
         while conversation := await asyncio.to_thread(next, conversations, None):
             await save_conversation(components.store, conversation, conversation.resource or resource or "", tally)
     return tally.report()
 
 
 def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], list[Skipped]]:
-    """Return the format of each file, and the files of unknown format; raises InputError if all are unknown."""
+    """Return the format of each file, and the files of unknown format. Raise InputError if all are unknown."""
     kinds, unknown = dict[Path, str](), list[Skipped]()
     for file in files:
         try:
@@ -98,8 +98,8 @@ def _kinds(files: list[Path], format_: str | None) -> tuple[dict[Path, str], lis
     if not kinds:
         raise InputError(
             f"None of the {len(files)} files has a supported format.",
-            why=f"The first: {unknown[0].why}",
-            then="Pass their format.",
+            why=f"The first file: {unknown[0].why}",
+            then="Pass the format of the files.",
         )
     return kinds, unknown
 
@@ -109,13 +109,13 @@ def _files(source: Path) -> list[Path]:
         return [source]
     found = sorted(path for path in source.rglob("*") if path.is_file() and path.suffix in _ENDINGS)
     if not found:
-        what = "has no .json or .jsonl file in it" if source.is_dir() else "does not exist"
-        raise InputError(f"{source} {what}.", then="Name a file, or a folder with some.")
+        what = "contains no .json or .jsonl file" if source.is_dir() else "does not exist"
+        raise InputError(f"{source} {what}.", then="Pass a file, or a folder that contains such files.")
     return found
 
 
 async def _import_memolog(components: "Components", path: Path, resource: str | None, tally: Tally) -> None:
-    """Import an export of Memolog. Existing rows stay as they are; what was forgotten here stays forgotten, unless `revive`."""
+    """Import an export of Memolog. Existing rows are not changed, and forgotten rows are imported only with `revive`."""
     store = components.store
     state: _ResourceImport | None = None
     try:
@@ -134,7 +134,7 @@ async def _import_memolog(components: "Components", path: Path, resource: str | 
             if tally.progress is not None:
                 tally.progress(batch.last)
     finally:
-        # Also after an interruption, for what was imported so far.
+        # Also finish after an error, because some batches are imported already.
         if state is not None:
             await _finish(components, state, tally)
 
@@ -145,18 +145,18 @@ class _ResourceImport:
 
     arrival: Arrival
     is_gone: bool
-    """The resource was forgotten here after the export was made: nothing is imported."""
+    """Whether the resource was forgotten here after the export was made. Then nothing is imported."""
     texts: dict[str, str] = field(default_factory=dict[str, str])
-    """Texts of the groups by id; they are rendered again once their lines are imported."""
+    """Exported texts of groups by id. Groups are rendered again when all observations are imported."""
     threads: dict[str, datetime] = field(default_factory=dict[str, datetime])
-    """Threads that were forgotten here, with their creation times."""
+    """Creation times of the threads that were forgotten here, by id."""
     messages: dict[tuple[str, str], datetime] = field(default_factory=dict[tuple[str, str], datetime])
-    """Messages that were forgotten here, by thread and id, with their times."""
+    """Times of the messages that were forgotten here, by thread and id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """A message of an export, identified by its id: of two messages with the same words, one may be forgotten."""
+    """A message of an export without its content. It is compared by id, since only one of two equal texts may be forgotten."""
 
     id: str
     role: Role
@@ -170,7 +170,7 @@ class _Batch:
 
     resource: str
     made_at: int
-    """When the export was made; 0 if it does not say."""
+    """The time of the export in microseconds, or 0 if the header has none."""
     first: int
     last: int = 0
     rows: list[tuple[Table, Values]] = field(default_factory=list[tuple[Table, Values]])
@@ -193,7 +193,7 @@ async def _begin(store: "Store", batch: _Batch, *, revive: bool) -> _ResourceImp
 
 
 def _without_text(table: Table, values: Values, state: _ResourceImport) -> Values:
-    """Return a row without its rendered text, which would be shown to models unchecked."""
+    """Return a row without its rendered text, and store the text in `state`. Models must not be shown an unchecked text."""
     if table.kind != "group" or not values["text"]:
         return values
     state.texts[values["id"]] = values["text"]
@@ -203,7 +203,7 @@ def _without_text(table: Table, values: Values, state: _ResourceImport) -> Value
 async def _look_for_forgotten(
     store: "Store", state: _ResourceImport, rows: Sequence[tuple[Table, Values]], *, revive: bool, dry_run: bool
 ) -> None:
-    """Note which of these rows were forgotten here; with `revive`, remove their tombstones instead."""
+    """Add the threads and messages that were forgotten here to `state`. With `revive`, remove their tombstones instead."""
     resource = state.arrival.resource
     if state.arrival.is_fresh:
         return
@@ -226,14 +226,14 @@ async def _look_for_forgotten(
 
 
 async def _finish(components: "Components", state: _ResourceImport, tally: Tally) -> None:
-    """Render the imported groups, and forget again what was forgotten here."""
+    """Render the imported groups, and forget the threads and messages again that were forgotten here."""
     tally.left["thread"] += len(state.threads)
     tally.left["message"] += len(state.messages)
     if tally.dry_run or state.is_gone:
         return
     store, resource, render = components.store, state.arrival.resource, components.core.rerender
     await store.transfers.render(resource, state.texts, render=render, count=components.core.counter.count)
-    # Only rows of this file: something else may use the same id by now.
+    # Compare the times, because a new thread or message may use the same id.
     for thread, began in sorted(state.threads.items()):
         with suppress(NotFound):
             if (await store.threads.get(resource, thread)).created_at == began:
@@ -259,7 +259,7 @@ async def _put(
         raise InputError(
             f"Lines {batch.first} to {batch.last} of {path.name} cannot be imported.",
             why=f"{error.why} Another resource may use the same ids, or the file was changed by hand.",
-            then="Import into an empty database. None of these lines is imported; those before them are.",
+            then="Import into an empty database. Only the lines before these are imported.",
         ) from error
 
 
@@ -271,8 +271,8 @@ def _batches(path: Path, resource: str | None) -> Iterator[_Batch]:
             made_at = _made_at(data)
             if resource is not None and len(data.get("resources", ())) != 1:
                 raise InputError(
-                    f"{path.name} does not hold exactly one resource, so it cannot become {resource!r}.",
-                    then="Import it without naming a resource, or export one resource.",
+                    f"{path.name} does not contain exactly one resource, so it cannot be imported as {resource!r}.",
+                    then="Import it without `resource`, or export one resource.",
                 )
             continue
         if data.get("kind") == "resource":
@@ -301,13 +301,13 @@ def _made_at(header: dict[str, Any]) -> int:
 def _resource(data: dict[str, Any], path: Path, number: int) -> str:
     name = data.get("resource")
     if not isinstance(name, str):
-        raise InputError(f"Line {number} of {path.name} names no resource.", then="Export again.")
+        raise InputError(f"Line {number} of {path.name} has no resource.", then="Export again.")
     return name
 
 
 def _read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the lines of an export with their numbers, the header first; refuses a file that was cut off."""
-    seen, is_whole = 0, False
+    """Yield each line of an export with its number, beginning with the header. Raise InputError if the file is incomplete."""
+    count, is_whole = 0, False
     with path.open("rb") as file:
         header = _parsed(file.readline(), path, 1)
         _check_header(header, path)
@@ -315,15 +315,15 @@ def _read_export(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         for number, text in enumerate(file, start=2):
             data = _parsed(text, path, number)
             if data.get("kind") == "end":
-                is_whole = data.get("lines") == seen
+                is_whole = data.get("lines") == count
                 break
-            seen += 1
+            count += 1
             yield number, data
     if not is_whole:
         raise InputError(
-            f"{path.name} is not complete: it ends after {seen} lines.",
-            why="The export that wrote it was interrupted, or the file was cut off on its way.",
-            then="Export again. What was read so far is imported, and a second import continues from there.",
+            f"{path.name} is not complete: it ends after {count} lines.",
+            why="The export was interrupted, or the file was not copied completely.",
+            then="Export again, then import the new file. It adds only the lines that are missing here.",
         )
 
 
@@ -334,21 +334,21 @@ def _parsed(text: bytes, path: Path, number: int) -> dict[str, Any]:
         raise InputError(
             f"Line {number} of {path.name} is not JSON.",
             why=f"{error}.",
-            then="Export again: this file is damaged.",
+            then="Export again, because this file is damaged.",
         ) from error
     if not isinstance(data, dict):
         raise InputError(
-            f"Line {number} of {path.name} is not a JSON object.", then="Export again: this file is damaged."
+            f"Line {number} of {path.name} is not a JSON object.", then="Export again, because this file is damaged."
         )
     return data  # pyright: ignore[reportUnknownVariableType]
 
 
 def _check_header(data: dict[str, Any], path: Path) -> None:
     if data.get("format") != FORMAT:
-        raise InputError(f"{path.name} is not an export of Memolog.", then="Name another file, or its format.")
+        raise InputError(f"{path.name} is not an export of Memolog.", then="Pass another file, or pass the format.")
     version: Any = data.get("version")
     if not isinstance(version, int) or version > FORMAT_VERSION:
         raise InputError(
-            f"{path.name} has version {version} of the format; this release reads up to {FORMAT_VERSION}.",
+            f"{path.name} has version {version} of the format, but this release reads versions up to {FORMAT_VERSION}.",
             then="Import it with the release that wrote it, or a newer one.",
         )

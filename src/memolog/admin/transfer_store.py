@@ -1,7 +1,7 @@
 """Export all rows of a resource, and import them into another database exactly.
 
-An import changes no stored row: each imported row is new, the same as a stored one, or refused. Imported groups are rendered
-again from their lines, and a line may not have more trust than its sources.
+An import changes no stored row: it adds missing rows, skips stored rows, and raises ImportConflict for rows that contradict a
+stored row. Imported groups are rendered again, and an observation gets at most the trust of its sources.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ _GROUPS = 50
 _TRUSTS: Final = ("tool", "assistant", "user")
 _ALL = 1_000_000
 _SHOWN = 60
-# A row that is missing here was removed on purpose if its thread or log has changed since. Messages are never removed.
+# If a row is missing here and its parent row has changed since the export, the row was probably deleted here and is not imported.
+# The rows of messages are never deleted, so a missing message is a conflict.
 _NEVER_REMOVED = frozenset({"message"})
 
 
 class Table:
-    """One kind of line. Its queries are named after it, and their parameters are its columns and keys."""
+    """One kind of row. Its queries are `KIND_page`, `KIND_add` and `KIND_one`. Their parameters are its columns and keys."""
 
     def __init__(
         self,
@@ -48,10 +49,11 @@ class Table:
         newer: str | None = None,
         is_sorted_here: bool = False,
     ) -> None:
-        """Name the columns that are special.
+        """Set the special columns, as names separated by spaces.
 
-        `fixed` never change: if they differ, two rows are not the same row. `json` hold JSON. `parent` names the parent row and
-        is called like its kind, unless it is followed by a colon and the kind. `newer` rises with every change of the row.
+        `fixed` columns never change, so two rows that differ in them contradict each other. `json` columns contain JSON. `parent`
+        is the column that refers to the parent row. Its name is the kind of the parent, or it is written `COLUMN:KIND`. The
+        column `newer` rises with every change of the row.
         """
         name = kind.replace("-", "_")
         self.kind, self.newer, self.is_sorted_here = kind, newer, is_sorted_here
@@ -59,15 +61,15 @@ class Table:
         column, _, above = parent.partition(":")
         self.parent = (above or column, column) if parent else None
         self.page, self.add = q.statements[f"{name}_page"], q.statements[f"{name}_add"]
-        # Rows without a natural key are compared as a whole.
+        # A kind without this query has no natural key: its rows are compared as a whole.
         self.one = q.statements.get(f"{name}_one")
         self.columns = _parameters(self.add)
         self.natural = _parameters(self.one) if self.one else ()
-        # As many leading columns of a page are internal numbers, which order and continue it.
+        # The page query returns these internal keys as its first columns. The rows are ordered by them.
         self.keys = _parameters(self.page)
 
     def key(self, row: Mapping[str, Any]) -> tuple[str, Any]:
-        """Return how other rows refer to this one."""
+        """Return the kind and id by which children refer to this row."""
         return self.kind, row.get(self.natural[0]) if self.natural else None
 
 
@@ -75,7 +77,7 @@ def _parameters(query: Statement) -> tuple[str, ...]:
     return tuple(name for name in query.parameters if name not in {"resource", "limit"})
 
 
-# `is_sorted_here`: the order depends on texts, which engines compare differently.
+# With `is_sorted_here` rows are sorted in Python, because the order depends on texts, which the engines compare differently.
 TABLES: Final = (
     Table("tombstone"),
     Table("task-book"),
@@ -112,18 +114,18 @@ TABLES: Final = (
     Table("context", fixed="turn step at", json="record", parent="thread"),
     Table("event", json="data"),
 )
-"""Every kind, parents before children."""
+"""All kinds, with parents before their children."""
 BY_KIND: Final = {table.kind: table for table in TABLES}
 Values = dict[str, Any]
 
 
 def values_of(table: Table, row: Sequence[Any]) -> Values:
-    """Return the columns of a page's row by name, without its internal numbers."""
+    """Return the columns of a row of a page by name, without the internal keys."""
     return dict(zip(table.columns, row[len(table.keys) :], strict=True))
 
 
 def line_of(table: Table, values: Mapping[str, Any]) -> str:
-    """Return one line, without empty columns."""
+    """Return a row as one line of JSON, without columns that are NULL."""
     line: Values = {"kind": table.kind}
     for name, value in values.items():
         if value is not None:
@@ -136,17 +138,17 @@ def _shown(text: str) -> Any:
         value = loads(text)
     except ValueError:
         return text
-    # A JSON string would be read back as plain text, so strings are not decoded.
+    # Do not decode a JSON string, because the import would store it as plain text.
     return value if not isinstance(value, str) and dumps(value) == text else text
 
 
 def row_of(data: Mapping[str, Any], where: str) -> tuple[Table, Values]:
-    """Return the table and values of a line; raises InputError for a line that is not part of an export."""
+    """Return the table and values of a line. Raise InputError if the line is not part of an export."""
     table = BY_KIND.get(data.get("kind", ""))
     if table is None:
         raise InputError(
             f"{where} has an unknown kind: {str(data.get('kind'))[:40]!r}.",
-            why="It was written by a newer release, or is not a line of an export.",
+            why="The line was written by a newer release, or is not part of an export.",
             then="Import it with the release that wrote it, or a newer one.",
         )
     unknown = sorted(set(data) - set(table.columns) - {"kind"})
@@ -171,19 +173,19 @@ def _stored(table: Table, name: str, value: Any, where: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrived:
-    """Counts of imported rows by kind."""
+    """Counts of processed rows by kind: added, and the same as a stored row."""
 
     added: Counter[str] = field(default_factory=Counter[str])
     same: Counter[str] = field(default_factory=Counter[str])
     kept: Counter[str] = field(default_factory=Counter[str])
-    """Stored already and changed since: the stored row stays."""
+    """Rows that are stored here and were changed since the export. The stored rows are not changed."""
     left: Counter[str] = field(default_factory=Counter[str])
-    """Removed here since: the row is not imported."""
+    """Rows that were deleted here since the export. They are not imported."""
     moved: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
-    """Rows that were changed or removed here, by which their children refer to them."""
+    """The kinds and ids of rows that were changed or deleted here since the export."""
 
     def count(self, other: Arrived) -> None:
-        """Add other counts."""
+        """Add the counts of another part of the import."""
         for name in ("added", "same", "kept", "left"):
             getattr(self, name).update(getattr(other, name))
 
@@ -194,10 +196,10 @@ class Arrival:
 
     resource: str
     is_fresh: bool
-    """The resource was empty when the import began, so no row can be stored already."""
+    """Whether the resource was empty when the import began, so that no row needs to be compared."""
     moved: set[tuple[str, Any]] = field(default_factory=set[tuple[str, Any]])
     known: dict[str, Counter[int]] = field(default_factory=dict[str, Counter[int]])
-    """Hashes of the stored rows without a natural key."""
+    """By kind, the hashes of the stored rows of kinds without a natural key."""
 
 
 class Transfers:
@@ -207,13 +209,13 @@ class Transfers:
         self._engine = engine
 
     async def export(self, resource: str, file: IO[bytes]) -> Counter[str]:
-        """Write all rows of a resource as JSON lines, as of one moment; returns the number of lines by kind."""
+        """Write all rows of a resource as JSON lines, as of one moment. Return the number of lines by kind."""
         check_ids(resource=resource)
         start = file.tell()
         return await self._engine.read(lambda: _exporting(resource, file, start), brief=False)
 
     async def begin(self, resource: str) -> Arrival:
-        """Begin or continue an import into a resource."""
+        """Return the state of a new import into a resource."""
         check_ids(resource=resource)
 
         def script() -> Script[bool]:
@@ -225,7 +227,7 @@ class Transfers:
     async def put(
         self, resource: str, arrival: Arrival, rows: Sequence[tuple[Table, Values]], *, dry_run: bool = False
     ) -> Arrived:
-        """Import rows, all or none. Stored rows stay; raises ImportConflict for rows that contradict them."""
+        """Import rows in one transaction. Raise ImportConflict for a row that contradicts a stored row."""
         check_ids(resource=resource)
         chosen, same = await self._without_repetitions(arrival, rows)
         if dry_run:
@@ -239,21 +241,21 @@ class Transfers:
     async def render(
         self, resource: str, texts: Mapping[str, str], *, render: Render, count: Callable[[str], int]
     ) -> None:
-        """Render imported groups without a text, and lower the trust of lines to that of their sources.
+        """Render imported groups that have no text, and lower the trust of their observations to that of the sources.
 
-        `texts` holds the exported texts; a text that matches the lines is stored unchanged.
+        `texts` has the exported text of each group. A text that matches the observations is stored unchanged.
         """
         check_ids(resource=resource)
         for some in chunks(list(texts), _GROUPS):
 
             def script(some: Sequence[str] = some) -> Script[None]:
-                yield from lowering_trust(resource, some)
-                yield from rendering_imported(resource, {name: texts[name] for name in some}, render, count)
+                yield from _lowering_trust(resource, some)
+                yield from _rendering_imported(resource, {name: texts[name] for name in some}, render, count)
 
             await self._engine.write(script, name="transfers.render")
 
     async def date(self, resource: str, thread: str, *, created_at: datetime, updated_at: datetime) -> None:
-        """Set the times of a thread to those of its messages; raises ThreadNotFound."""
+        """Set the times of a thread. Raise ThreadNotFound if it does not exist."""
         check_ids(resource=resource, thread=thread)
         times = {"created_at": to_micros(created_at), "updated_at": to_micros(updated_at)}
 
@@ -264,7 +266,7 @@ class Transfers:
         await self._engine.write(script, name="transfers.date")
 
     async def hint(self, resource: str, thread: str, hints: Hints) -> None:
-        """Set the hints of a thread, unless it has newer ones; raises ThreadNotFound."""
+        """Set current task, suggested response and title of a thread, unless it has newer ones. Raise ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
 
         def script() -> Script[None]:
@@ -276,7 +278,10 @@ class Transfers:
     async def _without_repetitions(
         self, arrival: Arrival, rows: Sequence[tuple[Table, Values]]
     ) -> tuple[list[tuple[Table, Values]], Counter[str]]:
-        """Remove rows without a natural key that are stored already, as often as they are stored."""
+        """Return the rows to import, and the number of rows by kind that have no natural key and are stored already.
+
+        A row that occurs twice in the export is removed only as often as it is stored.
+        """
         same, chosen = Counter[str](), list[tuple[Table, Values]]()
         for table, values in rows:
             if table.one is None and not arrival.is_fresh:
@@ -301,7 +306,7 @@ class Transfers:
 
 
 def _reading(table: Table, resource: str, take: Callable[[str], None]) -> Script[None]:
-    """Pass all rows of a kind to `take` as lines. They are read in pages, so that an export needs memory for one page only."""
+    """Call `take` with each row of a kind as a line. Rows are read in pages, to keep few of them in RAM."""
     after = dict.fromkeys(table.keys, -1)
     while True:
         rows: list[Row] = list((yield table.page(resource=resource, limit=_PAGE if after else _ALL, **after)))
@@ -311,7 +316,7 @@ def _reading(table: Table, resource: str, take: Callable[[str], None]) -> Script
         if table.kind == "generation":
             yield from _naming_threads(resource, page)
         for values in page:
-            # A task without labels is a row too.
+            # A task without labels is returned as a row whose label is NULL.
             if table.kind != "task-label" or values["label"] is not None:
                 take(line_of(table, values))
         if not rows or not after:
@@ -326,7 +331,7 @@ def _exporting(resource: str, file: IO[bytes], start: int) -> Script[Counter[str
         file.write(line.encode() + b"\n")
         written[kind] += 1
 
-    # After a lost connection the script runs again: drop the unfinished lines.
+    # After a lost connection the script runs again, so remove the lines of the first attempt.
     file.seek(start)
     file.truncate()
     kind = "resource"
@@ -338,14 +343,14 @@ def _exporting(resource: str, file: IO[bytes], start: int) -> Script[Counter[str
 
 
 def _naming_threads(resource: str, rows: Sequence[Values]) -> Script[None]:
-    """Replace internal keys in the working memory of generations by thread names ("" is the resource)."""
+    """Replace thread keys by thread ids in the working memory versions of generations. The id "" means the resource."""
     keys = sorted({int(key) for row in rows for key in _versions(row)} - {0})
     found = (yield q.thread_names(resource=resource, keys=keys)) if keys else ()
     _rename_versions(rows, {"0": "", **{str(row.pk): row.id for row in found}})
 
 
 def _keying_threads(resource: str, rows: Sequence[Values]) -> Script[list[Values]]:
-    """Replace thread names by the keys of this database."""
+    """Replace thread ids by the thread keys of this database in the working memory versions of generations."""
     names = sorted({name for row in rows for name in _versions(row)} - {""})
     found = (yield q.thread_keys(resource=resource, threads=names)) if names else ()
     made = [dict(row) for row in rows]
@@ -392,7 +397,7 @@ def _adding(resource: str, table: Table, rows: Sequence[Values]) -> Script[None]
 def _selecting_new(
     arrival: Arrival, table: Table, find: Statement, rows: Sequence[Values], arrived: Arrived
 ) -> Script[list[Values]]:
-    """Return the rows that are not stored yet; the others are counted or refused."""
+    """Return the rows to add. Count all other rows in `arrived`, or raise ImportConflict."""
     new: list[Values] = []
     seen: set[tuple[Any, ...]] = set()
     for row in rows:
@@ -411,7 +416,7 @@ def _selecting_new(
             seen.add(key)
         elif table.kind in _NEVER_REMOVED:
             raise ImportConflict(
-                _described(table, row), "it is not here, and its thread has been used since it was imported in part"
+                _described(table, row), "it is missing here, although its thread was imported and used since"
             )
         else:
             arrived.left[table.kind] += 1
@@ -419,9 +424,9 @@ def _selecting_new(
 
 
 def _compare(table: Table, row: Values, here: Values, arrived: Arrived) -> None:
-    """Compare a row with the stored one."""
+    """Compare a row with the stored row, and count the result in `arrived`."""
     if table.kind == "group" and not row["text"]:
-        # Its text is rendered from its lines: see `render`.
+        # An imported group has no text until `render` is called, so do not compare the texts.
         row = {**row, "text": here["text"], "tokens": here["tokens"]}
     if row == here:
         arrived.same[table.kind] += 1
@@ -456,26 +461,23 @@ def _shortened(value: object) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
-def rendering_imported(
+def _rendering_imported(
     resource: str, texts: Mapping[str, str], render: Render, count: Callable[[str], int]
 ) -> Script[None]:
-    """Store a text for imported groups: the one that came with them if it matches their lines, or else a rendered one."""
+    """Set the text of imported groups: the exported text if it matches the observations, otherwise a rendered text."""
     for row in (yield q.groups_named(resource=resource, names=list(texts))):
         group, rendered, tokens = yield from rendering(row.log_pk, row.id, render)
         if not group.text:
-            brought = unpack(texts[row.id]) or ""
-            if brought and matches_rendering(brought, rendered):
-                rendered, tokens = brought, count(brought)
+            exported = unpack(texts[row.id]) or ""
+            if exported and matches_rendering(exported, rendered):
+                rendered, tokens = exported, count(exported)
             yield log_queries.set_group_text(group_pk=group.pk, text=pack(rendered), tokens=tokens)
 
 
-def lowering_trust(resource: str, groups: Sequence[str]) -> Script[int]:
-    """Lower the trust of lines in these groups to that of their best source; returns how many lines changed."""
-    lowered = 0
+def _lowering_trust(resource: str, groups: Sequence[str]) -> Script[None]:
+    """Lower the trust of observations in these groups to that of their best source."""
     for row in (yield q.trust_of_sources(resource=resource, names=list(groups))):
-        # A line without a source was imported: it counts as a model's word.
+        # An observation without sources was imported from another system. It is trusted like the words of a model.
         allowed = _TRUSTS[int(row.best) - 1] if row.best else "assistant"
         if _TRUSTS.index(row.trust) > _TRUSTS.index(allowed):
-            lowered += 1
             yield q.set_trust(key=row.pk, trust=allowed)
-    return lowered

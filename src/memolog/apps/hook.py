@@ -1,4 +1,4 @@
-"""Run one hook of a coding agent: `python -m memolog.apps.hook`, the name that installed settings files hold."""
+"""Run one hook of a coding agent: `python -m memolog.apps.hook`. Settings files of users contain this module name."""
 
 from memolog.apps.hooks.entry import main
 

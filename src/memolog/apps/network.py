@@ -1,4 +1,4 @@
-"""What the MCP server and the gateway share: checks of tokens and loopback addresses, a server on a socket, signals."""
+"""Functions that MCP server and gateway share: checks of tokens and loopback addresses, a server on a socket, signals."""
 
 import asyncio
 import errno
@@ -27,7 +27,7 @@ def is_loopback(host: str) -> bool:
 
 
 def check_token(token: str, name: str, error: type[MemologError]) -> None:
-    """Raise an error unless a token is long enough and can be sent in a header; `name` is what the error calls it."""
+    """Raise an error unless a token is long enough and can be sent in a header. `name` describes the token in the message."""
     if len(token) < _LEAST_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
         raise error(
             f"{name} cannot be used.",
@@ -37,26 +37,26 @@ def check_token(token: str, name: str, error: type[MemologError]) -> None:
 
 
 def open_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on an address; port 0 is any free port."""
+    """Return a socket that listens on an address. Port 0 means any free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=128)
     except (OSError, OverflowError) as error:
-        is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
-        why = f"port {port} is taken by another program" if is_taken else str(error)
+        is_used = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+        why = f"another program uses port {port}" if is_used else str(error)
         raise StoreUnavailable(
             f"The server cannot listen on {host}:{port}: {why}.",
-            then=f"Choose another {'--port' if is_taken else '--host or --port'}; 0 is any free port.",
+            then=f"Choose another {'--port' if is_used else '--host or --port'}. Port 0 means any free port.",
         ) from error
 
 
 def url_of(host: str, port: int) -> str:
-    """Return the URL of a server."""
+    """Return the HTTP URL of a server."""
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 class _Server(uvicorn.Server):
-    """A server that signals when it listens, and handles no signals."""
+    """A server that sets `is_ready` once it listens, and installs no signal handlers."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -73,7 +73,7 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def serving(config: uvicorn.Config, listener: socket.socket) -> AsyncGenerator[None]:
-    """Run an application as a server of this event loop while the block runs, and close the socket at its end."""
+    """Run an application as a server of this event loop while the block runs. Close the socket at the end of the block."""
     server = _Server(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     ready = asyncio.create_task(server.is_ready.wait())
@@ -88,7 +88,7 @@ async def serving(config: uvicorn.Config, listener: socket.socket) -> AsyncGener
 
 
 def caught(*signals: signal.Signals) -> "asyncio.Queue[signal.Signals]":
-    """Return a queue that these signals are put into; without support for handlers, they end the program as usual."""
+    """Return a queue that receives these signals. On systems without signal handlers, a signal ends the program as usual."""
     queue: asyncio.Queue[signal.Signals] = asyncio.Queue()
     with suppress(NotImplementedError, RuntimeError, ValueError):
         for one in signals:

@@ -1,1 +1,1 @@
-"""Compaction: show and index old messages by a summary. It can be undone."""
+"""Compaction: contexts and the search index use a summary instead of old messages. It can be undone."""

@@ -1,7 +1,7 @@
-"""Replace old messages by summaries: on request or, without a log, once there are enough newer ones.
+"""Replace old messages by summaries: on request or, for threads without a log, when there are enough newer messages.
 
-A summary is made from the log, by the model, or by the embedded observer if the model fails. No lock is held meanwhile; a batch
-that has changed is read again.
+A summary is made from the observations of the log, or by the model, or by the embedded observer if the model fails. The thread is
+not locked meanwhile. If a message of the batch has changed, the batch is read again.
 """
 
 import contextlib
@@ -34,12 +34,13 @@ from memolog.text.tokens import TokenCounter
 if TYPE_CHECKING:
     from memolog.store import Store
 
-# A batch ends at a closed pair, so more rows than its size are read, and many more where no pair is closed.
+# A batch must not separate a call from its result. So this many more messages than its size are read at first, and if they have
+# no possible end, more and more up to the maximum.
 _LOOKED_AT: Final = 40
 _MOST_LOOKED_AT: Final = 5_000
 _MOST_TRIES: Final = 5
 _NAME_CHARACTERS: Final = 400
-# More tokens than this are processed in a worker thread.
+# A batch with more tokens than this is processed in a worker thread. Each message counts as _TOKENS_A_MESSAGE more.
 _LONG_TOKENS: Final = 4_000
 _TOKENS_A_MESSAGE: Final = 100
 
@@ -47,14 +48,14 @@ _TOKENS_A_MESSAGE: Final = 100
 def choose_batch(
     candidates: Sequence[CompactionCandidate], size: int, up_to: int, *, partly: bool = True
 ) -> tuple[CompactionCandidate, ...]:
-    """Return the next batch: about so many messages, ended where no pair is split; empty if there is none.
+    """Return the next batch of about `size` messages that separates no call from its result. Empty if there is none.
 
-    Without `partly`, a batch must be complete, unless what follows it is compacted already.
+    With `partly=False`, a batch of fewer messages is returned only if compacted messages follow it.
     """
     messages = [candidate.message for candidate in candidates]
-    run = next((index for index, one in enumerate(candidates) if not one.is_free), len(candidates))
-    end = next((index for index, one in enumerate(candidates[:run]) if one.message.seq > up_to), run)
-    is_ended = run < len(candidates) and end == run
+    free = next((index for index, one in enumerate(candidates) if not one.is_free), len(candidates))
+    end = next((index for index, one in enumerate(candidates[:free]) if one.message.seq > up_to), free)
+    is_ended = free < len(candidates) and end == free
     cuts = [cut for cut in closed_cuts(messages) if 0 < cut <= end]
     if not cuts or (end < size and not partly and not is_ended):
         return ()
@@ -73,7 +74,7 @@ class Compacting:
     # ------------------------------------------------------------ by count
 
     def later(self, resource: str, thread: str, config: Config) -> None:
-        """Compact old messages in the background; only where no log is kept."""
+        """Compact old messages in the background, if `observe` is False and `compaction.automatic` is True."""
         key = (resource, thread)
         if config.observe or config.read_only or not config.compaction.automatic or key in self._under_way:
             return
@@ -86,13 +87,13 @@ class Compacting:
             after, due = await self._store.compactions.due(resource, thread, keep=settings.after)
             if due >= settings.batch:
                 await self._with_lease(resource, thread, config, after)
-        except Exception as error:  # noqa: BLE001 - a background task; the messages are unchanged
+        except Exception as error:  # noqa: BLE001 - a background task has no caller, so the error becomes an event
             await self._core.degraded(resource, thread, "compacting", error)
         finally:
             self._under_way.discard((resource, thread))
 
     async def _with_lease(self, resource: str, thread: str, config: Config, after: int) -> None:
-        """Compact unless another process does."""
+        """Compact, unless another process is compacting this thread."""
         name, owner = f"compact {thread[:_NAME_CHARACTERS]}", self._core.owner
         lasts = timedelta(seconds=config.lease)
         lease = await self._store.leases.acquire(resource, name, owner, lasts=lasts)
@@ -120,9 +121,9 @@ class Compacting:
         partly: bool = True,
         again: bool = True,
     ) -> Compacted:
-        """Compact the messages of a thread, oldest first: those behind `after` and up to `up_to`, but for the newest `keep`.
+        """Compact the messages of a thread after number `after` and up to `up_to`, oldest first, without the newest `keep`.
 
-        `covered` is up to where the log has observed them.
+        `covered` is the number of the last message that the log covers. `again` includes messages that were restored by hand.
         """
         last = (await self._store.threads.get(resource, thread)).last_seq - keep
         end = last if up_to is None else min(last, up_to)
@@ -138,7 +139,7 @@ class Compacting:
             try:
                 compaction, lines = await self._one(resource, thread, messages, config, is_covered=is_covered)
             except Conflict:
-                # Some were compacted or withdrawn meanwhile: read again.
+                # Messages were compacted or withdrawn meanwhile, so read the batch again.
                 tries += 1
                 continue
             made.append(compaction)
@@ -157,7 +158,7 @@ class Compacting:
     async def _next(
         self, resource: str, thread: str, config: Config, *, after: int, end: int, partly: bool, again: bool
     ) -> tuple[CompactionCandidate, ...]:
-        """Return the next batch; reads more and more rows until a pair is closed."""
+        """Return the next batch. Reads more and more messages until a batch can end."""
         size = config.compaction.batch
         limit = size + _LOOKED_AT
         while True:
@@ -171,13 +172,13 @@ class Compacting:
     async def _one(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, is_covered: bool
     ) -> tuple[Compaction, tuple[SummaryLine, ...]]:
-        """Compact one batch; returns it with the lines of the log about it."""
+        """Compact one batch. Return the compaction and the observations of the log about its messages."""
         span = Span(first=live[0].seq, last=live[-1].seq)
         shared = config.scope == "resource"
         noted: tuple[SummaryLine, ...] = ()
         if is_covered:
             noted = await self._store.compactions.noted(resource, thread, span, shared=shared)
-        # A model was asked already about messages that the log covers.
+        # A model has already observed the messages that the log covers, so no model is called for them again.
         lines = noted or await self._lines(resource, thread, live, config, may_ask=not is_covered)
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in live) > _LONG_TOKENS
         texts = await offload(self._texts, live, lines, config, when=is_long)
@@ -205,7 +206,7 @@ class Compacting:
     async def _lines(
         self, resource: str, thread: str, live: Sequence[Message], config: Config, *, may_ask: bool
     ) -> list[SummaryLine]:
-        """Ask the observer about messages that no log covers; the embedded one if the model fails."""
+        """Return the observer's lines about messages. The embedded observer is used if `may_ask` is False or the model fails."""
         redactor = redactor_for(config)
         given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, alias=thread)
         ask = ModelCalls(self._store, resource, thread, (), config)

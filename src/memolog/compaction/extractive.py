@@ -1,6 +1,6 @@
-"""Build the texts of compacted messages: one summary for the context, and a search text and a brief for each message.
+"""Build the texts of compacted messages: a summary for the context, and for each message a search text and a shorter one (brief).
 
-Identifiers and lines of code stay searchable. The lines may come from a model or from the embedded observer.
+Search texts contain identifiers and lines of code. The lines of a summary come from the log, a model or the embedded observer.
 """
 
 import re
@@ -20,15 +20,17 @@ from memolog.text.tokens import TokenCounter
 from memolog.text.word_lists import UNSPACED_LETTERS
 
 _ORDER: Final[dict[Priority, int]] = {"high": 0, "done": 0, "medium": 1, "low": 2}
-# A message no longer than this is its own brief.
+# The brief of a message with at most this many characters is its whole text.
 _SHORT: Final = 240
+# Maximum characters of a brief, and of a line of a summary.
 _BRIEF: Final = 1_200
 _LINE: Final = 600
-# A line about more messages than this is kept with the first of them only.
+# A line about more messages than this is stored in the texts of the first of them only.
 _FEW: Final = 3
-# A summary has at most half the tokens of its messages, and at least one line.
+# A summary has at most this fraction (one half) of the tokens of its messages, but may always have _LEAST_TOKENS.
 _SHARE: Final = 2
 _LEAST_TOKENS: Final = 60
+# Maximum characters of a part that are read, and the maximum number of code lines, their characters, and names in a search text.
 _LOOKED_AT: Final = 40_000
 _CODE_LINES: Final = 60
 _CODE_LINE: Final = 200
@@ -39,7 +41,7 @@ _CODE: Final = re.compile(
     r"|UPDATE|CREATE|ALTER|DROP)\b.*[\w)};:'\"]$|[@}\])]|[\w.\[\]\"']+\s*[:+*/-]?=[^=>]|[\w./-]+\([^()]*\)[;:{]?\s*$)"
     r"|[{};]\s*$|^\S*(?:Error|Exception)\b"
 )
-# A word, path, address or number; not a run of a script without spaces, which is a sentence.
+# A word, path, address or number. Letters of scripts without spaces do not match, because there a match would be a sentence.
 _WORD: Final = re.compile(rf"[^\W{UNSPACED_LETTERS}]+(?:[./\\:@#-]+[^\W{UNSPACED_LETTERS}]+)*")
 _LONGEST_LEFT: Final = 120
 _WHO: Final = {"user": "User", "assistant": "Assistant", "tool": "Tool", "system": "System"}
@@ -56,21 +58,21 @@ class CompactTexts:
 def compact_texts(
     messages: Sequence[Message], lines: Sequence[SummaryLine], counter: TokenCounter, redactor: Redactor
 ) -> CompactTexts:
-    """Return the compact texts of a batch of live messages. Deterministic."""
-    said = [message for message in messages if not message.own]
-    inside = {message.seq for message in said}
+    """Return the compact texts of a batch of live messages. The same input gives the same texts."""
+    spoken = [message for message in messages if not message.own]
+    inside = {message.seq for message in spoken}
     clean = [_clean(line, redactor) for line in lines if line.text.strip() and inside & set(line.seqs)]
-    told = clean or [_clean(line, redactor) for line in _own_words(said)]
+    used = clean or [_clean(line, redactor) for line in _own_words(spoken)]
     return CompactTexts(
-        summary=_summary(messages, told, counter),
-        rows=tuple(_row(message, _about(message.seq, told, inside), redactor) for message in messages),
+        summary=_summary(messages, used, counter),
+        rows=tuple(_row(message, _about(message.seq, used, inside), redactor) for message in messages),
     )
 
 
 def words_left(text: str) -> str:
-    """Return what of an indexed text stays when the raw text is removed: names, numbers and identifiers.
+    """Return the names, numbers and identifiers of an indexed text. They stay searchable when the raw text is removed.
 
-    Each once and in alphabetical order, so that no sentence can be put together from them again.
+    Each word comes once, in alphabetical order, so that the sentences of the raw text cannot be reconstructed.
     """
     words = {word for word in _WORD.findall(text) if len(word) <= _LONGEST_LEFT}
     return " ".join(sorted(word for word in words if is_name(word) and word.lower() not in STOP))
@@ -81,7 +83,7 @@ def _clean(line: SummaryLine, redactor: Redactor) -> SummaryLine:
 
 
 def _own_words(said: Iterable[Message]) -> Iterator[SummaryLine]:
-    """Yield the beginning of each message, used if there are no lines about them."""
+    """Yield the beginning of each message. Used if there are no lines about the messages."""
     for message in said:
         text = short_line("\n".join(_texts(message)), _SHORT)
         if text:
@@ -95,20 +97,20 @@ def _summary(messages: Sequence[Message], lines: Sequence[SummaryLine], counter:
     head = f"{first if first == last else f'{first} to {last}'}, {number}:"
     room = max(_LEAST_TOKENS, sum(message.tokens for message in messages) // _SHARE) - counter.count(head)
     order = sorted(range(len(lines)), key=lambda index: (_ORDER[lines[index].priority], index))
-    kept: list[int] = []
+    chosen: list[int] = []
     for index in order:
         size = counter.count(f"* {lines[index].text}\n")
         if size <= room:
-            kept.append(index)
+            chosen.append(index)
             room -= size
-    if not kept and lines:
+    if not chosen and lines:
         return f"{head}\n* {cut_tokens(lines[order[0]].text, max(room, 1), counter)}"
-    kept.sort(key=lambda index: (min(lines[index].seqs), index))
-    return "\n".join([head, *(f"* {lines[index].text}" for index in kept)])
+    chosen.sort(key=lambda index: (min(lines[index].seqs), index))
+    return "\n".join([head, *(f"* {lines[index].text}" for index in chosen)])
 
 
 def _about(seq: int, lines: Sequence[SummaryLine], inside: set[int]) -> list[str]:
-    """Return the lines that speak of one message."""
+    """Return the lines about one message."""
     found: list[str] = []
     for line in lines:
         cited = sorted(inside & set(line.seqs))
@@ -119,7 +121,7 @@ def _about(seq: int, lines: Sequence[SummaryLine], inside: set[int]) -> list[str
 
 def _row(message: Message, about: Sequence[str], redactor: Redactor) -> RowTexts:
     if message.own:
-        # Answers of the memory's own tools are not indexed.
+        # The results of Memolog's own tools are not indexed.
         return RowTexts(seq=message.seq, search=message.search, brief=message.search)
     text = redactor.redact("\n".join(_texts(message)))
     own = short_line(text, _SHORT)
@@ -129,7 +131,7 @@ def _row(message: Message, about: Sequence[str], redactor: Redactor) -> RowTexts
 
 
 def _code_lines(text: str) -> Iterator[str]:
-    """Yield the lines of a text that are code: in a fence, or by their form."""
+    """Yield the lines of a text that are inside a code fence or look like code."""
     fenced, found = False, 0
     for line in text.splitlines():
         if _FENCE.match(line):
@@ -148,7 +150,7 @@ def _names(text: str) -> list[str]:
 
 
 def _texts(message: Message) -> Iterator[str]:
-    """Yield the readable text of each part, cut to a bound."""
+    """Yield the text of each part that has text, cut to at most `_LOOKED_AT` characters."""
     for part in message.parts:
         text = _text(part)
         if text.strip():

@@ -1,7 +1,7 @@
 """Compact, deepen, restore and prune messages.
 
-Of the three texts of a message, raw never changes; the other two are replaced by the summary of a batch and restored byte for
-byte. Each write is one transaction and is refused if the messages have changed since they were read.
+A message has a raw text, a text for contexts and a text for search. Compaction replaces only the last two, and a restore writes
+them back byte for byte. Each write is one transaction, and raises Conflict if the messages have changed since they were read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from memolog.errors import Conflict, InputError, NotFound
 
 q = load_queries("compaction/compactions")
 
+# Messages per query.
 _AT_ONCE: Final = 500
+# If more characters than this are written, this is done in a worker thread. Each message counts as _ROW_CHARACTERS more.
 _ROW_CHARACTERS: Final = 100
 _FEW_CHARACTERS: Final = 50_000
 
@@ -39,7 +41,7 @@ class CompactionCandidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowTexts:
-    """The search texts of one message at the first and second level."""
+    """The search text of one message at the first level, and at the second level (`brief`)."""
 
     seq: int
     search: str | None
@@ -48,7 +50,7 @@ class RowTexts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SummaryLine:
-    """A line about some messages; one of the log has an id, and the handle of its group."""
+    """A line about some messages. If it is an observation of the log, it has an id and the handle of its group."""
 
     text: str
     seqs: tuple[int, ...]
@@ -70,9 +72,9 @@ class Compactions(Calls):
     def candidates(
         self, resource: str, thread: str, *, after: int = 0, again: bool = False, limit: int = 100
     ) -> Script[tuple[CompactionCandidate, ...]]:
-        """Return the rows from the first that may be compacted, including tombstones.
+        """Return the messages from the first one that may be compacted, including tombstones.
 
-        Messages that were restored by hand are not free, unless `again` is set.
+        Messages that were restored by hand may be compacted only if `again` is True.
         """
         check_ids(resource=resource, thread=thread)
         values = {"after": clamp(after), "again": int(again), "limit": check_limit(limit)}
@@ -90,7 +92,7 @@ class Compactions(Calls):
 
     @reads
     def due(self, resource: str, thread: str, *, keep: int) -> Script[tuple[int, int]]:
-        """Return the end of the last batch, and how many messages follow it, not counting the newest `keep`."""
+        """Return the end of the last batch, and how many messages after it may be compacted, without the newest `keep`."""
         check_ids(resource=resource, thread=thread)
         rows = yield q.due(resource=resource, thread=thread, keep=keep)
         return (rows[0].last_seq, rows[0].messages) if rows else (0, 0)
@@ -106,7 +108,7 @@ class Compactions(Calls):
 
     @reads
     def noted(self, resource: str, thread: str, span: Span, *, shared: bool = False) -> Script[tuple[SummaryLine, ...]]:
-        """Return the lines of the thread's log, or of the shared one, about a span."""
+        """Return the observations about a span, from the thread's log or, if `shared` is True, from the shared log."""
         check_ids(resource=resource, thread=thread)
         rows = yield q.lines_over(
             resource=resource, thread=thread, first_seq=span.first, last_seq=span.last, shared=int(shared)
@@ -126,13 +128,11 @@ class Compactions(Calls):
     async def compact(
         self, resource: str, thread: str, rows: Sequence[RowTexts], *, summary: str, now: datetime
     ) -> Compaction:
-        """Compact a batch of messages to the first level; raises Conflict if one of them has changed."""
+        """Compact a batch of messages to the first level. Raises Conflict if one of them has changed."""
         check_ids(resource=resource, thread=thread)
         at, name = to_micros(now), self._new_id()
         if not rows or not summary.strip():
-            raise InputError(
-                "There is nothing to compact.", then="Pass messages, and the summary that stands for them."
-            )
+            raise InputError("There is nothing to compact.", then="Pass messages and the summary that replaces them.")
 
         def script() -> Script[Compaction]:
             thread_pk = (yield from taking_thread(resource, thread)).pk
@@ -140,7 +140,7 @@ class Compactions(Calls):
             where = {"thread_pk": thread_pk, "first_seq": span.first, "last_seq": span.last}
             stored = {row.seq: row for row in (yield q.rows_of_span(**where))}
             before = [_before(stored.get(row.seq), row) for row in rows]
-            # A live row between these would be hidden without being part of the summary.
+            # Refuse a live message between these, because the context would show neither it nor a summary of it.
             if {seq for seq, row in stored.items() if row.state == "live"} != {row.seq for row in rows}:
                 raise _changed()
             made = yield q.insert_compaction(
@@ -161,13 +161,13 @@ class Compactions(Calls):
                 id=name, thread=thread, span=span, level=1, summary=summary, created_at=now, messages=len(rows)
             )
 
-        # Every row gets the summary.
+        # The summary is stored with every message.
         is_brief = len(rows) * (len(summary) + _ROW_CHARACTERS) <= _FEW_CHARACTERS
         return await self.engine.write(script, name="compactions.compact", brief=is_brief)
 
     @writes("compactions.deepen")
     def deepen(self, resource: str, thread: str, *, keep: int) -> Script[int]:
-        """Move batches with at least `keep` newer messages to the second level; returns how many messages these were."""
+        """Move batches with at least `keep` newer messages to the second level. Return how many messages they have."""
         check_ids(resource=resource, thread=thread)
         thread_pk = (yield from taking_thread(resource, thread)).pk
         deepened = 0
@@ -183,7 +183,7 @@ class Compactions(Calls):
 
     @writes("compactions.restore")
     def restore(self, resource: str, thread: str, compaction: str, *, now: datetime) -> Script[Compaction]:
-        """Restore the messages of a batch byte for byte. Restoring twice is harmless."""
+        """Restore the messages of a batch byte for byte, and return the compaction. A second call changes nothing."""
         check_ids(resource=resource, thread=thread)
         check_ids(compaction=compaction)
         at = to_micros(now)
@@ -201,7 +201,7 @@ class Compactions(Calls):
             raise InputError(
                 f"Compaction {compaction} cannot be restored.",
                 why=f"The raw text of {pruned} of its messages was pruned.",
-                then="Its summary and the log are what is left of them.",
+                then="Use the summary of the compaction and the log instead.",
             )
         yield from _restoring(rows[0])
         yield q.mark_restored(compaction_pk=rows[0].pk, now=at)
@@ -215,7 +215,7 @@ class Compactions(Calls):
     ) -> Script[Pruned]:
         """Remove the raw text of compacted messages that are old, observed and linked to no open task.
 
-        The search text of a short message is its raw text: `left` returns what remains of it.
+        The search text of a short message is its raw text, so `left` returns the words of a search text that may stay.
         """
         check_ids(resource=resource, thread=thread)
         youngest = to_micros(now - timedelta(days=days))
@@ -229,7 +229,7 @@ class Compactions(Calls):
                 "open_task": bool(row.is_open),
                 "not_compacted": row.level == 0,
             }
-            reason = next((name for name, speaks_against in reasons.items() if speaks_against), None)
+            reason = next((name for name, applies in reasons.items() if applies), None)
             if reason is None:
                 chosen.append(row.seq)
             else:
@@ -242,7 +242,7 @@ class Compactions(Calls):
 
 
 def undoing_compactions(thread_pk: int, first: int, last: int) -> Script[None]:
-    """Restore every batch over these messages and delete its summary, which may quote them."""
+    """Restore every batch with one of these messages and delete its summary, because it may quote the messages."""
     for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=first, last_seq=last)):
         if row.restored_at is None:
             yield from _restoring(row)
@@ -253,7 +253,7 @@ def undoing_compactions(thread_pk: int, first: int, last: int) -> Script[None]:
 def copying_compactions(
     source_pk: int, target_pk: int, up_to: int, new_id: Callable[[], str]
 ) -> Script[dict[int, int]]:
-    """Copy the compactions of a thread to its clone; returns the key of each copy by that of its original."""
+    """Copy the compactions of a thread to its clone. Return the keys of the copies by the keys of the originals."""
     copied: dict[int, int] = {}
     for row in (yield q.copy_compactions(thread_pk=source_pk, up_to=up_to)):
         made = yield q.insert_compaction(
@@ -272,7 +272,7 @@ def copying_compactions(
 
 
 def _pruning(thread_pk: int, seqs: Sequence[int], left: Callable[[str], str]) -> Script[None]:
-    """Remove the raw text of some messages from their rows and from what their batches would restore."""
+    """Remove the raw text of some messages from their rows, and from the texts that a restore of their batches writes."""
     if not seqs:
         return
     for some in chunks(seqs, _AT_ONCE):
@@ -280,7 +280,7 @@ def _pruning(thread_pk: int, seqs: Sequence[int], left: Callable[[str], str]) ->
         texts = [{"thread_pk": thread_pk, "seq": row.seq, "search": _left_of(row.search, left)} for row in rows]
         yield q.prune_message.many(texts)
     gone = set(seqs)
-    # Includes batches that were restored and compacted again.
+    # These are also batches that were restored and whose messages were compacted again.
     for row in (yield q.compactions_over(thread_pk=thread_pk, first_seq=seqs[0], last_seq=seqs[-1])):
         before = [_without_raw(old, left) if old["seq"] in gone else old for old in loads(row.before)]
         yield q.set_before(compaction_pk=row.pk, before=dumps(before))
@@ -311,7 +311,7 @@ def _restoring(row: Row) -> Script[None]:
 
 
 def _before(row: Row | None, texts: RowTexts) -> dict[str, Any]:
-    """Return the present columns of a message, which a restore writes back, and its search text at the second level."""
+    """Return the current columns of a message, which a restore writes back, and its search text at the second level."""
     if row is None or row.state != "live" or row.level != 0 or row.pruned:
         raise _changed()
     return {

@@ -1,1 +1,1 @@
-"""What the model sees: the log as a stable prefix, the raw tail, and the edge."""
+"""The context of a model request: the log as a stable prefix, the tail of raw messages, and the edge."""

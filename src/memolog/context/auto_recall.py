@@ -1,6 +1,6 @@
-"""Search earlier messages for the newest user message and show them at the edge of its context.
+"""Search earlier messages for the words of the newest user message, and show the results at the edge of the context.
 
-Results are not stored; if the search fails, the context is built without them.
+The results are not stored. If the search fails, the context is built without them.
 """
 
 import re
@@ -28,32 +28,33 @@ from memolog.text.tokens import TokenCounter
 if TYPE_CHECKING:
     from memolog.store import Store
 
+# Characters: the maximum of a neighbour, the minimum of a found message, and the maximum of a name.
 _NEIGHBOUR: Final = 240
 _LEAST: Final = 80
 _NAME: Final = 60
 _BEFORE, _AFTER = "… ", " …"
-# A message is prose: search operators in it are ignored.
+# Search operators are removed from the message, because a user writes them as normal punctuation.
 _OPERATORS: Final = re.compile(r"""["“”«»]|(?<!\S)-+|[:*]""")
 _QUERY_CHARACTERS: Final = 2_000
-# Messages of the tail match themselves best: so many more hits are requested, and those left out.
+# The best hits are messages that the tail shows. At most this many more hits are requested, because those are skipped.
 _MOST_MORE: Final = 50
 Place: TypeAlias = tuple[int, int]
-"""Start and end of the matched words in the shown text of a message."""
+"""The start and end of the matched words in the text of a message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Passage:
-    """A message that was found, and its neighbours, in their order."""
+    """A found message and its neighbours, in the order of the thread."""
 
     hit: int
     """The sequence number of the found message."""
     messages: tuple[Message, ...]
     places: Mapping[int, Place] = field(default_factory=dict[int, Place])
-    """By sequence number, the range of a message that must be kept; other messages are cut in the middle."""
+    """By sequence number, the matched words of a message. A long message is cut around them, or in the middle if it has none."""
 
 
 def newest_question(snapshot: Snapshot) -> Message | None:
-    """Return the newest user message, in the tail or repeated before it."""
+    """Return the newest user message of the tail, or the repeated one. None if there is none or it has no text."""
     asked = [message for message in (*snapshot.repeated, *snapshot.tail) if is_question(message)]
     return asked[-1] if asked and asked[-1].text.strip() else None
 
@@ -61,7 +62,7 @@ def newest_question(snapshot: Snapshot) -> Message | None:
 async def find_passages(
     store: "Store", snapshot: Snapshot, question: Message, config: Config, now: datetime
 ) -> tuple[Passage, ...]:
-    """Return the best earlier messages for a question, with their neighbours, without what the tail shows."""
+    """Return the best earlier messages for a question, with their neighbours, without messages that the tail shows."""
     settings = config.recall
     seen = {(snapshot.thread.id, m.seq) for m in (*snapshot.repeated, *_tail(snapshot, config)) if not is_compacted(m)}
     wanted = SearchOptions(
@@ -91,9 +92,9 @@ async def find_passages(
 
 
 async def read_passages(store: "Store", resource: str, record: JsonObject) -> tuple[Passage, ...]:
-    """Read the passages that a record of a context names."""
+    """Return the passages that are listed in the record of a context."""
     recalled: list[list[Any]] = record.get("recalled", [])
-    # Older records have no places: they left out the middle of a message.
+    # Older records have no places, so these messages are cut in the middle.
     at: list[list[list[int] | None]] = record.get("recalled_at", [[] for _ in recalled])
     passages: list[Passage] = []
     for (thread, hit, *seqs), places in zip(recalled, at, strict=True):
@@ -121,10 +122,10 @@ def _is_shown(message: Message) -> bool:
 def passage_texts(
     passages: Sequence[Passage], thread: str, *, budget: int, zone: str | None, counter: TokenCounter
 ) -> tuple[str, ...]:
-    """Return each passage as a text, the best first, all of them within a budget of tokens."""
+    """Return the passages as texts, the best first. Together they have at most `budget` tokens."""
     texts: list[str] = []
     for left, passage in zip(range(len(passages), 0, -1), passages, strict=True):
-        # The tokens that better passages did not need are available to the others.
+        # The tokens that better passages did not need are available to the passages after them.
         text = _text(passage, thread, budget // left, zone, counter)
         size = counter.count(text)
         if text and size <= budget:
@@ -134,7 +135,7 @@ def passage_texts(
 
 
 def _text(passage: Passage, thread: str, budget: int, zone: str | None, counter: TokenCounter) -> str:
-    """Return a passage that fits: the hit is shortened first, then neighbours are left out."""
+    """Return a passage as a text that fits. The found message is shortened first, then neighbours are left out."""
     messages = passage.messages
     most = max(_LEAST, 4 * budget)
     while True:
@@ -151,7 +152,7 @@ def _text(passage: Passage, thread: str, budget: int, zone: str | None, counter:
 
 
 def message_line(message: Message) -> str:
-    """Return all of a message that can be shown, as one line."""
+    """Return all parts of a message except reasoning, as one line."""
     return " ".join(filter(None, map(_part_line, message.parts)))
 
 
@@ -162,7 +163,7 @@ def _shown(message: Message, passage: Passage, most: int) -> str:
 
 
 def _around(text: str, place: Place, most: int) -> str:
-    """Return at most `most` characters of a text, with a place in the middle."""
+    """Return at most `most` characters of a text, with the place in their middle."""
     if len(text) <= most:
         return text
     first, last = place

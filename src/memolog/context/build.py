@@ -1,7 +1,7 @@
-"""Build the context of a request from a snapshot, and build it again from its record.
+"""Build the context of a request from a snapshot, or build an earlier context again from its record.
 
-Prefix and note depend on the log alone, the tail on the messages, and only the edge on the present; the same view gives the same
-bytes. A record holds numbers and ids, no copies of messages.
+Prefix and note depend only on the log, and the tail only on the messages. The edge also depends on the current time. Equal views
+give equal bytes. A record contains numbers and ids, but no copies of messages.
 """
 
 import logging
@@ -50,37 +50,37 @@ _log = logging.getLogger("memolog")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Everything that a context is built from: a snapshot, and what one request adds."""
+    """All values from which a context is built: a snapshot, and the values of one request."""
 
     snapshot: Snapshot
     now: datetime
     counter: TokenCounter
     config: Config = field(default_factory=Config)
     instructions: str | None = None
-    """The instructions of the application; they come first, unchanged."""
+    """The instructions of the application. They come first and are not changed."""
     zone: str | None = None
-    """The time zone of the user: an IANA name or an offset such as "+02:00"; UTC if it is unknown."""
+    """The time zone of the user: an IANA name or an offset such as "+02:00". None means UTC."""
     ephemeral: tuple[NewMessage, ...] = ()
     """Messages for this request only, neither stored nor observed."""
     passed: tuple[int, int] = (0, 0)
-    """The number and tokens of ephemeral messages of a recorded request, which are not stored."""
+    """The number of ephemeral messages of a recorded request, and their tokens. The messages themselves are not stored."""
     repeated_tokens: int | None = None
-    """The most tokens of each repeated message; None: as configured."""
+    """The maximum tokens of each repeated message. None means the configured number."""
     task_lines: tuple[str, ...] = ()
     plans: tuple[Observation, ...] = ()
-    """Plans of the last days without a known result."""
+    """Plans for the last days that have no known outcome."""
     passages: tuple[Passage, ...] = ()
-    """Earlier messages that a search found for the newest one."""
+    """Earlier messages that a search found for the newest user message."""
     recalled: tuple[str, ...] = ()
-    """These as texts."""
+    """The passages as texts."""
     limit: int | None = None
-    """The most tokens of the whole; the tail and the other threads are shortened."""
+    """The maximum tokens of the context. To stay below it, the tail and the other threads are shortened."""
     unseen_from: int | None = None
-    """The first message that no model has seen: a limit may cut it and later ones, but never leaves them out."""
+    """The first message that no model has seen. To stay below the limit, it and later messages may be cut but not left out."""
 
     @property
     def most_repeated(self) -> int:
-        """Return the most tokens of each repeated message."""
+        """Return the maximum tokens of each repeated message."""
         return self.config.repeated_tokens if self.repeated_tokens is None else self.repeated_tokens
 
 
@@ -112,7 +112,7 @@ def build(view: View) -> Context:
 
 
 def _prefix(view: View) -> Iterable[Block]:
-    """Yield the blocks of the prefix. Groups come last, so that an activation only extends the text."""
+    """Yield the blocks of the prefix. Groups come last, so that an activation only appends text."""
     if view.instructions and view.instructions.strip():
         yield _stable(view, "instructions", view.instructions)
     snapshot = view.snapshot
@@ -149,7 +149,7 @@ def _ephemeral_note(view: View) -> Iterable[ContextMessage]:
 
 
 def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
-    """Return tail and edge within the limit, as far as possible."""
+    """Return tail and edge, shortened to stay below the limit as far as possible."""
     edge = edge_blocks(view, others_tokens=view.config.other_tokens)
     tail = show(*_sized(view, None), view.counter, view.snapshot.covered_at)
     if view.limit is None or fixed + tail.tokens + _sum(edge) <= view.limit:
@@ -159,7 +159,7 @@ def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
         return _fitted(replace(view, recalled=()), fixed)
     snapshot = view.snapshot
     if snapshot.repeated and any(map(is_question, snapshot.tail)):
-        # Then repeated messages, if a newer user message follows.
+        # Repeated messages are removed next, if the tail has a newer user message.
         tail, edge = _fitted(replace(view, snapshot=replace(snapshot, repeated=())), fixed)
         return replace(tail, trimmed=tail.trimmed + len(snapshot.repeated)), edge
     room = view.limit - fixed
@@ -172,9 +172,9 @@ def _fitted(view: View, fixed: int) -> tuple[ShownTail, tuple[Block, ...]]:
 
 
 def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
-    """Return the next smaller size of a message at which the shown rows may fit.
+    """Return the next smaller maximum size of a message with which the shown messages may fit.
 
-    The sizes depend only on the limit, so that a message is cut in the same way in the next context.
+    The possible sizes depend only on the limit, so that the next context cuts a message in the same way.
     """
     shown = {row.seq for row in tail.rows}
     sizes = [message.tokens for message in (*view.snapshot.repeated, *view.snapshot.tail) if message.seq in shown]
@@ -186,7 +186,7 @@ def _next_size(view: View, tail: ShownTail, most: int | None, room: int) -> int:
 
 
 def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) -> tuple[ShownTail, tuple[Block, ...]]:
-    """Return tail and edge without what can be left out, with no message longer than `most`."""
+    """Return tail and edge without the oldest exchanges, as far as necessary, with each message cut to at most `most` tokens."""
     repeated, rows = _sized(view, most)
     cutter = TailCutter(
         repeated=repeated,
@@ -206,15 +206,16 @@ def _left_out(view: View, most: int | None, room: int, edge: tuple[Block, ...]) 
 
 
 def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Message, ...]]:
-    """Return the repeated messages and the tail, cut to `most`; if it is None, cut only messages that exceed the limit alone.
+    """Return the repeated messages and the tail, each message cut to at most `most` tokens.
 
-    The cut depends only on the message and the limit, so that each context still extends the last one.
+    If `most` is None, only messages that exceed the limit of the whole context are cut. The cut depends only on the message and
+    the limit, so that each context extends the one before it.
     """
     limit, counter, tail = view.limit, view.counter, view.snapshot.tail
     least = view.most_repeated if most is None else min(view.most_repeated, most)
     # Repeated messages are shown unchanged, even if they are compacted.
     plain = (replace(m, level=0, injection=None) if is_compacted(m) else m for m in view.snapshot.repeated)
-    # A message that needs no change stays the same object, so that cached results are found.
+    # An unchanged message stays the same object, because caches use it as their key.
     repeated = tuple(shortened(message, least, counter) for message in plain)
     if limit is None:
         return repeated, tail
@@ -225,7 +226,7 @@ def _sized(view: View, most: int | None) -> tuple[tuple[Message, ...], tuple[Mes
 
 
 def _shortened(view: View, tail: ShownTail) -> int:
-    """Return how many of the shown rows were cut."""
+    """Return how many of the shown messages were cut."""
     if view.limit is None and not view.snapshot.repeated:
         return 0
     whole = {message.seq: message.parts for message in (*view.snapshot.repeated, *view.snapshot.tail)}
@@ -241,16 +242,18 @@ def _sum(blocks: Iterable[Block]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """A context, its record, the tokens that the log does not cover, and those of them in no span yet."""
+    """A context and its record."""
 
     context: Context
     record: JsonObject
     uncovered: int = 0
+    """The tokens of messages that the log does not cover."""
     unspanned: int = 0
+    """The tokens of those of them that are in no buffered group and no run."""
 
 
 def _as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCounter) -> Message:
-    """Return an unsaved message as a context shows it once it is saved."""
+    """Return an unsaved message as a stored one, so that a context can show it."""
     return Message(
         id=message.id or "",
         resource="",
@@ -265,13 +268,13 @@ def _as_message(message: NewMessage, seq: int, now: datetime, counter: TokenCoun
 
 
 class Contexts:
-    """Builds contexts, new ones and recorded ones."""
+    """Builds new contexts, and earlier contexts from their records."""
 
     def __init__(self, store: "Store", counter: TokenCounter, instructions: str | None = None) -> None:
         self._store, self._counter, self._instructions = store, counter, instructions
 
     async def build(self, view: View, *, window: int | None = None) -> Made:
-        """Return the context of a request and its record. `window` limits a context that would be larger."""
+        """Return the context of a request and its record. `window` is the limit in tokens if the view has none."""
         read, config = view.snapshot, view.config
         tail = tuple(message for message in read.tail if message.state == "live")
         others = read.beside or OtherTails()
@@ -280,7 +283,7 @@ class Contexts:
             where = read.resource, read.log.pk, read.thread.pk
             others = await self._store.logs.others(*where, read.ends, limits=limits)
         if not config.read_only:
-            # A thread without an alias is not shown: its name would change later.
+            # A thread without an alias is not shown, because its name would change when it gets an alias.
             others = replace(others, tails=tuple(other for other in others.tails if other.alias))
         snapshot = replace(read, tail=tail, beside=others)
         if not config.observe:
@@ -303,7 +306,7 @@ class Contexts:
         return Made(context=context, record=_record(view, context), uncovered=uncovered, unspanned=unspanned)
 
     async def _task_lines(self, view: View) -> tuple[str, ...]:
-        """Return the task lines of the edge: the active task, and the most valuable ready ones."""
+        """Return the task lines of the edge: the active task and the most valuable ready tasks."""
         thread, budget = view.snapshot.thread, view.config.task_tokens
         if not thread.has_tasks or budget <= 0:
             return ()
@@ -322,7 +325,7 @@ class Contexts:
         *,
         withdrawn: Container[str] = (),
     ) -> Snapshot:
-        """Return a snapshot as if these messages were saved, and those with `withdrawn` ids were not."""
+        """Return a snapshot that also has these unsaved messages, and does not have the messages with `withdrawn` ids."""
         last, thread = snapshot.thread.last_seq, snapshot.thread.id
         new = await self._store.messages.not_stored(snapshot.resource, thread, unsaved, withdrawn=withdrawn)
         fresh = tuple(_as_message(m, last + i, now, self._counter) for i, m in enumerate(new, start=1))
@@ -333,12 +336,12 @@ class Contexts:
     # ------------------------------------------------------------ again
 
     async def again(self, resource: str, thread: str, number: int, config: Config) -> Context:
-        """Build the context of that number again, as the model saw it."""
+        """Build the context with this number again, as it was sent to the model."""
         stored = await self._store.journal.context(resource, thread, number)
         if stored is None:
             raise NotFound(
                 f"Thread {thread} has no context {number}.",
-                then="They are counted from 1, one for each request of the thread.",
+                then="Pass a number from 1 on. Each request of the thread has the next number.",
             )
         record = stored.record
         snapshot = await self._store.logs.snapshot(resource, thread, record["scope"], create=False, newest=1)
@@ -387,7 +390,7 @@ class Contexts:
         return build(replace(view, recalled=_recalled(view)))
 
     async def _others(self, resource: str, record: JsonObject) -> OtherTails:
-        """Return what a recorded context showed of other threads."""
+        """Return the messages of other threads that a recorded context showed."""
         tails = [
             OtherTail(
                 thread=other["thread"],
@@ -402,7 +405,7 @@ class Contexts:
         return OtherTails(tails=tuple(tails), more_threads=more[0], more_messages=more[1])
 
     async def _facts(self, resource: str, thread: str, versions: JsonObject) -> Facts:
-        """Return the working memory of those versions."""
+        """Return these versions of the working memory."""
         texts: tuple[dict[str, str], dict[str, str]] = ({}, {})
         for scope, numbers in versions.items():
             for found, number in zip(texts, numbers, strict=True):
@@ -414,18 +417,18 @@ class Contexts:
     async def _as_it_was(
         self, resource: str, thread: str, tail: tuple[Message, ...], record: JsonObject
     ) -> tuple[Message, ...]:
-        """Return messages compacted or whole, as they were when the context was built."""
-        summed = set(record.get("compacted", ()))
-        if all(is_compacted(message) == (message.seq in summed) for message in tail):
+        """Return the messages, each as a summary or whole, as the recorded context showed it."""
+        compacted = set(record.get("compacted", ()))
+        if all(is_compacted(message) == (message.seq in compacted) for message in tail):
             return tail
-        # The newest compaction of a message before that time is the one that was shown.
+        # The context showed the newest compaction that existed when it was built.
         at, summaries = datetime.fromisoformat(record["now"]), dict[int, str]()
         for made in await self._store.compactions.list(resource, thread):
             if made.created_at <= at:
                 summaries |= dict.fromkeys(range(made.span.first, made.span.last + 1), made.summary)
         return tuple(
             replace(message, level=1, injection=summaries.get(message.seq, message.injection))
-            if message.seq in summed
+            if message.seq in compacted
             else replace(message, level=0, injection=None)
             for message in tail
         )
@@ -438,12 +441,12 @@ class Contexts:
 
 
 def empty_snapshot(config: Config) -> Snapshot:
-    """Return the snapshot of a thread of which nothing could be read."""
+    """Return the snapshot that stands for a thread that could not be read."""
     return Snapshot(resource="", scope=config.scope, thread=ThreadHead(id=""))
 
 
 def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMessage]) -> Made:
-    """Return a context without reading the store: of the last snapshot, of messages saved since, and of unsaved ones."""
+    """Return a context without reading the store: from the last snapshot, the messages saved since, and unsaved messages."""
     snapshot = view.snapshot
     read = snapshot.thread.last_seq
     known = tuple(m for m in snapshot.tail if m.state == "live") + tuple(m for m in since if m.seq > read)
@@ -461,10 +464,10 @@ def known_context(view: View, since: Sequence[Message], unsaved: Sequence[NewMes
         view = replace(view, snapshot=snapshot)
         context = build(view)
         record = _record(view, context)
-    except Exception:  # noqa: BLE001 - memory never breaks the agent
+    except Exception:  # noqa: BLE001 - a failure of Memolog must not stop the agent
         _log.exception("building a context failed unexpectedly")
         return Made(context=bare((*known, *unsaved), view.ephemeral, view.instructions), record={})
-    # Another turn may save messages in between before these are saved, so each message is named.
+    # Another turn may save messages between these, so the record lists the number of each message.
     return Made(context=context, record={**record, "degraded": True, "shown": [m.seq for m in known]})
 
 
@@ -474,7 +477,7 @@ def _recalled(view: View) -> tuple[str, ...]:
 
 
 def _newest(tail: tuple[Message, ...], count: int) -> tuple[Message, ...]:
-    """Return the newest messages, extended so that no call is separated from its result."""
+    """Return the newest `count` messages, or a few more, so that no call is separated from its result."""
     most = max(0, len(tail) - count)
     return tail[max(cut for cut in closed_cuts(tail) if cut <= most) :]
 
@@ -522,13 +525,13 @@ def _record(view: View, context: Context) -> dict[str, object]:
         "tokens": [context.tokens.prefix, context.tokens.tail, context.tokens.edge],
         "trimmed": context.trimmed,
         "shortened": context.shortened,
-        # The only copied text: tasks have no older versions. It is short.
+        # This is the only copied text, because old versions of tasks are not stored. It is short.
         **({"tasks": list(view.task_lines)} if view.task_lines else {}),
     }
 
 
 def _uncovered(snapshot: Snapshot) -> tuple[int, int]:
-    """Return the tokens that the log does not cover, and those of them in no buffered group or run."""
+    """Return the values of `uncovered` and `unspanned` in `Made`."""
     ends: dict[str, int] = {}
     for holder in (*snapshot.buffered, *snapshot.runs):
         if holder.thread is not None and holder.span is not None:

@@ -14,7 +14,7 @@ from memolog.errors import InputError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A named piece of text. A stable one changes only when the log is activated or rewritten."""
+    """A named piece of text. A stable block changes only when an activation, a reflection or an edit changes the log."""
 
     name: str
     text: str
@@ -24,12 +24,12 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextMessage:
-    """A message as it is shown to the model, with calls and results in pairs. Stored messages stay unchanged."""
+    """A message as it is sent to the model. Every call is followed by its result. Stored messages do not change."""
 
     role: Role
     parts: tuple[Part, ...]
     seq: int | None = None
-    """The number of the stored message, of the first of several; None if there is none."""
+    """The number of the stored message, or of the first of several. None if no message is stored."""
     speaker: str | None = None
     created_at: datetime | None = None
     synthetic: bool = False
@@ -37,7 +37,7 @@ class ContextMessage:
 
     @classmethod
     def of(cls, message: Message | NewMessage) -> Self:
-        """Return a stored or a new message, unchanged."""
+        """Return a stored or new message as a ContextMessage with the same content."""
         return cls(
             role=message.role,
             parts=tuple(message.parts),
@@ -58,7 +58,7 @@ class ContextMessage:
 
     def render(self) -> str:
         """Return the message as exact text: one line for the message, then one line per part."""
-        # There is no closing mark, so that a message with further parts extends the shorter one.
+        # There is no closing mark, so that a message that gets further parts only appends text.
         seq = "-" if self.seq is None else str(self.seq)
         at = self.created_at.isoformat() if self.created_at else "-"
         speaker = [dumps(self.speaker)] if self.speaker else []
@@ -68,7 +68,7 @@ class ContextMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Counts:
-    """Tokens of the prefix, of the tail with its note, of the edge with ephemeral messages, and of the whole."""
+    """Tokens of the prefix, of the tail and its note, and of the edge and the ephemeral messages."""
 
     prefix: int = 0
     tail: int = 0
@@ -87,21 +87,21 @@ class Context:
     blocks: tuple[Block, ...] = ()
     """The prefix. It changes only when the log changes."""
     note: Block | None = None
-    """Opens the tail if the log covers earlier messages."""
+    """A text at the start of the tail. None if the log covers no messages."""
     tail: tuple[ContextMessage, ...] = ()
     ephemeral: tuple[ContextMessage, ...] = ()
     """Messages for this request only, after the tail and before the edge."""
     edge: tuple[Block, ...] = ()
-    """The blocks after the last message, never stored. Only they depend on the present time."""
+    """The blocks after the last message. They are never stored, and only they depend on the current time."""
     tokens: Counts = Counts()
     trimmed: int = 0
-    """How many messages were left out to keep within a limit."""
+    """How many messages were left out to stay below a limit."""
     shortened: int = 0
     """How many messages were cut in the middle."""
 
     @property
     def system(self) -> str:
-        """Return the prefix as one text; a new group only extends it."""
+        """Return the prefix as one text. A new group only appends to this text."""
         return "\n\n".join(block.text for block in self.blocks)
 
     @property
@@ -124,7 +124,7 @@ class Context:
         return made
 
     def to_responses(self, *, system: str | None = None) -> dict[str, Any]:
-        """Return `input`, and `instructions` if there are any, for the Responses API: `create(model=…, **made)`."""
+        """Return `input`, and `instructions` if there are any, for the Responses API: `create(model=…, **result)`."""
         _check_system(system)
         responses = import_module("memolog.adapters.openai.responses")
         made: dict[str, Any] = responses.to_request(self, instructions=system)
@@ -133,9 +133,9 @@ class Context:
     def to_anthropic(
         self, *, system: str | None = None, cache: Mapping[str, Any] | None = MappingProxyType({"type": "ephemeral"})
     ) -> dict[str, Any]:
-        """Return `system` and `messages` for Anthropic, with cache marks: `create(model=…, max_tokens=…, **made)`.
+        """Return `system` and `messages` for Anthropic, with cache marks: `create(model=…, max_tokens=…, **result)`.
 
-        `cache` is the mark, such as `{"type": "ephemeral", "ttl": "1h"}`; None for no marks.
+        `cache` is the cache mark, such as `{"type": "ephemeral", "ttl": "1h"}`. None means no marks.
         """
         _check_system(system)
         messages = import_module("memolog.adapters.anthropic.messages")
@@ -143,12 +143,12 @@ class Context:
         return made
 
     def render(self) -> str:
-        """Return one canonical text of the whole, the edge last."""
+        """Return the whole context as one text, the edge last. Equal contexts give equal texts."""
         passed = "".join(message.render() for message in self.ephemeral)
         return self.render_without_edge() + passed + (f"\n{self.edge_text}\n" if self.edge else "")
 
     def render_without_edge(self) -> str:
-        """Return the part that later contexts extend byte for byte, until the log is activated or rewritten."""
+        """Return prefix, note and tail as one text. Later contexts only append to this text, until the log changes."""
         opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
         return opening + "".join(message.render() for message in self.tail)
 

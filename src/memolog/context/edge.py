@@ -1,4 +1,4 @@
-"""Build the edge: the blocks after the last message, which depend on the present and are never stored."""
+"""Build the edge: the blocks after the last message. They depend on the current time and are never stored."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
     from memolog.context.build import View
     from memolog.log.snapshot import OtherTail
 
-# Enough for a question or an answer; search finds the rest.
+# A message, a tool's result and a title are cut to at most this many characters. Search finds the whole text.
 _MESSAGE_CHARACTERS: Final = 400
 _RESULT_CHARACTERS: Final = 120
-_SAMPLE_CHARACTERS: Final = 16
 _TITLE_CHARACTERS: Final = 80
+_SAMPLE_CHARACTERS: Final = 16
 OTHERS: Final = "other-conversations"
-"""The name of the block that is shortened first if there is too little room."""
+"""The name of the block that is shortened if the context exceeds its limit."""
 PASSED_DAYS: Final = 7
-"""How long a plan is shown after its day."""
+"""For how many days after its date a plan is shown."""
 _MOST_PLANS: Final = 5
 
 
 def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
-    """Return the blocks of the edge, with the other conversations within that many tokens."""
+    """Return the blocks of the edge. The other conversations have at most `others_tokens` tokens."""
     texts = [
         ("hints", _hints(view)),
         ("working-memory", _working_memory(view)),
@@ -72,9 +72,9 @@ def _block_of(view: View, name: str, text: str) -> Block:
 
 
 def _hints(view: View) -> str:
-    """Return the current task and the suggested response, named "earlier" if a newer user message follows the hints.
+    """Return the current task and the suggested response.
 
-    That message may continue the task or be a new request, which the model decides.
+    If a newer user message follows, their tags say "earlier", because that message may be a new request.
     """
     hints = view.snapshot.thread.hints
     said = age(hints.at, view.now) if hints.at else None
@@ -88,7 +88,7 @@ def _hints(view: View) -> str:
 
 
 def _working_memory(view: View) -> str:
-    """Return the present working memory, if the prefix holds another."""
+    """Return the current working memory, if the prefix shows another version."""
     facts = view.snapshot.facts
     before, now = working_memory_text(facts.before) or "", working_memory_text(facts.now) or ""
     if before == now:
@@ -109,13 +109,13 @@ def _recalled(view: View) -> str:
 
 
 def _plans(view: View) -> str:
-    """Return the plans for the last days: a plan whose day has passed may not have been carried out."""
+    """Return the plans for the last days. The text says that they may not have been carried out."""
     today = local(view.now, view.zone).date()
     first = shifted(today, -PASSED_DAYS)
     passed = [(plan.about, plan.text) for plan in view.plans if plan.about and first <= plan.about < today]
     passed.sort(key=lambda plan: plan[0], reverse=True)
     words = PASSED_DONE if view.config.assume_done else PASSED
-    # The day is shown in front, so it is removed from the text.
+    # Each line begins with the day, so the day is removed from the text.
     plain = [(day, text.replace(f" (meaning {day.isoformat()})", "")) for day, text in passed[:_MOST_PLANS]]
     lines = [f"* {day.isoformat()} ({words}): {one_line(text)}" for day, text in plain]
     return element("plans", "\n".join(lines)) if lines else ""
@@ -134,9 +134,9 @@ def _now_lines(view: View) -> Iterator[str]:
 
 
 def said_lines(messages: Sequence[Message], zone: str | None) -> Iterator[tuple[int, str]]:
-    """Yield position and short line of each message with text, without results of Memolog's tools and removed messages."""
-    for position, said in _spoken(messages):
-        yield position, _line(messages[position], said, zone)
+    """Yield the position of each message that has text, and a short line. Withdrawn messages and Memolog's own are skipped."""
+    for position, text in _spoken(messages):
+        yield position, _line(messages[position], text, zone)
 
 
 def render_others(
@@ -149,7 +149,7 @@ def render_others(
 ) -> str:
     """Return the other conversations as blocks within a budget of tokens, the newest first.
 
-    The text says how much is not shown; `more` is the number of further conversations and of their messages.
+    The text says how many messages are not shown. `more` is the number of further conversations and of their messages.
     """
     lines = [line for index, other in enumerate(others) for line in _lines(index, other, zone)]
     lines.sort(key=lambda line: (line.at, line.thread, line.position), reverse=True)
@@ -177,14 +177,14 @@ class _OtherLine:
 
     @cached_property
     def text(self) -> str:
-        """Return the rendered line. It is rendered on demand, since most lines are not shown."""
+        # Rendered on demand, because most lines are not shown.
         return _line(self.message, self.said, self.zone)
 
 
 def _affordable(
     lines: Sequence[_OtherLine], others: Sequence[OtherTail], budget: int, counter: TokenCounter
 ) -> list[_OtherLine]:
-    """Return the newest lines that fit together with their blocks, counted line by line."""
+    """Return the newest lines that fit into the budget, including the tags around them."""
     left, chosen, opened = budget, list[_OtherLine](), set[int]()
     for line in lines:
         text = line.text
@@ -201,7 +201,7 @@ def _affordable(
 def _conversation_blocks(
     others: Sequence[OtherTail], chosen: Sequence[_OtherLine], totals: dict[int, int], more: tuple[int, int]
 ) -> str:
-    """Return one block per thread, the thread with the newest message first; lines keep their order."""
+    """Return one block per thread, the thread with the newest message first. Lines stay in the order of the messages."""
     blocks: list[str] = []
     for index in dict.fromkeys(line.thread for line in chosen):
         shown = sorted((line for line in chosen if line.thread == index), key=lambda line: line.position)
@@ -232,15 +232,15 @@ def _spoken(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
         if message.state != "live" or message.own or (is_compacted(message) and message.injection in {"", summary}):
             continue
         summary = message.injection if is_compacted(message) else None
-        said = message.injection if is_compacted(message) else " ".join(filter(None, map(_part_words, message.parts)))
-        if said and _says_something(said):
-            yield position, said
+        text = message.injection if is_compacted(message) else " ".join(filter(None, map(_part_words, message.parts)))
+        if text and _has_text(text):
+            yield position, text
 
 
-def _says_something(said: str) -> bool:
-    """Return whether a text is not empty once it is folded to one line; the fold is skipped if its beginning is enough."""
-    is_plain = len(said) > _MESSAGE_CHARACTERS or any(map(str.isalnum, said[:_SAMPLE_CHARACTERS]))
-    return is_plain or bool(one_line(said))
+def _has_text(text: str) -> bool:
+    """Return whether `one_line` of a text is not empty. Long texts and most others are decided without the slow call."""
+    is_plain = len(text) > _MESSAGE_CHARACTERS or any(map(str.isalnum, text[:_SAMPLE_CHARACTERS]))
+    return is_plain or bool(one_line(text))
 
 
 def _line(message: Message, said: str, zone: str | None) -> str:
@@ -256,7 +256,7 @@ def _lines(index: int, other: OtherTail, zone: str | None) -> Iterator[_OtherLin
 
 
 def _who(message: Message) -> str:
-    """Return the role, and the name in quotation marks, so that a name cannot be mistaken for a role."""
+    """Return the role and the name of the speaker. The name is in quotation marks, so that it does not look like a role."""
     return " ".join(filter(None, (message.role, escape(quoted_label(message.speaker or "")))))
 
 
@@ -266,7 +266,7 @@ def _tool(part: ToolResultPart) -> str:
 
 
 def _part_words(part: Part) -> str:
-    """Return a part in a few words; reasoning and unknown parts are left out."""
+    """Return a short text of a part. The text is empty for reasoning and unknown parts."""
     match part:
         case TextPart():
             return part.text

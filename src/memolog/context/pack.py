@@ -1,6 +1,6 @@
-"""Build a memory pack: one text within a number of tokens, for an agent that starts to work.
+"""Build a memory pack: one text with at most a given number of tokens, for an agent that starts to work.
 
-Lasting facts and tasks come first, then the newest lines of the log, marked older lines, and the latest messages.
+Working memory and tasks are chosen first, then the newest messages and observations, then older observations of high priority.
 """
 
 from collections.abc import Iterable, Sequence
@@ -34,9 +34,9 @@ TAG: Final = "memory-pack"
 _MARKED: Final = tuple(f"* {MARKS[mark]}" for mark in ("high", "done"))
 _TITLE_CHARACTERS: Final = 80
 _HINT_CHARACTERS: Final = 400
-# Tokens of an opening and a closing tag, and of the line with the number of missing lines.
+# Tokens of an opening and a closing tag, and of the note about missing lines.
 _WRAPPING: Final = 30
-# Older sessions are seldom useful, and each costs a read.
+# At most this many threads are read. Older threads are seldom useful, and each costs a query.
 _THREADS: Final = 4
 _MESSAGES: Final = 30
 _NO_THREAD: Final = "-"
@@ -44,23 +44,23 @@ _NO_THREAD: Final = "-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackConversation:
-    """A thread with its log and the messages that the log does not cover yet; `thread` None is the shared log."""
+    """A thread with its log and the messages that the log does not cover yet. For the shared log, `thread` is None."""
 
     thread: str | None
     title: str | None = None
     at: datetime | None = None
     """The time of the last message."""
     groups: tuple[str, ...] = ()
-    """The log as it is rendered, the oldest group first."""
+    """The rendered texts of the groups, the oldest group first."""
     messages: tuple[Message, ...] = ()
-    """What is in no group, the oldest first."""
+    """The messages that no group covers, the oldest first."""
     earlier: int = 0
-    """How many more there are before these."""
+    """How many earlier messages no group covers either."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackView:
-    """Everything that a pack is made from."""
+    """All values from which a pack is built."""
 
     tokens: int
     now: datetime
@@ -69,14 +69,14 @@ class PackView:
     working_memory: str | None = None
     task_lines: tuple[str, ...] = ()
     hints: Hints | None = None
-    """The hints of the current thread; None for a new one."""
+    """The current task and suggested response of the current thread. None for a new thread."""
     conversations: tuple[PackConversation, ...] = ()
-    """The most important one first."""
+    """The most important conversation first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pack:
-    """A text within its number of tokens, empty if there is nothing to show, and what did not fit."""
+    """The text of a pack, its tokens, and descriptions of the parts that did not fit. The text may be empty."""
 
     text: str = ""
     tokens: int = 0
@@ -86,16 +86,17 @@ class Pack:
 async def context_pack(
     memory: "Memory", resource: str, thread: str | None = None, *, tokens: int = 4000, zone: str | None = None
 ) -> Pack:
-    """Return the most important parts of a resource's memory, within `tokens`.
+    """Return the most important parts of a resource's memory, with at most `tokens` tokens.
 
-    `thread` is the current conversation; the last active ones follow it. The text is empty if there is nothing.
+    `thread` is the current conversation. It is more important than the last active threads. The text is empty if there are no
+    memories.
     """
     store, now = (await memory.open()).store, memory.clock.now()
     threads = await _threads(store, resource, thread)
     scope = memory.config.completed(await store.settings.get(resource)).scope
     snapshots = [
-        await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, place))
-        for place, one in enumerate(threads[:1] if scope == "resource" else threads)
+        await store.logs.snapshot(resource, one.id, scope, create=False, newest=_newest(tokens, index))
+        for index, one in enumerate(threads[:1] if scope == "resource" else threads)
     ]
     conversations = (
         await _with_shared_log(store, threads, snapshots)
@@ -105,14 +106,14 @@ async def context_pack(
             for one, snapshot in zip(threads, snapshots, strict=True)
         ]
     )
-    # A pack is read in other conversations.
+    # The pack may be shown in another conversation, so secrets are removed.
     redactor = redactor_for(memory.config)
     conversations = [
         replace(one, messages=tuple(replace(m, parts=parts_without_secrets(m.parts, redactor)) for m in one.messages))
         for one in conversations
     ]
     is_going_on = bool(threads) and threads[0].id == thread
-    # A new thread has no document of its own; those of other threads are not shown.
+    # A new thread has no working memory, and that of another thread must not be shown.
     facts = dict(snapshots[0].facts.now) if snapshots else await _facts(store, resource)
     if not is_going_on:
         facts.pop("thread", None)
@@ -131,13 +132,13 @@ async def context_pack(
     )
 
 
-def _newest(tokens: int, place: int) -> int:
-    """Return how many messages of a thread are read: more than fit for the first thread, few for the others."""
-    return min(max(tokens // (25 if place == 0 else 100), 10), 500)
+def _newest(tokens: int, index: int) -> int:
+    """Return how many messages of a thread are read: enough to fill the pack for the first thread, fewer for the others."""
+    return min(max(tokens // (25 if index == 0 else 100), 10), 500)
 
 
 async def _threads(store: "Store", resource: str, thread: str | None) -> "list[ThreadInfo]":
-    """Return the current thread, if it exists, and the last active ones."""
+    """Return the current thread, if it exists, and the last active threads."""
     found: list[ThreadInfo] = []
     if thread is not None:
         with suppress(ThreadNotFound):
@@ -154,10 +155,10 @@ async def _facts(store: "Store", resource: str) -> dict[str, str]:
 async def _with_shared_log(
     store: "Store", threads: "Sequence[ThreadInfo]", snapshots: "Sequence[Snapshot]"
 ) -> list[PackConversation]:
-    """Return the uncovered messages of each thread, then the log that they share."""
+    """Return each thread with the messages that the log does not cover, and then the shared log."""
     if not snapshots:
         return []
-    # Imported late, to keep importing this module fast.
+    # Imported here, so that importing this module is fast.
     from memolog.log.snapshot import OtherLimits  # noqa: PLC0415
 
     snapshot = snapshots[0]
@@ -191,7 +192,7 @@ def _uncovered_conversation(
 
 
 async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
-    """Return the texts of active and buffered groups: a pack is not a prefix, so it need not wait for activation."""
+    """Return the texts of active and buffered groups. A pack is not cached as a prefix, so groups need not be active."""
     ready = [group for group in snapshot.buffered if group.kind == "observer"]
     texts = [group.text for group in snapshot.groups if group.text]
     lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [group.id for group in ready])
@@ -207,7 +208,7 @@ async def _groups(store: "Store", snapshot: "Snapshot") -> tuple[str, ...]:
 
 
 def pack(view: PackView) -> Pack:
-    """Return the most important parts of a memory within a number of tokens; an empty pack if nothing fits."""
+    """Return the most important parts of a memory with at most `view.tokens` tokens. The pack is empty if nothing fits."""
     entries = [entry for index, one in enumerate(view.conversations) for entry in _entries(view, index, one)]
     said = tuple(tuple(line for _, line in said_lines(one.messages, view.zone)) for one in view.conversations)
     fixed = _fixed(view)
@@ -221,7 +222,7 @@ def pack(view: PackView) -> Pack:
         if room > 0:
             room -= max(made.tokens - view.tokens, room // 20 + 1)
         elif fixed:
-            # The least valuable part is removed first.
+            # Remove the least important part.
             fixed = fixed[:-1]
         else:
             break
@@ -230,7 +231,7 @@ def pack(view: PackView) -> Pack:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
-    """A line of the log with its indented lines."""
+    """A row of text of the log with the indented rows below it."""
 
     conversation: int
     group: int
@@ -249,7 +250,7 @@ class _Entry:
 
 
 class _Chosen(NamedTuple):
-    """The entries of the log that are shown, and the newest messages of each conversation."""
+    """The keys of the entries that are shown, and the newest messages of each conversation."""
 
     entries: frozenset[tuple[int, int, int]]
     lines: tuple[tuple[str, ...], ...]
@@ -279,7 +280,7 @@ def _packed(
 
 
 def _fixed(view: PackView) -> list[tuple[str, str]]:
-    """Return what comes before log and messages, the most valuable first."""
+    """Return the parts that are chosen before log and messages, as (name, text), the most important first."""
     facts = escape((view.working_memory or "").strip())
     facts = cut_tokens(facts, view.tokens * 3 // 10, view.counter)
     lines = [f"* {line}" for line in map(one_line, view.task_lines) if line]
@@ -292,7 +293,7 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
     texts = [
         ("facts", element("working-memory", facts) if facts.strip() else ""),
         ("tasks", element("tasks", "\n".join(lines)) if lines else ""),
-        # The introduction must not take the room of the content.
+        # The introduction is left out of a small pack.
         ("intro", PACK if count_text(PACK, view.counter) <= view.tokens // 4 else ""),
         ("hints", hint_elements),
     ]
@@ -300,7 +301,10 @@ def _fixed(view: PackView) -> list[tuple[str, str]]:
 
 
 def _choose(view: PackView, entries: Sequence[_Entry], said: Sequence[Sequence[str]], room: int) -> _Chosen:
-    """Return what fits: a quarter of the room for messages, the rest for the log; each uses what the other leaves."""
+    """Return the entries and messages that fit.
+
+    Messages get a quarter of the room and the log the rest. Each may also use the room that the other does not need.
+    """
     lines, spoken = _newest_lines(view, said, room // 4)
     shown, used = _newest_entries(entries, room - spoken)
     if used + spoken < room:
@@ -309,7 +313,7 @@ def _choose(view: PackView, entries: Sequence[_Entry], said: Sequence[Sequence[s
 
 
 def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> tuple[tuple[tuple[str, ...], ...], int]:
-    """Return the newest messages of each conversation that fit, the first conversation before the others, and their size."""
+    """Return the newest messages of each conversation that fit, and their tokens. The first conversation gets the room first."""
     shown, used = list[tuple[str, ...]](), 0
     for lines in said:
         own = list[str]()
@@ -326,7 +330,7 @@ def _newest_lines(view: PackView, said: Sequence[Sequence[str]], room: int) -> t
 
 
 def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[tuple[int, int, int]], int]:
-    """Return the entries that fit, and their size: the newest, then the marked ones, then any others."""
+    """Return the keys of the entries that fit, and their tokens. The newest are chosen first, then marked ones, then others."""
     newest = sorted(entries, key=lambda entry: (entry.conversation, -entry.group, -entry.place))
     shown, groups, used = set[tuple[int, int, int]](), set[tuple[int, int]](), 0
     for candidates, limit in (
@@ -338,7 +342,7 @@ def _newest_entries(entries: Sequence[_Entry], room: int) -> tuple[frozenset[tup
             key, group = entry.key, (entry.conversation, entry.group)
             cost = entry.tokens + 1 + (0 if group in groups else _WRAPPING)
             if key in shown or used + cost > limit:
-                # Shorter entries after a long one may still fit.
+                # Continue, because a shorter entry may still fit.
                 continue
             shown.add(key)
             groups.add(group)
@@ -376,7 +380,7 @@ def _rendered_conversation(view: PackView, index: int, groups: _Groups, chosen: 
 
 
 def _group(text: str, own: Sequence[_Entry], chosen: _Chosen) -> str:
-    """Return a group as it is stored if all of it is shown, else what is shown of it."""
+    """Return the text of a group with only the chosen entries. The text is empty if no entry was chosen."""
     shown = [entry for entry in own if entry.key in chosen.entries]
     if len(shown) == len(own):
         return text if own else ""

@@ -1,13 +1,13 @@
-"""Show a tail: stored rows as messages in which every tool call is followed by its result, cut to a limit if there is one.
+"""Convert the stored rows of a tail to messages for a model, and shorten them to a limit if there is one.
 
-A tail that grows keeps the messages it had. A user message closes the calls before it: they stay unanswered as they were
-shown, and a result that comes later is a note at its own place. The call's own turn may still answer it after a user message
-of another turn, and the two are shown together. One thing cannot be stable: an open call, whose result later takes the place
-of "no result".
+Every tool call is followed by its result. A call without a result gets the result "no result". When the tail grows, the messages
+that were shown before do not change, except that "no result" is replaced by a result that arrives in time. A user message closes
+the calls before it, so a later result is shown as a note at its own position. There is one exception: the turn that made the call
+may still answer it after a user message of another turn, and then call and result are shown together.
 
-Where more than an hour lies between two rows, a note before the later row says how much time has passed. It is a message of
-its own, since adapters store data with a message's first part. It never follows a call or a result unless a user
-message follows.
+If more than an hour lies between two rows, a time mark before the later row says how much time has passed. The time mark is a
+separate message, because adapters store data with the first part of a message. After a call or a result there is no time mark,
+unless a user message or a summary follows.
 """
 
 from bisect import bisect_left
@@ -44,7 +44,7 @@ _TOOL_PARTS: Final = (ToolCallPart, ToolResultPart)
 
 
 def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
-    """Return the messages as a model must see them: each call with its result, no withdrawn messages, summaries once."""
+    """Return the messages for a model. Each call is followed by its result, tombstones are left out, and summaries come once."""
     shown = _shown(messages)
     return (*shown.mended, *_mended(shown.pieces, shown.items, shown.names))
 
@@ -52,7 +52,7 @@ def mend(messages: Sequence[Message]) -> tuple[ContextMessage, ...]:
 def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
     """Return the positions, 0 to the length, at which a cut separates neither a call from its result nor the rows of a message.
 
-    After a call without a result there is no cut until a user message follows, as for spans.
+    After a call without a result there is no cut before the next user message.
     """
     items = [
         _item(
@@ -64,16 +64,16 @@ def closed_cuts(messages: Sequence[Message]) -> tuple[int, ...]:
     ]
     reach = _reach(messages, items)
     cuts: list[int] = []
-    held = -1
+    furthest = -1
     for position in range(len(messages) + 1):
-        held = max(held, reach[position - 1]) if position else held
-        if held < position and not _continues(messages, position):
+        furthest = max(furthest, reach[position - 1]) if position else furthest
+        if furthest < position and not _continues(messages, position):
             cuts.append(position)
     return tuple(cuts)
 
 
 def is_compacted(message: Message) -> bool:
-    """Return whether a context shows a summary instead of the parts."""
+    """Return whether a context shows a summary instead of the message's parts."""
     return message.level > 0 and message.injection is not None
 
 
@@ -82,13 +82,15 @@ def _is_live(message: Message) -> bool:
 
 
 class _Item(NamedTuple):
-    """Parts as calls and results are matched: who saved them, and what the row that they end says."""
+    """The parts of a piece, with the values that are needed to match calls with results."""
 
     parts: Sequence[Part]
     turn: str | None
+    """The turn that saved the parts."""
     asks: bool
-    """Whether a row ends here in which a user asks something."""
+    """Whether this is the last piece of a user message."""
     ends: bool
+    """Whether this is the last piece of a row."""
     has_tools: bool
 
 
@@ -97,7 +99,7 @@ def _item(parts: Sequence[Part], turn: str | None, *, asks: bool, ends: bool = T
 
 
 class _Row(NamedTuple):
-    """A message as it is shown, the turn that saved it, whether a user asks something there, and the mark before it."""
+    """A message for the model, the turn that saved it, whether it is a user message, and the time mark before it."""
 
     message: ContextMessage
     turn: str | None
@@ -105,25 +107,25 @@ class _Row(NamedTuple):
     mark: ContextMessage | None = None
 
     def pieces(self) -> Iterator[ContextMessage]:
-        """Yield the mark, then the message in pieces that hold either results or everything else."""
+        """Yield the time mark, then the message in pieces. A piece has either only results or no results."""
         if self.mark is not None:
             yield self.mark
         yield from _runs(self.message)
 
 
 class _MarkState(NamedTuple):
-    """The time of the last row, and what the next time mark needs."""
+    """The last row, and the values that are needed for the next time mark."""
 
     last: Message | None = None
     zone: str | None = None
     """The last known time zone of a speaker."""
     since: datetime | None = None
-    """The time of the last row before a gap, if no mark could be placed at that gap yet."""
+    """The time of the last row before a gap, if the gap has no time mark yet."""
     before: Message | None = None
-    """The row before the last one that has anything to show."""
+    """The last row with parts before `last`."""
 
     def at(self, message: Message) -> "_MarkState":
-        """Return the time at the next row."""
+        """Return the state after the next row."""
         since, last = self.since, self.last
         if last is not None and is_gap(last.created_at, message.created_at):
             since = last.created_at if since is None else min(since, last.created_at)
@@ -131,7 +133,7 @@ class _MarkState(NamedTuple):
         return _MarkState(message, message.zone or self.zone, since, before)
 
     def mark(self) -> ContextMessage | None:
-        """Return the mark that this row needs, if one may be placed before it."""
+        """Return the time mark before the last row. None if the row needs none, or if none is allowed before it."""
         row, since, before = self.last, self.since, self.before
         if row is None or since is None or not row.parts or not is_gap(since, row.created_at):
             return None
@@ -144,35 +146,34 @@ class _MarkState(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is shown of the rows so far, and the state that the next row needs."""
+    """The messages for the rows so far, and the state that is needed for the next row."""
 
     mended: tuple[ContextMessage, ...] = ()
-    """Messages that later rows cannot change: no call is open after them."""
+    """Finished messages. Later rows cannot change them, because none of their calls is open."""
     names: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The tools of the calls among these."""
+    """The names of the tools in the finished messages, by the id of the call."""
     pieces: tuple[ContextMessage, ...] = ()
-    """Later messages, in pieces that hold either results or everything else."""
+    """The messages after them, in pieces. A piece has either only results or no results."""
     items: tuple[_Item, ...] = ()
-    """What matching needs of each piece."""
+    """The item of each piece."""
     row: _Row | None = None
-    """The last row, which may still grow."""
+    """The last row. The next message may continue it."""
     last: Message | None = None
     summary: str | None = None
     time: _MarkState = field(default_factory=_MarkState)
 
 
 def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
-    """Return what is shown with more rows: continuations joined to what they continue, a batch's summary once."""
+    """Return the state after more rows. A row that continues a message is joined to it, and a summary is shown once."""
     rows, last, summary, time = [shown.row] if shown.row else [], shown.last, shown.summary, shown.time
     grown: dict[int, list[Part]] = {}
     for message in filter(_is_live, messages):
         time = time.at(message)
         if is_compacted(message):
-            # The rows of a batch repeat its summary or leave theirs empty.
+            # All rows of a compaction have the same summary, or an empty one. Show it once.
             if message.injection and message.injection != summary:
-                summed = _summary(message, message.injection)
-                rows.append(_Row(summed, message.turn, asks=False, mark=time.mark()))
-            # Time that passed within a batch is not marked: the summary covers it.
+                rows.append(_Row(_summary(message, message.injection), message.turn, asks=False, mark=time.mark()))
+            # There is no time mark for a gap between the summarised messages.
             summary, last, time = message.injection or summary, None, time._replace(since=None)
         elif last and (last.id, last.role) == (message.id, message.role):
             row = rows[-1]
@@ -190,7 +191,7 @@ def _show_more(shown: _Shown, messages: Sequence[Message]) -> _Shown:
 def _with_rows(
     shown: _Shown, rows: Sequence[_Row], last: Message | None, summary: str | None, time: _MarkState
 ) -> _Shown:
-    """Return what is shown with new rows; the first of them replaces the last row before."""
+    """Return the state after new rows. The first of `rows` replaces the last row of `shown`."""
     known = len(shown.pieces) - (len(tuple(shown.row.pieces())) if shown.row else 0)
     pieces, items = list(shown.pieces[:known]), list(shown.items[:known])
     settled = known
@@ -214,7 +215,7 @@ def _with_rows(
     )
 
 
-# A tail grows by a few messages per request, so only these are processed.
+# A tail grows by a few messages per request. The state is cached, so that only the new messages are processed.
 _shown = grown(_Shown(), _show_more)
 
 
@@ -228,9 +229,8 @@ def _summary(message: Message, text: str) -> ContextMessage:
 
 
 def _runs(row: ContextMessage) -> Iterator[ContextMessage]:
-    """Yield the row in pieces that hold either results or everything else; a row without parts has none."""
+    """Yield the row in pieces. A piece has either only results or no results. A row without parts has no piece."""
     if len(row.parts) == 1:
-        # Most rows are one piece.
         yield row
         return
     for _, parts in groupby(row.parts, key=lambda part: isinstance(part, ToolResultPart)):
@@ -246,21 +246,23 @@ def _is_results(piece: ContextMessage) -> bool:
 
 
 class _Matched(NamedTuple):
-    """Which item's call a result answers, by the result's item and place, and which results came too late."""
+    """Which calls the results answer. A result is identified by the position of its item and its position in the item."""
 
     owners: dict[tuple[int, int], int]
+    """The item with the call, by result."""
     late: Collection[tuple[int, int]]
+    """The results that came after the next user message."""
     closed: int
-    """How many of the items are whole rows behind which no call is open."""
+    """How many items, from the first, are whole rows without an open call after them."""
 
 
 def _mended(
     pieces: Sequence[ContextMessage], items: Sequence[_Item], names: Mapping[str, str]
 ) -> Iterator[ContextMessage]:
-    """Yield the pieces with each result behind its call. `names` are the tools of the calls before them."""
+    """Yield the pieces with each result after its call. `names` has the tools of earlier calls."""
     owners, late, _ = _match(items)
     answers = _answers(pieces, owners)
-    # Only the calls so far may name a late result: a later call with the same id must not change what was shown.
+    # The tool of a late result is taken from earlier calls only. A later call with the same id must not change shown messages.
     named = dict(names)
     for index, (piece, item) in enumerate(zip(pieces, items, strict=True)):
         if not item.has_tools:
@@ -275,7 +277,7 @@ def _mended(
 
 
 def _match(items: Sequence[_Item]) -> _Matched:
-    """Return which calls the results answer; what is in neither answers nothing."""
+    """Return which calls the results answer. A result that is in neither `owners` nor `late` has no call."""
     owners: dict[tuple[int, int], int] = {}
     late: set[tuple[int, int]] = set()
     closed = 0
@@ -299,7 +301,7 @@ def _match(items: Sequence[_Item]) -> _Matched:
 def _answers(
     pieces: Sequence[ContextMessage], owners: Mapping[tuple[int, int], int]
 ) -> Mapping[int, Sequence[ContextMessage]]:
-    """Return the tool messages that follow each piece with calls, in the order of their arrival."""
+    """Return the tool messages that follow each piece with calls, in the order in which the results were saved."""
     together: dict[tuple[int, int], list[Part]] = {}
     for (index, place), owner in owners.items():
         together.setdefault((index, owner), []).append(pieces[index].parts[place])
@@ -327,7 +329,7 @@ def _notes(
     late: Collection[tuple[int, int]],
     names: Mapping[str, str],
 ) -> Iterator[ContextMessage]:
-    """Yield a note for each result of the piece without a call: it came too late, or a second time."""
+    """Yield a note for each result of the piece that does not follow a call: it came too late, or a second time."""
     for place, part in enumerate(piece.parts):
         if isinstance(part, ToolResultPart) and (index, place) not in owners:
             is_second = part.call_id in names and (index, place) not in late
@@ -345,7 +347,7 @@ def _late_result(part: ToolResultPart, tool: str) -> str:
 
 
 def _reach(messages: Sequence[Message], items: Sequence[_Item]) -> list[int]:
-    """Return for each row the last row that must not be separated from it."""
+    """Return for each row the position of the last row that must stay together with it."""
     reach = list(range(len(items)))
     owners = _match(items).owners
     for (index, _), owner in owners.items():
@@ -370,7 +372,7 @@ def _continues(messages: Sequence[Message], position: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownTail:
-    """The shown messages, their tokens, the rows they come from, and how many rows were left out."""
+    """The shown messages, their tokens, their stored rows, and the number of rows that were left out."""
 
     messages: tuple[ContextMessage, ...]
     tokens: int
@@ -383,7 +385,7 @@ def show(
 ) -> ShownTail:
     """Return the whole tail, preceded by the repeated messages.
 
-    `before` is the time of the message before the tail; a time mark opens the tail if more than an hour has passed since.
+    `before` is the time of the message before the tail. If more than an hour has passed since, the tail begins with a time mark.
     """
     present = {message.seq for message in tail}
     again = [message for message in repeated if message.seq not in present]
@@ -397,7 +399,7 @@ def show(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TailCutter:
-    """Leaves out rows of a tail until it fits; messages that no model has seen stay."""
+    """Leaves out rows of a tail until it fits. Messages that no model has seen are not left out."""
 
     repeated: Sequence[Message]
     tail: Sequence[Message]
@@ -406,36 +408,36 @@ class TailCutter:
     unseen_from: int | None = None
 
     def without_older(self, room: int) -> ShownTail:
-        """Return the tail without the oldest exchanges, as few as necessary."""
+        """Return the tail without its oldest exchanges. As few as necessary are left out."""
         start = _last_question(self.tail)
-        most = min(_last_exchange(self.tail) if start is None else start, _place_of(self.tail, self.unseen_from))
+        most = min(_last_exchange(self.tail) if start is None else start, _position_of(self.tail, self.unseen_from))
         return self._first_fitting(room, [cut for cut in closed_cuts(self.tail) if cut <= most])
 
     def without_steps(self, room: int) -> ShownTail:
-        """Return the last question and the newest exchanges after it, as many as fit, at least the last.
+        """Return the last user message and the newest exchanges after it: as many as fit, but at least the last one.
 
-        A turn of many steps may not fit as a whole, and the provider would refuse it.
+        This shortens a turn of so many steps that the provider would refuse the whole turn.
         """
         start = _last_question(self.tail)
-        most = min(_last_exchange(self.tail), _place_of(self.tail, self.unseen_from))
+        most = min(_last_exchange(self.tail), _position_of(self.tail, self.unseen_from))
         least = min(start or 0, most)
         closed = closed_cuts(self.tail)
-        # If the question is between a call and its result, the nearest cut is before the call.
+        # If the user message is between a call and its result, cut before the call.
         cuts = [cut for cut in closed if least <= cut <= most] or [max(cut for cut in closed if cut <= least)]
         return self._first_fitting(room, cuts)
 
     def _first_fitting(self, room: int, cuts: Sequence[int]) -> ShownTail:
-        """Return the tail from the first cut at which it fits, or from the last cut if it never does."""
-        # The rest has fewer tokens from cut to cut.
+        """Return the tail from the first cut after which it fits. If it does not fit after any cut, use the last cut."""
+        # Later cuts leave fewer tokens, so a binary search finds the first cut that fits.
         first = bisect_left(cuts, True, key=lambda cut: self._from(cut).tokens <= room)
         return self._from(cuts[min(first, len(cuts) - 1)])
 
     def _from(self, cut: int) -> ShownTail:
         tail, start = self.tail, _last_question(self.tail)
         asked = tail[start].id if start is not None and start < cut else None
-        kept = [message for message in tail[:cut] if message.id == asked]
+        question = [message for message in tail[:cut] if message.id == asked]
         dropped = [message for message in tail[:cut] if message.id != asked and message.state == "live"]
-        rows = [*kept, *tail[cut:]]
+        rows = [*question, *tail[cut:]]
         earlier = (m.created_at for m in reversed(dropped) if rows and m.seq < rows[0].seq)
         shown = show(self.repeated, rows, self.counter, next(earlier, self.before))
         if not dropped:
@@ -445,29 +447,30 @@ class TailCutter:
         return ShownTail(messages=(note, *shown.messages), tokens=tokens, rows=shown.rows, trimmed=len(dropped))
 
 
-def _place_of(tail: Sequence[Message], seq: int | None) -> int:
-    """Return the position of the first message with at least this number; the end of the tail if there is none."""
+def _position_of(tail: Sequence[Message], seq: int | None) -> int:
+    """Return the position of the first message with this number or a higher one. Return the length if there is none."""
     return len(tail) if seq is None else bisect_left(tail, seq, key=lambda message: message.seq)
 
 
 def _last_question(tail: Sequence[Message]) -> int | None:
-    """Return the position of the last user message; of its first row, if it has several."""
-    places = [index for index, message in enumerate(tail) if is_question(message)]
-    if not places:
+    """Return the position of the first row of the last user message. None if there is no user message."""
+    positions = [index for index, message in enumerate(tail) if is_question(message)]
+    if not positions:
         return None
-    return next(index for index in places if tail[index].id == tail[places[-1]].id)
+    return next(index for index in positions if tail[index].id == tail[positions[-1]].id)
 
 
 def _last_exchange(tail: Sequence[Message]) -> int:
-    """Return the last cut that is followed by a live message."""
+    """Return the last possible cut with a live message after it."""
     live = [index for index, message in enumerate(tail) if message.state == "live"]
     return max((cut for cut in closed_cuts(tail) if live and cut <= live[-1]), default=0)
 
 
 def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter: TokenCounter) -> int:
-    """Return the tokens of the rows, as counted when they were saved, and of the notes.
+    """Return the stored tokens of the rows plus the tokens of the notes.
 
-    A row that is shown only as notes counts as these; a row that is shown in both ways counts twice, to be safe.
+    For a row that is shown only as notes, only the notes count. For a row that is shown as a message and as notes, both count,
+    so that the result is never too low.
     """
     notes = [message for message in messages if message.synthetic]
     noted = {message.seq for message in notes}
@@ -482,16 +485,17 @@ def _weight(rows: Sequence[Message], messages: Sequence[ContextMessage], counter
 
 
 LEAST_SHOWN: Final = 64
-"""Messages of up to this many tokens are not cut: little more than the mark would be left."""
+"""Messages of at most this many tokens are not cut, because the mark alone has almost as many."""
+# The maximum characters of a file name or media type in a mark.
 _NAME: Final = 80
 
 
 def shortened(message: Message, most: int, counter: TokenCounter) -> Message:
-    """Return the message cut to at most `most` tokens, marks included; short messages stay unchanged."""
+    """Return the message cut to at most `most` tokens, including marks. A shorter message is returned as it is."""
     most = max(most, LEAST_SHOWN)
     if message.tokens <= most or message.state != "live" or is_compacted(message):
         return message
-    # Counting takes time; the count of a single part is that of the message.
+    # Counting takes time. If there is only one part, use the count of the message.
     sizes = [message.tokens] if len(message.parts) == 1 else [_size(message, part, counter) for part in message.parts]
     around = count_message(replace(message, parts=()), counter)
     cap = share(sizes, most - around)
@@ -511,7 +515,7 @@ def _size(message: Message, part: Part, counter: TokenCounter) -> int:
 
 
 def _smaller(part: Part, size: int, most: int, message: Message, counter: TokenCounter) -> tuple[Part, ...]:
-    """Return a part cut, or unchanged if the mark would make it longer."""
+    """Return a part after the cut, or the part itself if the mark would make it longer."""
     short = tuple(_cut(part, most, message.id, counter))
     return short if sum(_size(message, one, counter) for one in short) < size else (part,)
 
@@ -521,7 +525,7 @@ def _cut_mark(count: int, message: str) -> str:
 
 
 def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator[Part]:
-    """Yield a part that is too large, cut. `extra` may hold a copy of it, so it is removed too."""
+    """Yield a shorter part for a part that is too large. `extra` is removed, because it may contain a copy of the content."""
     match part:
         case TextPart():
             yield TextPart(text=_cut_middle(part.text, most, message, counter))
@@ -533,14 +537,14 @@ def _cut(part: Part, most: int, message: str, counter: TokenCounter) -> Iterator
             text = _cut_middle(content_text(part.content), room - count_text(gone, counter), message, counter) + gone
             yield replace(part, content=text, files=files, extra=None)
         case ToolCallPart():
-            # Providers accept only an object.
+            # Providers accept only an object as the arguments of a call.
             around = count_parts("assistant", (replace(part, arguments={"left_out": ""}),), counter)
             text = _cut_middle(content_text(part.arguments), most - around, message, counter)
             yield replace(part, arguments={"left_out": text}, extra=None)
         case FilePart():
             yield TextPart(text=_file(part, message))
         case ReasoningPart():
-            # Cut reasoning would not match its signature.
+            # Reasoning is left out, because the provider checks its signature against the whole text.
             return
         case UnknownPart():
             yield TextPart(text=_cut_mark(len(content_text(part.data)), message))
@@ -552,7 +556,7 @@ def _file(part: FilePart, message: str) -> str:
 
 
 def _cut_middle(text: str, most: int, message: str, counter: TokenCounter) -> str:
-    """Return the two ends of a text with a mark between them, within `most` tokens; only the mark if no more fits."""
+    """Return the beginning and the end of a text with a mark between them, at most `most` tokens, but at least the mark."""
     if len(text) <= 4 * max(most, 0) and count_text(text, counter) <= most:
         return text
     room = most - count_text(_cut_mark(len(text), message), counter) - 2

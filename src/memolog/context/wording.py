@@ -1,4 +1,4 @@
-"""The fixed texts of a context, read from `texts/*.md`. Inserted texts must be escaped first."""
+"""The fixed texts of a context, read from `texts/*.md`. Texts that are inserted into them must be escaped before."""
 
 from collections.abc import Mapping
 from importlib.resources import files
@@ -6,7 +6,7 @@ from typing import Final
 
 
 def _text(name: str) -> str:
-    # The bytes of a context must not depend on the line ends of a checkout.
+    # The bytes of a context must not depend on the line ends of the installed files.
     text = files("memolog.context").joinpath("texts", f"{name}.md").read_text("utf-8")
     return "\n".join(text.splitlines()).strip()
 
@@ -36,10 +36,13 @@ WORKING_MEMORY_EMPTIED: Final = _text("working_memory_emptied")
 
 
 def working_memory_text(texts: Mapping[str, str]) -> str | None:
-    """Return the text that a context shows of these documents by scope; that of the thread comes second and has precedence."""
+    """Return the text that a context shows of these documents, by scope. None if all are empty.
+
+    The document of the thread comes after the document of the resource, and the text says that it has precedence.
+    """
     present = {scope: text.strip() for scope, text in texts.items() if text.strip()}
     if len(present) > 1:
-        # Not by str.format: the texts may contain braces.
+        # str.format cannot be used, because the documents may contain braces.
         first, _, rest = WORKING_MEMORY_BOTH.partition("{resource}")
         second, _, last = rest.partition("{thread}")
         return "".join([first, present["resource"], second, present["thread"], last])

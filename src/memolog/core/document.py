@@ -1,4 +1,4 @@
-"""The working memory as a value: a small document of stable facts, with all its versions."""
+"""The working memory as a value: a small document of stable facts, and its versions."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -11,7 +11,7 @@ DocumentFormat: TypeAlias = Literal["markdown", "json"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentVersion:
-    """One version: who wrote it, and when."""
+    """One version of a document. `by` is its author."""
 
     number: int
     text: str
@@ -32,12 +32,12 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposal:
-    """A change of the working memory by an observer; it takes effect when its group is activated."""
+    """A change of the working memory that an observer proposes. It takes effect when the group of that run is activated."""
 
     of_thread: bool
-    """Whether it changes the document of the thread instead of that of the resource."""
+    """Whether the document of the thread is changed. False means the document of the resource."""
     base: int
-    """The version that the observer was shown; 0 if there was none."""
+    """The number of the version that the observer was shown. 0 means that there was no document."""
     text: str
     most: int
-    """How long the document may be."""
+    """The maximum length of the document, in characters."""

@@ -1,6 +1,7 @@
 """Convert values to JSON, exactly.
 
-Covers frozen dataclasses, moments, tuples, and any Python string: NUL and lone surrogates become text that engines can store.
+Handles dataclasses, datetimes, tuples and any Python string. NUL characters and lone surrogates are escaped, because not every
+database can store them.
 """
 
 import base64
@@ -23,19 +24,20 @@ T = TypeVar("T")
 
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 _SURROGATE = re.compile("[\ud800-\udfff]")
-# A text that starts with this mark was packed; a text of the user that starts with it is packed too.
+# A stored text that starts with this character was packed. An original text that starts with it is packed too, so that
+# `unpack` returns it unchanged.
 _PACKED = "\x01"
-# Reading takes one stack frame per level, so a caller with a deep stack could not read deeper values.
+# The most levels of nesting. Reading uses one stack frame per level, so a caller with a deep stack could not read more levels.
 _DEEPEST = 200
 
 
 def nothing() -> JsonObject:
-    """Return an empty object: the default of fields that hold one."""
+    """Return an empty object, as the default of a dataclass field."""
     return {}
 
 
 def dumps(value: JsonValue) -> str:
-    """Return compact JSON that is always valid Unicode: lone surrogates and control characters stay as escapes."""
+    """Return compact JSON that is always valid Unicode. Lone surrogates and control characters are escaped."""
     return _escaped(_to_json(value))
 
 
@@ -51,14 +53,14 @@ def text_to_json(text: str) -> str:
 def _escaped(text: str) -> str:
     if not _has_surrogate(text):
         return text
-    # In JSON the two halves of a surrogate pair mean the character itself, so they are joined.
+    # JSON reads the escapes of a surrogate pair as one character, so join such pairs to that character.
     text = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-    # The remaining halves are inside strings, where an escape means the same.
+    # The remaining surrogates are inside JSON strings, where an escape has the same meaning.
     return _SURROGATE.sub(lambda hit: f"\\u{ord(hit[0]):04x}", text)
 
 
 def object_text(where: str, value: JsonObject) -> str:
-    """Return the JSON text of an object; raises NotJson for values that would be read back different."""
+    """Return the JSON text of an object. Raises NotJson if reading the text would return a different value."""
     try:
         text = dumps(value if isinstance(value, dict) else dict(value))
     except (TypeError, ValueError, RecursionError) as error:
@@ -68,19 +70,19 @@ def object_text(where: str, value: JsonObject) -> str:
 
 
 def loads(text: str) -> JsonValue:
-    """Read what `dumps` wrote."""
+    """Return the value of a JSON text."""
     return json.loads(text)
 
 
 def pack(text: str | None) -> str | None:
-    """Return a text that any engine can store: verbatim, or escaped where it holds NUL or a lone surrogate."""
+    """Return a text that both databases can store: the same text, or escaped JSON if it contains NUL or a lone surrogate."""
     if text is None or not ("\x00" in text or text.startswith(_PACKED) or _has_surrogate(text)):
         return text
     return _PACKED + dumps(text)
 
 
 def unpack(text: str | None) -> str | None:
-    """Return the text that was packed."""
+    """Return the original of a text that `pack` returned."""
     if text is None or not text.startswith(_PACKED):
         return text
     return cast("str", loads(text[1:]))
@@ -95,12 +97,12 @@ def _has_surrogate(text: str) -> bool:
 
 
 def well_formed(text: str) -> str:
-    """Return the text with surrogate pairs joined and lone surrogates replaced, so that it can be encoded."""
+    """Return the text with surrogate pairs joined and lone surrogates replaced, so that it can be encoded as UTF-8."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace") if _has_surrogate(text) else text
 
 
 def sendable(value: JsonValue) -> JsonValue:
-    """Return a JSON value with every text well formed, so that a client can send it; equal if it was already."""
+    """Return a JSON value with `well_formed` applied to every text, so that an HTTP client can send it."""
     if isinstance(value, str):
         return well_formed(value)
     if isinstance(value, dict):
@@ -110,7 +112,7 @@ def sendable(value: JsonValue) -> JsonValue:
 
 
 def encode(value: object) -> JsonValue:
-    """Return the JSON form of a value: dataclasses as objects with every field, moments as ISO 8601, bytes as base64."""
+    """Return the JSON form of a value: dataclasses as objects with every field, datetimes as ISO 8601, bytes as base64."""
     if value is None or isinstance(value, str | int | float):
         return value
     if dataclasses.is_dataclass(value):
@@ -143,9 +145,9 @@ def _key(key: object) -> str:
 
 
 def decode(kind: type[T], data: JsonObject) -> T:
-    """Return the dataclass of texts, numbers and moments that `encode` wrote.
+    """Return a dataclass from its JSON form. The fields must be texts, numbers or datetimes.
 
-    Missing fields take their default and unknown ones are left out, so that values of other releases can be read.
+    A missing field has its default value and an unknown field is ignored, so that values of other releases can be read.
     """
     kinds = typing.get_type_hints(kind)
     known = {name: value for name, value in data.items() if name in kinds}
@@ -154,7 +156,7 @@ def decode(kind: type[T], data: JsonObject) -> T:
 
 
 def check_json(where: str, value: object) -> None:
-    """Raise NotJson for values that would be read back different, or are nested too deep."""
+    """Raise NotJson if the value would differ after it is written and read, or if it is nested too deep."""
     level, depth = [value], 0
     while level:
         depth += 1
@@ -178,7 +180,7 @@ def _children(where: str, item: object) -> Iterable[object]:
 
 
 def content_text(content: JsonValue) -> str:
-    """Return the content or the arguments of a tool call as text; for a value that JSON cannot hold, its type."""
+    """Return the content or the arguments of a tool call as text. If JSON cannot represent the value, return its type."""
     if content is None or isinstance(content, str):
         return content or ""
     try:

@@ -13,7 +13,8 @@ Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 ROLES: Final[tuple[str, ...]] = get_args(Role)
 
 LONGEST_SPEAKER: Final = 200
-"""The longest name of a speaker that is stored, in characters."""
+"""The maximum length of the name of a speaker, in characters. A longer name is cut."""
+# Messages with more parts than this are processed on a worker thread.
 _MANY_PARTS: Final = 1_000
 
 MessageState: TypeAlias = Literal["live", "withdrawn", "forgotten"]
@@ -25,13 +26,13 @@ class TextPart:
 
     text: str
     extra: JsonObject | None = None
-    """Data of the provider that is sent back unchanged; every kind of part may have it."""
+    """Fields of the provider that Memolog does not have. They are sent back unchanged. Every kind of part may have them."""
     type: Literal["text"] = "text"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPart:
-    """Reasoning of the model. A signature or an encrypted text is passed through, never read."""
+    """Reasoning of the model. A signature or an encrypted text is stored and sent back, and is never interpreted."""
 
     text: str = ""
     signature: str | None = None
@@ -53,7 +54,7 @@ class ToolCallPart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePart:
-    """A file or an image, by content or by address. Sizes make its token count more accurate."""
+    """A file or an image, as bytes or as a URL. Width, height, pages and seconds make the token count more accurate."""
 
     media_type: str
     data: bytes | None = None
@@ -95,7 +96,7 @@ Part: TypeAlias = TextPart | ReasoningPart | ToolCallPart | ToolResultPart | Fil
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMessage:
-    """A message to save. Missing fields are set when it is saved."""
+    """A message to save. A missing id and time are set when the message is saved."""
 
     role: Role
     parts: tuple[Part, ...]
@@ -105,18 +106,18 @@ class NewMessage:
     speaker: str | None = None
     """The name of the speaker, cut to 200 characters (LONGEST_SPEAKER)."""
     own: bool = False
-    """True for results of our own tools: stored, but neither indexed nor observed."""
+    """Whether it has only calls or only results of Memolog's own tools. Such a message is not indexed and not observed."""
     metadata: JsonObject = field(default_factory=nothing)
 
     def __post_init__(self) -> None:
-        # Anything but a string is refused when the message is saved.
+        # Other types are not cut here. They are refused when the message is saved.
         if isinstance(self.speaker, str) and len(self.speaker) > LONGEST_SPEAKER:
             object.__setattr__(self, "speaker", self.speaker[:LONGEST_SPEAKER])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One stored row, which never changes. `continuation` counts the rows of one id from 0."""
+    """One stored row, which never changes. A message may have several rows, numbered from 0 by `continuation`."""
 
     html_columns: ClassVar = ("seq", "role", "created_at", "text")
     id: str
@@ -135,15 +136,15 @@ class Message:
     metadata: JsonObject = field(default_factory=nothing)
     state: MessageState = "live"
     level: int = 0
-    """The level of compaction: 0 none, 1 summary and identifiers, 2 summary only."""
+    """The level of compaction: 0 is none, 1 is indexed by summary and identifiers, 2 is indexed by summary only."""
     injection: str | None = None
-    """The text that a context shows instead of the parts, once compacted."""
+    """The text that a context shows instead of the parts if the message is compacted."""
     search: str | None = None
-    """The text that is indexed instead of the parts, once compacted."""
+    """The text that is indexed instead of the parts if the message is compacted."""
     pruned: bool = False
-    """Whether its parts were removed for good. The injection text stays, and names and numbers of the search text."""
+    """Whether the parts were deleted. `injection` stays. Of `search`, names and numbers stay."""
     turn: str | None = None
-    """The turn that saved it; None if it was saved outside of a turn."""
+    """The id of the turn that saved the message. None means that it was saved outside of a turn."""
 
     @property
     def text(self) -> str:
@@ -163,14 +164,14 @@ def _parts(content: Content | None) -> tuple[Part, ...]:
         case Iterable() if not isinstance(content, bytes | bytearray | Mapping):
             return tuple(TextPart(text=item) if isinstance(item, str) else item for item in content)
         case _:
-            # Some providers send None beside tool calls.
+            # Some providers send None as the content of a message with tool calls.
             raise InputError(
                 f"`content` must be text or message parts, got {'None' if content is None else type(content).__name__}.",
                 then='Pass a string, or TextPart(text="…"), ToolCallPart(…) and the like, one or a list of them.',
             )
 
 
-# Named like classes, since they are used like constructors.
+# These functions have names like classes, because they are called like constructors.
 def UserMessage(content: Content, *, id: str | None = None, speaker: str | None = None) -> NewMessage:  # noqa: A002, N802
     """Return a message of the user, from a text or from parts."""
     return NewMessage(role="user", parts=_parts(content), id=id, speaker=speaker)
@@ -182,7 +183,7 @@ def AssistantMessage(content: Content, *, id: str | None = None, speaker: str | 
 
 
 def SystemMessage(content: Content, *, id: str | None = None) -> NewMessage:  # noqa: A002, N802
-    """Return an instruction of the application, from a text or from parts."""
+    """Return a system message of the application, from a text or from parts."""
     return NewMessage(role="system", parts=_parts(content), id=id)
 
 
@@ -206,9 +207,9 @@ _DEFAULTS: Final = {kind: tuple((f.name, f.default) for f in fields(kind) if f.n
 
 
 def parts_to_json(parts: tuple[Part, ...]) -> str:
-    """Return the parts as compact JSON text; fields at their defaults are left out."""
+    """Return the parts as compact JSON text. Fields that have their default value are omitted."""
     if len(parts) == 1 and type(parts[0]) is TextPart and parts[0].extra is None:
-        # Most messages are a single text; the general encoder takes longer than saving the row.
+        # Most messages are a single text. This is faster than the general encoder, which takes longer than saving the row.
         return f'[{{"type":"text","text":{text_to_json(parts[0].text)}}}]'
     try:
         return dumps([_part_to_json(part) for part in parts])
@@ -217,7 +218,7 @@ def parts_to_json(parts: tuple[Part, ...]) -> str:
 
 
 def parts_from_json(text: str) -> tuple[Part, ...]:
-    """Return the parts that `parts_to_json` wrote."""
+    """Return the parts of a JSON text that `parts_to_json` returned."""
     return tuple(_part_from_json(data) for data in cast("list[dict[str, object]]", loads(text)))
 
 
@@ -236,12 +237,12 @@ def _field_to_json(name: str, value: object) -> object:
     return base64.b64encode(value).decode() if isinstance(value, bytes) else value
 
 
-# Earlier releases stored these without checking that they are texts.
+# Earlier releases did not check that these fields are texts.
 _TEXTS: Final = ("name", "signature", "encrypted", "media_type", "url", "detail")
 
 
 def _with_texts(data: dict[str, object]) -> dict[str, object]:
-    """Return the fields with non-texts converted to texts where a text is expected, so that any stored row can be shown."""
+    """Return the fields, with the fields of `_TEXTS` converted to text, so that rows of earlier releases can be read."""
     odd = {name: dumps(data[name]) for name in _TEXTS if not isinstance(data.get(name), str | None)}
     return {**data, **odd} if odd else data
 
@@ -271,7 +272,7 @@ _READERS: dict[str, Callable[[dict[str, object]], Part]] = {
 
 def _part_from_json(data: dict[str, object]) -> Part:
     read = _READERS.get(str(data.get("type")))
-    # A newer release may have written an unknown kind.
+    # A newer release may have stored a kind of part that this release does not have.
     return read(data) if read else UnknownPart(data=data)
 
 
@@ -279,20 +280,20 @@ def _part_from_json(data: dict[str, object]) -> Part:
 
 
 def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part, ...] | None:
-    """Return the parts that `offered` adds to `stored`: empty if all are stored already, None if the two disagree."""
+    """Return the parts of `offered` after the parts that both have. None means that the parts differ before that point."""
     shared = min(len(stored), len(offered))
     old, new = stored[:shared], offered[:shared]
-    # NaN differs from itself, and tuples are read back as lists: compare their JSON.
+    # NaN differs from itself, and stored tuples are read as lists, so compare the JSON if the values differ.
     return offered[shared:] if old == new or parts_to_json(old) == parts_to_json(new) else None
 
 
 def has_many_parts(messages: Iterable[Message]) -> bool:
-    """Return whether messages have so many parts that they should be processed on a worker thread."""
+    """Return whether the messages have so many parts that a worker thread should process them."""
     return sum(len(message.parts) for message in messages) > _MANY_PARTS
 
 
 def pairs_of(parts: tuple[Part, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the ids of the tool calls that these parts open, and of those that they answer."""
+    """Return the ids of the tool calls in these parts, and the ids of the calls that the results in these parts answer."""
     calls = tuple(part.id for part in parts if isinstance(part, ToolCallPart))
     results = tuple(part.call_id for part in parts if isinstance(part, ToolResultPart))
     return calls, results

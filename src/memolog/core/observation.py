@@ -1,4 +1,4 @@
-"""Observations: the lines of a log, their sources, and the generations of a log."""
+"""Values of a log: observations, which are its lines, their sources, and generations."""
 
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -13,26 +13,26 @@ ObservationState: TypeAlias = Literal["active", "superseded", "dropped", "retrac
 GenerationKind: TypeAlias = Literal["start", "reflection", "restore", "edit", "forget", "compact", "merge"]
 
 KEPT: frozenset[Priority] = frozenset({"high", "done"})
-"""Priorities of lines that outlive every reflection."""
+"""A reflection keeps observations of these priorities."""
 CODE_METADATA: frozenset[str] = frozenset(
     {"ungrounded", "speaks_for_user", "unverified", "lowered_from", "dropped_identifiers"}
 )
-"""Names of metadata that only code may set."""
+"""Metadata of observations that only Memolog's code may set, never a model."""
 MARKS: dict[Priority, str] = {"high": "🔴", "medium": "🟡", "low": "🟢", "done": "✅"}
 UNVERIFIED: str = "(unverified)"
-"""The mark that models see on a line that says more than its sources."""
+"""The mark that models see on an observation that has content beyond its sources."""
 TRACES: tuple[str, ...] = ("Also named: ", "Also mentioned: ")
-"""The beginnings of lines that only name what a reflection left out."""
+"""The first words of observations that only list names which a reflection omitted."""
 
 
 def is_doubtful(*, grounded: bool, metadata: JsonObject) -> bool:
-    """Return whether a line with these fields says more than its sources."""
+    """Return whether an observation with these fields has content beyond its sources."""
     return not grounded or any(metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """First to last message sequence number, both included."""
+    """The first and the last sequence number of consecutive messages. Both are included."""
 
     first: int
     last: int
@@ -50,7 +50,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """Messages that an observation cites: a span of one thread."""
+    """The span of one thread that an observation was made from."""
 
     thread: str
     span: Span
@@ -66,17 +66,17 @@ class Observation:
     priority: Priority
     text: str
     said_at: datetime | None = None
-    """When it was said."""
+    """The time of the messages that the observation comes from."""
     zone: str | None = None
     about: date | None = None
-    """The day that the line is about, if it can be computed."""
+    """The date that the observation is about. None means that no date could be computed."""
     parent: int | None = None
-    """The ordinal of the parent line."""
+    """The ordinal of the parent observation in the same group."""
     verbatim: str | None = None
-    """Text that user and assistant write together, kept word for word under the line."""
+    """Text that user and assistant write together, such as a draft. It is stored and shown unchanged under the line."""
     sources: tuple[Source, ...] = ()
     merges: tuple[str, ...] = ()
-    """The observations that a reflected line replaces."""
+    """The ids of the observations that this one replaces, if a reflection made it."""
     trust: Trust = "assistant"
     grounded: bool = True
     category: str | None = None
@@ -87,25 +87,25 @@ class Observation:
 
     @property
     def is_unverified(self) -> bool:
-        """Whether it has something that its sources do not have. Models see it with a mark."""
+        """Whether the observation has content beyond its sources. Models see a mark on it."""
         return is_doubtful(grounded=self.grounded, metadata=self.metadata)
 
     @property
     def mode(self) -> str | None:
-        """The mode in which it was observed; None if unknown."""
+        """The mode in which the observation was made. None means unknown."""
         return self.metadata.get("mode")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """One state of a log between two rewrites."""
+    """One version of a log. Every rewrite of the log, such as a reflection, starts a new generation."""
 
     number: int
     kind: GenerationKind
     created_at: datetime
     run: str | None = None
     dropped: tuple[str, ...] = ()
-    """Observations that no line of this generation replaces; they can be restored and searched."""
+    """The ids of observations that this generation removed without a replacement. They can be searched and restored."""
     restored_from: int | None = None
     tokens_before: int = 0
     tokens_after: int = 0
@@ -113,7 +113,7 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExtract:
-    """A value of an extractor to store under its key."""
+    """A new value from an extractor, to be stored under its key."""
 
     key: str
     value: JsonValue
@@ -121,12 +121,12 @@ class NewExtract:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extract:
-    """One version of a value that an extractor drew from messages."""
+    """One version of a value that an extractor found in messages."""
 
     key: str
     value: JsonValue
     version: int
-    """Counted from 1 in the order of the messages; the newest is the current one."""
+    """Counted from 1 in the order of the messages. The highest version is current."""
     by: str
     at: datetime
     thread: str

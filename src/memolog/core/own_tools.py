@@ -1,6 +1,6 @@
-"""Recognise calls and results of Memolog's own tools, under the names that frameworks give them.
+"""Recognise calls and results of Memolog's own tools, also if a framework has changed the name of the tool.
 
-Their messages are stored with `own` set, so that memory is not observed again.
+Messages with only such calls or results are stored with `own` set. They are not observed, because they repeat stored memory.
 """
 
 import re
@@ -13,24 +13,24 @@ from memolog.core.message import NewMessage, Part, ToolCallPart, ToolResultPart
 
 OWN_TOOLS: Final = ("task-query", "task-mutate", "memory-search")
 _SPELT: Final = {name.replace("-", ""): name for name in OWN_TOOLS}
-# Prefixes of tools of our server: mcp__memolog__task-query, mcp_memolog_task-query, memolog.task_query. Other servers have
-# other names.
+# Prefixes that mean Memolog's own server: mcp__memolog__task-query, mcp_memolog_task-query, memolog.task_query. A prefix with the
+# name of another server does not match.
 _OURS: Final = re.compile(r"(?:functions[.:/])?(?:mcp(?:__?|[.:/]))?(?:memolog(?:__?|[.:/]))?")
-# Any server or namespace.
+# The prefix of any server or namespace.
 _PREFIX: Final = re.compile(r"\A.*(?:__|[.:/])", re.DOTALL)
 _MARKS: Final = re.compile(r"[-_\s]")
 
 
 def own_tool(name: object) -> str | None:
-    """Return our tool that a call in a conversation names, or None for a tool of another server.
+    """Return the name of Memolog's tool that a call in a conversation uses. None means that it is a tool of another server.
 
-    A name without a server counts as ours, since our adapters offer the tools that way.
+    A name without a server counts as Memolog's, because the adapters offer the tools under such names.
     """
     return _tool(name, _OURS)
 
 
 def called_tool(name: object) -> str | None:
-    """Return our tool that a call to us names, with any prefix."""
+    """Return the name of Memolog's tool in a call that Memolog received, with any prefix. None means that the tool is unknown."""
     return _tool(name, _PREFIX)
 
 
@@ -44,12 +44,12 @@ def _tool(name: object, prefix: re.Pattern[str]) -> str | None:
 
 
 def with_own_apart(messages: Iterable[NewMessage], own_calls: set[str]) -> Iterator[NewMessage]:
-    """Yield messages; set `own` for those that hold only calls or results of our own tools.
+    """Yield the messages, with `own` set if a message has only calls or only results of Memolog's own tools.
 
-    A message with results of our tools and of others is split in two. `own_calls` holds the ids of our calls in earlier
-    messages and is extended, since a result need not name its tool.
+    A message is split in two if it has such results beside other parts. `own_calls` has the ids of the own calls in earlier
+    messages, because a result may lack the name of its tool. The ids of new own calls are added to it.
     """
-    # Thousands of parts may name the same few tools.
+    # Thousands of parts may call the same few tools, so cache the lookup.
     known = cache(own_tool)
 
     def is_own(name: object) -> bool:

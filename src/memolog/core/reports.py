@@ -1,4 +1,4 @@
-"""Reports of forgetting, checking, exporting, importing and compacting."""
+"""Reports that forget, doctor, export, import, compact and prune return."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -43,46 +43,46 @@ _NOT_SUMMED = frozenset({"resource", "dry_run", "is_clean"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forgotten:
-    """What `forget` removed or would remove: ids and counts, never text, so that the report keeps nothing of it."""
+    """Ids and counts of the data that `forget` removed or would remove. It never contains the forgotten text."""
 
     resource: str
     dry_run: bool = False
     threads: tuple[str, ...] = ()
-    """Threads that were removed as a whole."""
+    """Ids of the threads that were removed completely."""
     messages: int = 0
     observations: tuple[str, ...] = ()
-    """Observations made from it, through every reflection."""
+    """Ids of the observations that were made from the forgotten messages, also through reflections."""
     reflections: tuple[str, ...] = ()
-    """Handles of the reflections that were derived again from the remaining lines."""
+    """Handles (such as g7) of the reflections that were made again from the remaining observations."""
     groups: int = 0
-    """Groups that were removed or made void; their remaining messages are observed again."""
+    """The number of groups that were removed or made void. Their remaining messages are observed again."""
     runs: int = 0
-    """Running runs that were abandoned, so that they cannot bring it back."""
+    """The number of running runs that were abandoned, so that they cannot store the forgotten text again."""
     hints: int = 0
-    """Threads whose current task, suggested response and observed title were removed."""
+    """The number of threads whose current task, suggested response and observed title were removed."""
     working_memory: int = 0
-    """Versions of working memory."""
+    """The number of versions of working memory."""
     tasks: int = 0
     task_links: int = 0
-    """Links between tasks and messages."""
+    """The number of links between tasks and messages."""
     prompts: int = 0
-    """Stored prompts with their replies."""
+    """The number of stored prompts with their replies."""
     extracts: int = 0
     compactions: int = 0
     contexts: int = 0
-    """Records of contexts."""
+    """The number of records of contexts."""
     events: int = 0
     index: int = 0
-    """Documents of the search index, and words that occur nowhere else."""
+    """The number of documents in the search index, plus the words that occurred only in them."""
     usage: int = 0
-    """Entries of the ledger, which stay: they hold costs and no text."""
+    """The number of usage entries. They are not removed, because they contain costs and no text."""
     copies: tuple[str, ...] = ()
-    """Copies of the database beside it that were removed."""
+    """Paths of the copies beside the database file that were removed."""
     is_clean: bool = False
-    """Whether the file and its journal were rewritten, so that no byte of it is left in them."""
+    """Whether the database file and its journal were rewritten, so that they contain no removed byte."""
 
     def __add__(self, other: Self) -> Self:
-        """Return both reports as one."""
+        """Return the sum of both reports."""
         own = {field.name: getattr(self, field.name) for field in fields(self)}
         sums = {name: value + getattr(other, name) for name, value in own.items() if name not in _NOT_SUMMED}
         return replace(self, is_clean=self.is_clean or other.is_clean, **sums)
@@ -94,34 +94,34 @@ class Finding:
 
     kind: FindingKind
     where: str
-    """Where it was found: resource, thread, log, task and so on, in words."""
+    """The place of the problem in words: resource, thread, log, task and so on."""
     explanation: str
-    """What is wrong, and its consequences."""
+    """A description of the problem and its consequences."""
     is_safe: bool
-    """Whether `repair=True` can repair it without loss of messages."""
+    """Whether `repair=True` can repair the problem without loss of messages."""
     repaired: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What `doctor` examined and found."""
+    """The result of `doctor`."""
 
     findings: tuple[Finding, ...]
     examined: tuple[tuple[str, int], ...]
-    """How many of each were examined: threads, messages, groups and so on."""
+    """Pairs of a kind and the number of examined rows: threads, messages, groups and so on."""
     copy: str | None = None
-    """Where the database was copied to before it was repaired."""
+    """The path of the copy of the database that was made before the repair. None means that there is no copy."""
     index_rebuilt: bool = False
 
     @property
     def is_healthy(self) -> bool:
-        """Return whether no finding is left unrepaired."""
+        """Return whether every finding is repaired, or there is none."""
         return all(finding.repaired for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Skipped:
-    """Something that an import left out."""
+    """An entry of the source that was not imported."""
 
     where: str
     why: str
@@ -129,7 +129,7 @@ class Skipped:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportReport:
-    """What an export wrote."""
+    """The result of an export."""
 
     resources: tuple[str, ...]
     lines: Mapping[str, int]
@@ -148,20 +148,20 @@ class ExportReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImportReport:
-    """What an import did, or would do. Counts are by kind: thread, message, observation and so on."""
+    """The result of an import, or of its dry run. Counts are by kind: thread, message, observation and so on."""
 
     format: str
     dry_run: bool
     resources: tuple[str, ...]
     added: Mapping[str, int] = field(default_factory=dict[str, int])
     unchanged: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Exist already and are equal."""
+    """Entries that the database has already."""
     kept: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Exist already and have changed since the export: the existing ones stay."""
+    """Entries that were changed in the database since the export. The changed ones stay."""
     left: Mapping[str, int] = field(default_factory=dict[str, int])
-    """Were removed here since the export: they are not imported."""
+    """Entries that were removed from the database since the export. They are not imported."""
     skipped: tuple[Skipped, ...] = ()
-    """What could not be imported, and why."""
+    """Entries that could not be imported, with the reason."""
 
     @property
     def threads(self) -> int:
@@ -175,46 +175,46 @@ class ImportReport:
 
     @property
     def has_changed_nothing(self) -> bool:
-        """Return whether everything existed already."""
+        """Return whether nothing was added."""
         return not any(self.added.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compaction:
-    """One batch of compacted messages: a span, and the summary that a context shows instead."""
+    """One batch of compacted messages. A context shows `summary` instead of the messages of `span`."""
 
     id: str
     thread: str
     span: Span
     level: int
-    """1: indexed by summary, code lines and identifiers. 2: by summary only."""
+    """1: the messages are indexed by summary, code lines and identifiers. 2: they are indexed by summary only."""
     summary: str
     created_at: datetime
     messages: int = 0
     restored_at: datetime | None = None
-    """When its messages were restored; None while they are compacted."""
+    """The time at which the messages were restored. None means that they are compacted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compacted:
-    """What one call compacted, and the observations about it."""
+    """The result of one call of `compact`."""
 
     messages: int
-    """How many messages were compacted."""
+    """The number of messages that were compacted."""
     summary: str
     """The summaries of the batches, one after the other."""
     compactions: tuple[Compaction, ...] = ()
     deepened: int = 0
-    """How many messages of older batches are now indexed by their summary only."""
+    """The number of messages in older batches that are now indexed by their summary only."""
     groups: tuple[str, ...] = ()
-    """The handles of the groups that cover the compacted messages; recall takes them."""
+    """The handles (such as g7) of the groups that cover the compacted messages. `recall` accepts them."""
     observations: tuple[str, ...] = ()
-    """The ids of the observations about them."""
+    """The ids of the observations about the compacted messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """How many messages lost their raw text, and how many kept it, by reason."""
+    """The number of messages whose raw text was deleted, and for each reason the number of messages that kept it."""
 
     messages: int
     young: int = 0
@@ -222,4 +222,4 @@ class Pruned:
     open_task: int = 0
     not_compacted: int = 0
     is_clean: bool = False
-    """Whether a SQLite file was rewritten, so that no removed byte is left in it."""
+    """Whether the SQLite file was rewritten, so that it contains no deleted byte."""

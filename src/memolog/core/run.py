@@ -1,4 +1,4 @@
-"""Runs of the observer and the reflector, leases, usage and calibration, as values."""
+"""Values of runs (of the observer and the reflector), leases, usage and calibration."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +15,7 @@ USAGE_KINDS: Final[tuple[str, ...]] = get_args(UsageKind)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """An exclusive claim that expires. `fence` rises at every change of owner, so that late writes can be refused."""
+    """An exclusive claim that expires. `fence` increases at every change of owner, and writes with an older fence are refused."""
 
     name: str
     owner: str
@@ -33,7 +33,7 @@ class Usage:
     cache_read_tokens: int = 0
     cache_write_tokens: int = 0
     cost: float = 0.0
-    """In US dollars; stored in billionths."""
+    """In US dollars. The database stores billionths of a dollar."""
     kind: UsageKind = "turn"
     thread: str | None = None
     task: str | None = None
@@ -43,7 +43,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageTotal:
-    """A sum over the ledger."""
+    """The sum of several usages."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -55,7 +55,7 @@ class UsageTotal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """The ratio of the tokens that a model reports to those that we count."""
+    """The factor between the tokens that a model reports and the tokens that Memolog counts. `samples` are the reports so far."""
 
     model: str
     factor: float = 1.0
@@ -64,7 +64,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One observer or reflector execution. Its inputs are fixed in its row, so that it can be repeated."""
+    """One run of the observer or the reflector. `inputs` are stored when it starts, so that it can be repeated."""
 
     id: str
     kind: RunKind
@@ -88,5 +88,5 @@ class KeptPrompt:
 
     call: int
     asked: JsonObject
-    """Purpose, system prompt, text, temperature, names of files, and the error if there was one."""
+    """The request: purpose, system prompt, text, temperature and names of files. Also the error, if the call failed."""
     reply: str | None

@@ -1,6 +1,6 @@
-"""Threads, each one ordered conversation of a resource.
+"""Values of threads. A thread is one ordered conversation of a resource.
 
-Hints are stored with the thread, not with the log, since several threads may share a log.
+Hints are the current task, suggested response and title. They are stored with the thread, because threads may share a log.
 """
 
 from dataclasses import dataclass, field, replace
@@ -12,21 +12,21 @@ from memolog.core.exact_json import JsonObject, nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What the observer last said about where a thread stands."""
+    """The current task, the suggested response and the title of a thread, from the latest observer run."""
 
     current_task: str | None = None
-    """None: nothing was said about it. Empty: nothing is left to do. The hints of a thread are never empty."""
+    """None in a reply: the observer wrote nothing about it. Empty in a reply: no task is left. `after` replaces empty by None."""
     suggested_response: str | None = None
     title: str | None = None
     at: datetime | None = None
-    """The time of the messages that the task, or else the suggested response, comes from."""
+    """The time of the messages that the task comes from. Without a task: of those that the suggested response comes from."""
     last_seq: int = 0
-    """The end of the span that they come from: the highest wins."""
+    """The last sequence number of the observed span. Hints with a higher number replace hints with a lower number."""
 
     def after(self, before: "Hints") -> "Hints":
-        """Return the hints of a span as they hold after those of the spans before it.
+        """Return the hints of a thread after this span. `before` are the hints after the earlier spans.
 
-        A task that the span does not mention stays, with its time. A suggested response holds for its own span only.
+        If the span has no task, the earlier task stays, with its time. An earlier suggested response never stays.
         """
         if self.current_task is None and before.current_task is not None:
             return replace(self, current_task=before.current_task, title=self.title or before.title, at=before.at)
@@ -35,7 +35,7 @@ class Hints:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadInfo:
-    """What is stored of one ordered conversation of a resource, beside its messages."""
+    """The stored fields of one thread, without its messages."""
 
     html_columns: ClassVar = ("id", "title", "last_seq", "updated_at")
     id: str
@@ -43,12 +43,12 @@ class ThreadInfo:
     created_at: datetime
     updated_at: datetime
     last_seq: int = 0
-    """The sequence number of the newest message: also how many rows the thread has."""
+    """The sequence number of the newest message. It is also the number of rows, because the numbers have no gaps."""
     title: str | None = None
     hints: Hints = field(default_factory=Hints)
     active_task: str | None = None
     active_session: str | None = None
     overrides: JsonObject = field(default_factory=nothing)
-    """Settings that differ from the configuration for this thread alone."""
+    """Settings that replace the configuration in this thread only."""
     metadata: JsonObject = field(default_factory=nothing)
     cloned_from: str | None = None

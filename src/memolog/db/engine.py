@@ -1,4 +1,4 @@
-"""Define what an engine offers: run a script in a transaction, and close. The scripts are the same for every engine."""
+"""Define the interface of an engine: it runs scripts in transactions. The scripts are the same for every engine."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine
@@ -12,7 +12,7 @@ R = TypeVar("R")
 P = ParamSpec("P")
 
 Work: TypeAlias = Callable[[], Script[R]]
-"""Makes a fresh script, since a transaction that lost a race runs again from the start."""
+"""A function that returns a new script. A transaction that lost a race runs again from the start, with a new script."""
 
 CommitHook: TypeAlias = Callable[[str], None]
 """Called with `NAME:before` and `NAME:after` around the commit of each write, for crash tests."""
@@ -27,18 +27,18 @@ class Engine(ABC):
 
     @abstractmethod
     async def read(self, work: Work[T], *, brief: bool = True) -> T:
-        """Run a script on one consistent snapshot. Pass `brief=False` if it reads many rows."""
+        """Run a script on one consistent snapshot. Pass `brief=False` if the script reads many rows."""
 
     @abstractmethod
     async def write(self, work: Work[T], *, name: str, brief: bool = True) -> T:
-        """Run a script in one transaction and commit it; after an error nothing is changed.
+        """Run a script in one transaction and commit it. After an error nothing is changed.
 
-        Writers of one thread wait for each other in the order in which they commit. After a lost race the transaction runs again
-        with a fresh script. `name` is the name of the commit point. Pass `brief=False` if it writes much.
+        Transactions that write to the same thread run one after the other. A transaction that lost a race runs again with a new
+        script. `name` is the name of the commit point. Pass `brief=False` if the script writes many rows.
         """
 
     async def fetch(self, step: Step, make: Callable[[Row], T], *, brief: bool = True) -> tuple[T, ...]:
-        """Run one query and return its rows as values."""
+        """Run one query and return its rows, each converted with `make`."""
 
         def script() -> Script[tuple[T, ...]]:
             rows = yield step
@@ -47,29 +47,28 @@ class Engine(ABC):
         return await self.read(script, brief=brief)
 
     async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
-        """Write, then read the result at one moment.
+        """Run a script that writes, then run one that reads on one consistent snapshot. Return both results.
 
-        Unless an engine allows one writer only, a transaction that writes sees what others commit meanwhile. So the second
-        script runs on a snapshot of its own.
+        These are two transactions, because a transaction that writes may see rows that others commit while it runs.
         """
         written = await self.write(writing, name=name, brief=brief)
         return written, await self.read(reading)
 
-    async def settled(self) -> None:  # noqa: B027 - most engines leave nothing behind
-        """Wait until cancelled calls have been cleaned up."""
+    async def settled(self) -> None:  # noqa: B027 - most engines have nothing to clean up
+        """Wait until the transactions of cancelled calls are rolled back."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Finish what is running and close the database. Closing twice is harmless."""
+        """Wait for running calls and close the database. A second call does nothing."""
 
     def reached(self, name: str, moment: str) -> None:
-        """Call the commit hook, if there is one."""
+        """Call the commit hook, if one is set."""
         if self.commit_hook is not None:
             self.commit_hook(f"{name}:{moment}")
 
 
 class Calls:
-    """The calls of a room on one engine. A method that is a script becomes a call by `reads` or `writes`."""
+    """Base class for the calls of a room. `reads` and `writes` turn a method that is a script into a coroutine method."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine

@@ -1,6 +1,6 @@
-"""Migrate the schema with numbered SQL files, forward only, and refuse databases that are not ours.
+"""Migrate the schema with numbered SQL files, forward only, and refuse databases of other applications.
 
-A file is `NNNN_name.sql`, or `NNNN_name.ENGINE.sql` where the engines differ. Each is applied with its record in one transaction.
+A file is named `NNNN_name.sql`, or `NNNN_name.ENGINE.sql` where the engines differ. One transaction applies all pending files.
 """
 
 import contextlib
@@ -33,10 +33,10 @@ _WORDS = {
     "sqlite": {"{identity}": "INTEGER PRIMARY KEY", "{lasting_identity}": "INTEGER PRIMARY KEY AUTOINCREMENT"},
     "postgres": {"{identity}": _KEY, "{lasting_identity}": _KEY},
 }
-"""The spelling of a key for each engine, and of a key that is not reused after its row was deleted."""
+"""The SQL of a primary key for each engine. A lasting identity is never used again after its row was deleted."""
 
 _Schema: TypeAlias = dict[tuple[str, str], tuple[str, str]]
-"""The schema of a database: by kind and name, the table it belongs to and its CREATE statement."""
+"""The table and the CREATE statement of everything in a schema, by kind and name."""
 
 _TABLE = "CREATE TABLE "
 _SHOWN = 3
@@ -69,7 +69,7 @@ def migrations(engine: str) -> tuple[Migration, ...]:
 
 
 def pending(engine: str, applied: Sequence[tuple[int, str]]) -> tuple[Migration, ...]:
-    """Return the migrations to apply; refuses a database that is newer than this code, or that differs from it."""
+    """Return the migrations to apply. Raise an error if the schema is newer than this code, or was made by other migrations."""
     known = {migration.version: migration for migration in migrations(engine)}
     newest = max(known)
     for version, checksum in applied:
@@ -77,59 +77,58 @@ def pending(engine: str, applied: Sequence[tuple[int, str]]) -> tuple[Migration,
             raise SchemaTooNew(max(found for found, _ in applied), newest)
         if version not in known or known[version].checksum != checksum:
             raise StoreCorrupt(
-                f"Migration {version} of this database is not the one that this Memolog has.",
-                why="The file was made by a build from between two releases.",
-                then="Open it with the release that made it and export it, then import it here.",
+                f"Migration {version} of this database differs from the one in this release of Memolog.",
+                why="The database was created by a development version.",
+                then="Export it with the version that created it, then import the export here.",
             )
     done = {version for version, _ in applied}
     return tuple(migration for version, migration in known.items() if version not in done)
 
 
 def refuse_foreign(where: str, tables: Sequence[str]) -> None:
-    """Refuse a database with tables but without our record of migrations: it belongs to another application."""
+    """Raise NotADatabase for a database that has tables but no table of migrations: it belongs to another application."""
     if tables and TABLE not in tables:
         raise NotADatabase(
-            f"{where} belongs to another application (it holds {', '.join(sorted(tables)[:3])} …).",
-            why="Memolog keeps its tables apart, so that neither can harm the other.",
-            then="Name a file or schema of its own for Memolog.",
+            f"{where} belongs to another application (its tables: {', '.join(sorted(tables)[:3])} …).",
+            why="Memolog does not create its tables beside those of another application.",
+            then="Use another file or schema for Memolog.",
         )
 
 
 def refuse_foreign_file(path: str, connection: sqlite3.Connection) -> None:
-    """Refuse the file of another application, and one whose schema is not ours, before anything is written to it.
+    """Refuse the file of another application, and a file whose schema was changed, before anything is written to it.
 
-    A foreign trigger or view would run whenever we write or read. A changed table or a missing trigger would not enforce our
-    constraints. Additional plain tables are accepted.
+    A foreign trigger or view could run when Memolog writes or reads. A changed table or a missing trigger may not enforce the
+    constraints of Memolog. Additional plain tables are accepted.
     """
     schema = _schema_of(connection)
     refuse_foreign(path, [name for kind, name in schema if kind == "table"])
     if not schema:
         return
     applied = connection.execute(READ_RECORD).fetchall()
-    left = {migration.version for migration in pending("sqlite", applied)}
-    ours = _made_by(tuple(one for one in migrations("sqlite") if one.version not in left))
+    missing = {migration.version for migration in pending("sqlite", applied)}
+    ours = _schema_after(tuple(one for one in migrations("sqlite") if one.version not in missing))
     wrong = sorted(_differences(schema, ours))
     if wrong:
         more = f" and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise StoreCorrupt(
             f"The schema of {path} is not the one that Memolog makes: {', '.join(wrong[:_SHOWN])}{more}.",
-            why="What others put into a database would run with every write, and what is missing protects nothing.",
-            then="If you made that change, take it back; otherwise use a backup, or a file from a source that you trust.",
+            why="A foreign trigger or view could run with every write, and a changed schema may not protect the data.",
+            then="If you made this change, undo it. Otherwise use a backup, or a file from a source that you trust.",
         )
 
 
 def _schema_of(connection: sqlite3.Connection) -> _Schema:
     rows = connection.execute("SELECT type, name, tbl_name, sql FROM sqlite_master").fetchall()
     schema = {(kind, name): (table, " ".join((sql or "").split())) for kind, name, table, sql in rows}
-    # Leave out what SQLite creates for itself: statistics, counters, and indexes without a statement.
+    # Skip the objects that SQLite creates automatically: statistics, counters, and indexes without a statement.
     return {
         key: made for key, made in schema.items() if not (key[1].startswith("sqlite_") and _is_plain(made[1] or _TABLE))
     }
 
 
 @lru_cache(maxsize=4)
-def _made_by(done: tuple[Migration, ...]) -> _Schema:
-    """Return the schema that these migrations make."""
+def _schema_after(done: tuple[Migration, ...]) -> _Schema:
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
         connection.execute("BEGIN")
         connection.execute(CREATE_RECORD)
@@ -140,15 +139,15 @@ def _made_by(done: tuple[Migration, ...]) -> _Schema:
 
 
 def _differences(schema: _Schema, ours: _Schema) -> Iterator[str]:
-    """Yield a phrase for everything that is missing, changed or foreign."""
-    words = [name for (_, name), (_, sql) in ours.items() if sql.startswith("CREATE VIRTUAL TABLE")]
+    """Yield a phrase for each object that is missing, changed or foreign."""
+    indexes = [name for (_, name), (_, sql) in ours.items() if sql.startswith("CREATE VIRTUAL TABLE")]
     for (kind, name), made in ours.items():
         found = schema.get((kind, name))
-        # SQLite creates the tables of a full-text index, and other releases may create them differently.
-        is_under_words = any(name.startswith(f"{index}_") for index in words)
+        # SQLite creates the tables inside a full-text index, and other releases of SQLite may create them differently.
+        is_in_index = any(name.startswith(f"{index}_") for index in indexes)
         if found is None:
             yield f"the {kind} {name!r} is missing"
-        elif found != made and not (is_under_words and _is_plain(found[1])):
+        elif found != made and not (is_in_index and _is_plain(found[1])):
             yield f"the {kind} {name!r} is changed"
     for (kind, name), (_, sql) in schema.items():
         if (kind, name) not in ours and not _is_plain(sql):
@@ -156,28 +155,28 @@ def _differences(schema: _Schema, ours: _Schema) -> Iterator[str]:
 
 
 def _is_plain(sql: str) -> bool:
-    """Return whether a statement creates a plain table. The kind in the row of the schema cannot be trusted."""
+    """Return whether a statement creates a plain table. In a prepared file the column `type` of the schema may be wrong."""
     return sql.startswith(_TABLE)
 
 
 def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_only: bool = False) -> None:
-    """Apply the pending migrations in one transaction. Processes that start at the same time apply them once."""
+    """Apply the pending migrations in one transaction. If several processes start at the same time, only one applies them."""
     with mapped_errors(path):
         if not _pending(path, connection)[1]:
             return
         if read_only:
             raise StoreReadOnly(
-                f"The schema of {path} is not up to date, and it is opened for reading only.",
-                then="Open it once without read_only: that brings it up to date.",
+                f"The schema of {path} is not up to date, but the database is opened for reading only.",
+                then="Open it once without read_only, which updates the schema.",
             )
-        # A second process waits here for the lock, and then finds nothing to apply.
+        # A second process waits here for the lock, so read again which migrations are pending.
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version, left = _pending(path, connection)
-            if left and version and not is_memory(path):
+            version, todo = _pending(path, connection)
+            if todo and version and not is_memory(path):
                 copy_before_migration(path, version)
             connection.execute(CREATE_RECORD)
-            for migration in left:
+            for migration in todo:
                 _apply(connection, migration, now)
             connection.execute("COMMIT")
         except BaseException:
@@ -187,7 +186,7 @@ def migrate_sqlite(path: str, connection: sqlite3.Connection, *, now: int, read_
 
 
 def _pending(path: str, connection: sqlite3.Connection) -> tuple[int, tuple[Migration, ...]]:
-    """Return the version of the schema, 0 if there is none, and the migrations to apply."""
+    """Return the version of the schema (0 for an empty database), and the migrations to apply."""
     refuse_foreign_file(path, connection)
     applied = connection.execute(READ_RECORD).fetchall() if _schema_of(connection) else []
     return max((version for version, _ in applied), default=0), pending("sqlite", applied)
@@ -201,7 +200,7 @@ def _apply(connection: sqlite3.Connection, migration: Migration, now: int) -> No
 
 
 def _statements(text: str) -> Iterator[str]:
-    """Split a file into statements. SQLite decides where one ends, also inside a trigger."""
+    """Split a file into statements. SQLite detects the end of each, so the semicolons inside a trigger are no ends."""
     lines: list[str] = []
     for line in text.splitlines(keepends=True):
         lines.append(line)

@@ -1,8 +1,8 @@
-"""Run scripts on PostgreSQL: a connection pool, and one transaction per script.
+"""Run scripts on PostgreSQL, with a connection pool and one transaction per script.
 
-Behind a transaction pooler no prepared statement and no session setting outlives a transaction. With `pooler=True` the settings
-are sent with every transaction, and nothing is prepared. The engine switches to this mode if it detects a pooler: our settings
-are refused or lost, the server process has another id, or a prepared statement is gone.
+Behind a transaction pooler, prepared statements and session settings are lost after each transaction. With `pooler=True` the
+engine sends the settings with every transaction and prepares nothing. The engine switches to this mode if it detects a pooler:
+the settings are refused or lost, the server process has another id, or a prepared statement does not exist.
 """
 
 import asyncio
@@ -42,17 +42,18 @@ Connection = Any
 
 _ATTEMPTS = 8
 _ROLLBACK_SECONDS = 1.0
-_LOCK_KEY = 0x6D656D6F6C6F67  # "memolog": keeps two migrating processes apart
+_LOCK_KEY = 0x6D656D6F6C6F67  # "memolog" in ASCII. Only one process at a time can migrate.
 
-# A retry may succeed: a referenced row may have been deleted since it was read, and a migration outdates cached plans.
+# After these errors a retry may succeed. For example, a referenced row was deleted after it was read, or a migration made cached
+# plans invalid.
 _RACES = (
     *(pg.SerializationError, pg.DeadlockDetectedError, pg.UniqueViolationError, pg.ForeignKeyViolationError),
     pg.InvalidCachedStatementError,
 )
-# Our prepared statement is gone, or one of another client is there: only a transaction pooler causes that.
+# A prepared statement does not exist, or another client has prepared one of that name: only a transaction pooler causes this.
 _POOLED = (pg.InvalidSQLStatementNameError, pg.DuplicatePreparedStatementError)
 _REFUSED_SETTINGS = (pg.ProtocolViolationError, pg.FeatureNotSupportedError)
-# Any other error of the server means that it was reached and refused the operation.
+# After these errors the server counts as unreachable. Any other error of the server means that it refused the operation.
 _UNREACHABLE = (
     *(pg.PostgresConnectionError, pg.InvalidCatalogNameError, pg.InvalidAuthorizationSpecificationError),
     *(pg.OperatorInterventionError, pg.InsufficientResourcesError, pg.IdleInTransactionSessionTimeoutError),
@@ -65,19 +66,19 @@ _GONE = (
 
 
 class _LostRace(Exception):
-    """The database refused a transaction that may succeed when it is run again."""
+    """The database refused a transaction, which may succeed when it runs again."""
 
 
 class PostgresEngine(Engine):
     """Runs scripts on one schema of a PostgreSQL database."""
 
     def __init__(self, url: str, options: PostgresOptions | None = None) -> None:
-        """Name the database; `start` connects to it."""
+        """Set the address and the options. `start` connects."""
         self._url, self.options = split_url(url, options or PostgresOptions())
         self.name = safe_url(url)
         self._pooler = bool(self.options.pooler)
         self._pool: Any = None
-        self._left: Any = None
+        self._old_pool: Any = None
         self._closed = False
         self._pool_gate = asyncio.Lock()
         self._putting_back: set[asyncio.Task[None]] = set()
@@ -85,7 +86,7 @@ class PostgresEngine(Engine):
     # ------------------------------------------------------------ connections
 
     async def start(self) -> None:
-        """Connect, so that a wrong address raises here."""
+        """Connect, so that a wrong address raises an error at once."""
         await self._get_pool()
 
     async def _get_pool(self) -> Any:
@@ -99,21 +100,21 @@ class PostgresEngine(Engine):
     async def _connect(self) -> Any:
         try:
             if not self._pooler and self.options.pooler is None:
-                self._pooler = await self._meets_pooler()
+                self._pooler = await self._detect_pooler()
             return await self._create_pool()
         except MemologError:
             raise
         except Exception as error:
             raise self._mapped(error) from error
 
-    async def _meets_pooler(self) -> bool:
-        """Connect once; returns whether our settings were lost or another process answers for the server."""
+    async def _detect_pooler(self) -> bool:
+        """Connect once. Return whether the settings were lost or another server process answers."""
         try:
             connection = await cast("Any", asyncpg).connect(self._url, **self._login())
         except _REFUSED_SETTINGS:
             return True
         try:
-            # A pooler keeps one transaction on one server process.
+            # In one transaction a pooler uses one server process, so both values come from the same process.
             async with connection.transaction():
                 row = await connection.fetchrow("SELECT pg_backend_pid(), current_setting('search_path')")
             return tuple(row) != (connection.get_server_pid(), dict(self._settings())["search_path"])
@@ -127,7 +128,7 @@ class PostgresEngine(Engine):
             self._url,
             min_size=1,
             max_size=self.options.pool_size,
-            # Settings end with their transaction, so nothing needs a reset.
+            # No session state is changed, so there is nothing to reset.
             reset=_no_reset,
             **self._login(),
         )
@@ -197,12 +198,12 @@ class PostgresEngine(Engine):
 
     async def _roll_back(self, connection: Connection, error: BaseException) -> None:
         if isinstance(error, asyncio.CancelledError):
-            # `_put_back` rolls it back.
+            # `_put_back` rolls the transaction back.
             return
         is_broken = isinstance(error, _GONE)
         is_ending = not isinstance(error, Exception)
         try:
-            # An interrupted call may still be on its way, so that BEGIN may have been executed.
+            # After an interrupted call the driver may not know yet that BEGIN was executed.
             if not is_broken and (is_ending or connection.is_in_transaction()):
                 await connection.execute("ROLLBACK", timeout=self.options.connect_timeout)
         except _OF_DATABASE:
@@ -220,23 +221,23 @@ class PostgresEngine(Engine):
         if isinstance(error, _POOLED):
             self._fall_back()
             return _LostRace()
-        # A value that the driver cannot send is an interface error as well.
+        # A value that the driver cannot send raises an interface error too, which is a ValueError.
         if not isinstance(error, _GONE) or isinstance(error, ValueError):
             return self._mapped(error)
         if not committing:
-            # Nothing was committed, so it can run again on a new connection.
+            # Nothing was committed, so the script can run again on a new connection.
             return _LostRace()
         return StoreUnavailable(
-            f"The connection to {self.name} was lost in the middle of a commit.",
-            why="The server may have finished it or not.",
-            then="Do it again: what is saved under an id of yours is saved once.",
+            f"The connection to {self.name} was lost during a commit.",
+            why="It is unknown whether the server finished the commit.",
+            then="Repeat the call. A message with an id is saved only once.",
         )
 
     def _fall_back(self) -> None:
-        """Replace the pool with prepared statements; transactions that still use it may finish."""
+        """Stop preparing statements. The next transaction creates a new pool. Running transactions finish in the old pool."""
         if not self._pooler:
             self._pooler = True
-            self._left, self._pool = self._pool, None
+            self._old_pool, self._pool = self._pool, None
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[Connection]:
@@ -246,15 +247,15 @@ class PostgresEngine(Engine):
         except TimeoutError as error:
             raise StoreBusy(
                 "No database connection became free in time.",
-                why=f"All {self.options.pool_size} are in use.",
-                then="Raise pool_size, or do less at once.",
+                why=f"All {self.options.pool_size} connections are in use.",
+                then="Raise pool_size, or make fewer calls at the same time.",
             ) from error
         except Exception as error:
             raise StoreClosed if self._closed else self._mapped(error) from error
         try:
             yield connection
         except asyncio.CancelledError:
-            # A cancelled caller does not wait for a server that may never answer.
+            # A cancelled caller must not wait for the server, which may never answer.
             self._put_back_later(pool, connection)
             raise
         except BaseException:
@@ -270,7 +271,7 @@ class PostgresEngine(Engine):
     # ------------------------------------------------------------ schema
 
     async def migrate(self, now: int) -> None:
-        """Migrate the schema to the current version. Processes that start at the same time migrate it once."""
+        """Apply the pending migrations. If several processes start at the same time, only one applies them."""
         async with self._connection() as connection:
             try:
                 async with connection.transaction():
@@ -286,7 +287,7 @@ class PostgresEngine(Engine):
         rows = await connection.fetch("SELECT tablename FROM pg_tables WHERE schemaname = $1", schema)
         tables = [cast("str", row[0]) for row in rows]
         refuse_foreign(f"The schema {schema}", tables)
-        # Create the schema only if it is missing: the user may not have the permission.
+        # Create the schema only if it is missing, because the user may not have the permission for CREATE SCHEMA.
         if not await connection.fetch("SELECT 1 FROM pg_namespace WHERE nspname = $1", schema):
             await connection.execute(f'CREATE SCHEMA "{schema}"')
         await connection.execute(f'SET LOCAL search_path = "{schema}"')
@@ -301,17 +302,17 @@ class PostgresEngine(Engine):
     # ------------------------------------------------------------ the end
 
     async def settled(self) -> None:
-        """Wait until the connections of cancelled calls are back in their pool."""
+        """Wait until the connections of cancelled calls are rolled back and returned to their pool."""
         if self._putting_back:
             await asyncio.wait(self._putting_back)
 
     async def close(self) -> None:
-        """Let the connections finish and close them."""
+        """Wait for running calls and close the connections."""
         if self._closed:
             return
         self._closed = True
         await self.settled()
-        for pool in (self._left, self._pool):
+        for pool in (self._old_pool, self._pool):
             if pool is not None:
                 await pool.close()
 
@@ -323,7 +324,7 @@ class PostgresEngine(Engine):
             return StoreFull(
                 f"No space is left on the server of {self.name}.",
                 why=says,
-                then="Free some space; nothing was half-saved.",
+                then="Free some space. Nothing of this call was saved.",
             )
         if isinstance(error, pg.ReadOnlySQLTransactionError | pg.InsufficientPrivilegeError):
             return StoreReadOnly(
@@ -340,7 +341,7 @@ class PostgresEngine(Engine):
         if isinstance(error, pg.CharacterNotInRepertoireError | pg.UntranslatableCharacterError):
             return InputError(
                 "A text has a character that PostgreSQL cannot store, such as NUL.",
-                then="Leave it out.",
+                then="Remove the character.",
             )
         if isinstance(error, pg.ClientConfigurationError):
             return ConfigError(f"The address {self.name} cannot be used: {error}.", then="Check its parameters.")
@@ -348,29 +349,29 @@ class PostgresEngine(Engine):
             return StoreCorrupt(
                 f"The database {self.name} refused the operation.",
                 why=says,
-                then="Nothing was saved by this call. Please report it: this should not happen.",
+                then="Nothing was saved by this call. Please report this error, because it should not happen.",
             )
         return StoreUnavailable(
             f"The database {self.name} cannot be reached.",
             why=f"{says if str(error) else type(error).__name__ + '.'}",
-            then="Check the address, the user and that the server is running.",
+            then="Check the address and the user, and check that the server is running.",
         )
 
 
 async def _no_reset(connection: Connection) -> None:
-    """Leave a connection as it is."""
+    """Do nothing, instead of the reset that asyncpg sends after every use of a connection."""
 
 
 def _drop(connection: Connection) -> None:
-    """Close a connection at once: the server rolls back, and the pool opens a new one."""
-    with suppress(pg.InterfaceError):  # the pool may have seen it first
+    """Close a connection at once. The server rolls its transaction back, and the pool opens a new connection."""
+    with suppress(pg.InterfaceError):  # the pool may have closed it already
         connection.terminate()
 
 
 async def _put_back(pool: Any, connection: Connection) -> None:
-    """Roll back and return a connection to its pool; close it if that takes long."""
+    """Roll back and return a connection to its pool. Close the connection if the rollback fails or takes long."""
     try:
-        # The cancelled call may still be on its way, so that BEGIN may have been executed.
+        # The driver may not know yet that BEGIN was executed, so always roll back.
         await connection.execute("ROLLBACK", timeout=_ROLLBACK_SECONDS)
     except BaseException as error:
         _drop(connection)
@@ -380,13 +381,13 @@ async def _put_back(pool: Any, connection: Connection) -> None:
 
 
 async def _drive(connection: Connection, script: Script[T]) -> T:
-    """Run a script to its end and return its result."""
+    """Run a script and return its result."""
     try:
         step = next(script)
         while True:
             rows = await _execute(connection, step)
             if weight_of(rows) > MOST_INLINE:
-                # Many rows are processed on a worker thread, so that the event loop is not blocked.
+                # Process many rows on a worker thread, to keep the event loop free.
                 step, end = await asyncio.to_thread(_advanced, script, rows)
                 if step is None:
                     return cast("T", end)
@@ -397,7 +398,7 @@ async def _drive(connection: Connection, script: Script[T]) -> T:
 
 
 def _advanced(script: Script[T], rows: Sequence[Row]) -> tuple[Step | None, T | None]:
-    """Return the next step of a script, or None and its result."""
+    """Send rows to a script. Return its next step and None, or None and its result."""
     try:
         return script.send(rows), None
     except StopIteration as end:

@@ -1,11 +1,11 @@
 """Load named queries from `.sql` files and define the steps that scripts consist of.
 
-A *script* is one transaction written as a generator: it yields steps and is sent their rows. It does no I/O, so that both engines
-run the same script: SQLite in one go, PostgreSQL with one round trip per step.
+A *script* is one transaction, written as a generator: it yields steps, and the engine sends the rows of each step back. A script
+does no I/O, so both engines can run the same script. PostgreSQL needs one round trip per step.
 
     -- claim_lease --
     -- A comment says why.
-    INSERT INTO … VALUES (:name, …)          one value a parameter
+    INSERT INTO … VALUES (:name, …)          one value per parameter
     SELECT … WHERE id IN (:ids[])            a list, expanded to as many placeholders as needed
     SELECT … FROM (VALUES :words()) AS w     a non-empty list as a table of one column
     {select_messages} WHERE …                the text of another query of the same file
@@ -27,7 +27,7 @@ Row: TypeAlias = Any
 Values: TypeAlias = Mapping[str, object]
 
 MOST_INLINE = 150_000
-"""Rows with more characters than this are processed on a worker thread, so that they do not block the event loop."""
+"""The rows of one query are processed on a worker thread if they have more characters than this."""
 _ROW_CHARACTERS = 100
 _FEW_COLUMNS = 6
 
@@ -47,10 +47,10 @@ class Statement:
     parameters: tuple[str, ...]
     lists: frozenset[str]
     tables: frozenset[str] = frozenset()
-    """The lists that are written as a table of one column."""
+    """The names of the lists that are written as a table of one column."""
 
     def numbered(self, mark: str, lengths: tuple[int, ...] = ()) -> str:
-        """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`; lists have these lengths."""
+        """Return the text with numbered parameters, `$1` or `?1`, in the order of `parameters`. Lists have these lengths."""
         return _numbered(self, mark, lengths)
 
     def __call__(self, **values: object) -> "Step":
@@ -64,20 +64,20 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One execution of a statement: with one set of values, or with many and no rows in answer."""
+    """One execution of a statement with one set of values, or several executions that return no rows (`many`)."""
 
     statement: Statement
     values: Values
     many: Sequence[Values] | None = None
 
     def flat(self) -> tuple[tuple[int, ...], list[object]]:
-        """Return the length that each list is padded to, and all values, in the order of the statement's parameters."""
+        """Return the padded length of each list, and all values, in the order of the statement's parameters."""
         statement, lengths, values = self.statement, list[int](), list[object]()
         for name in statement.parameters:
             value = self.values[name]
             if name in statement.lists:
                 items = list(cast("Sequence[object]", value))
-                # A repeated id changes nothing in an IN list; in a table it would add a row.
+                # Lists are padded by repeating the last item. That changes nothing in an IN list, but would add rows to a table.
                 length = len(items) if name in statement.tables else _padded(len(items))
                 values += items
                 values += [items[-1] if items else None] * (length - len(items))
@@ -98,12 +98,12 @@ class Queries:
         self.__dict__.update(statements)
 
     def __getattr__(self, name: str) -> Statement:
-        # Every query is set as an attribute, so only unknown names get here.
+        # Every query is an attribute, so this is called for unknown names only.
         raise AttributeError(f"no query is named {name}")
 
 
 def split_named(text: str) -> dict[str, str]:
-    """Return the queries of a file by name, comments removed and included queries put in."""
+    """Return the queries of a file by name. Comments are removed, and `{name}` is replaced by the text of that query."""
     pieces = _HEADER.split(text)
     named = zip(pieces[1::2], pieces[2::2], strict=True)
     plain = {name: _COMMENT.sub("\n", body).strip() for name, body in named}
@@ -130,7 +130,7 @@ def _statement(name: str, text: str) -> Statement:
 
 
 def _padded(count: int) -> int:
-    """Return how many placeholders a list gets. Rounding up keeps the number of distinct prepared statements small."""
+    """Return the number of placeholders for a list. It is rounded up, so that fewer different statements are prepared."""
     return 1 << max(0, count - 1).bit_length() if count <= _SHORT_LIST else -(-count // _SHORT_LIST) * _SHORT_LIST
 
 
@@ -149,17 +149,17 @@ def _numbered(statement: Statement, mark: str, lengths: tuple[int, ...]) -> str:
 
 
 def weight_of(rows: Sequence[Row]) -> int:
-    """Return about how many characters rows hold. Rows of a few columns hold numbers and names only and count as 0."""
+    """Return the approximate number of characters in rows. Rows with few columns have only numbers and names and count as 0."""
     if not rows or len(rows[0]) <= _FEW_COLUMNS:
         return 0
     return sum(_ROW_CHARACTERS + sum(len(cell) for cell in row if isinstance(cell, str)) for row in rows)
 
 
 def named_rows(columns: Iterable[str], rows: Iterable[Iterable[Any]]) -> list[Row]:
-    """Return rows as tuples with named fields. A column without a usable name is reached by its position only."""
+    """Return rows as tuples with named fields. A column whose name is not an identifier can be read by position only."""
     return list(map(_row_type(tuple(columns))._make, rows))
 
 
 @cache
 def _row_type(columns: tuple[str, ...]) -> Any:
-    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - known at run time only  # pyright: ignore[reportUntypedNamedTuple]
+    return namedtuple("Row", columns, rename=True)  # noqa: PYI024 - the columns are known at run time only  # pyright: ignore[reportUntypedNamedTuple]

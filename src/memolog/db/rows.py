@@ -13,26 +13,26 @@ from memolog.core.thread import Hints, ThreadInfo
 from memolog.db.queries import Row
 
 NANO = 1_000_000_000
-"""Costs are stored as whole billionths of a dollar."""
+"""Costs are stored as whole numbers of billionths of a dollar."""
 
-# A message depends on its row alone, and a tail is loaded at every step, so parsed rows are cached. Only short rows are
-# cached, to keep the cache within a few megabytes. Treat the values as read-only.
+# The tail is read at every step, so parsed messages are cached. Rows with longer parts are not cached, to limit the cache to a
+# few megabytes. Cached messages are shared, so callers must not change them.
 _REMEMBERED_ROWS = 2048
 _REMEMBERED_CHARACTERS = 4096
 
 
 def object_in(text: str) -> JsonObject:
-    """Return the object that a JSON text holds."""
+    """Parse a JSON text that contains an object."""
     return cast("JsonObject", loads(text)) if text != "{}" else {}
 
 
 def moment(micros: int | None) -> datetime | None:
-    """Return a moment, or None."""
+    """Return a number of microseconds as a datetime, or None for None."""
     return None if micros is None else from_micros(micros)
 
 
 def span_from_row(row: Row) -> Span | None:
-    """Return the span from `first_seq` to `last_seq`, or None if the row has none."""
+    """Return the span from `first_seq` to `last_seq`, or None if one of them is NULL."""
     return None if row.first_seq is None or row.last_seq is None else Span(first=row.first_seq, last=row.last_seq)
 
 
@@ -70,7 +70,7 @@ _remembered = remembered(_REMEMBERED_ROWS)(_message)
 
 
 def hints_from_row(row: Row) -> Hints:
-    """Return the hints that a row holds of a thread."""
+    """Return the current task, the suggested response and the title in a row of a thread."""
     return Hints(
         current_task=unpack(row.current_task),
         suggested_response=unpack(row.suggested_response),

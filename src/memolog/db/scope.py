@@ -1,4 +1,4 @@
-"""Check ids, numbers and choices that callers pass, split long lists into queries, and continue pages."""
+"""Check the ids, numbers and choices that callers pass, split long lists, and write and read page tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page(Generic[T]):
-    """Some items, and the token that continues after them (None: there are no more)."""
+    """Some items, and the token of the next page. `next` is None on the last page."""
 
     items: tuple[T, ...]
     next: str | None = None
@@ -36,41 +36,41 @@ class Page(Generic[T]):
 
 
 def check_id(kind: str, value: object) -> str:
-    """Return the id; raise InputError unless it is a printable, non-empty text of limited length."""
+    """Return the id. Raise InputError unless it is a printable, non-empty string of limited length."""
     if not isinstance(value, str):
-        raise InputError(f"The {kind} id must be a string, got {type(value).__name__}.", then="Pass its text.")
+        raise InputError(f"The {kind} id must be a string, got {type(value).__name__}.", then="Pass a string.")
     if not value.strip():
         raise EmptyId(kind)
     if len(value) > _LONGEST_ID or not value.isprintable():
         raise InputError(
-            f"The {kind} id {value[:40]!r} has control characters or more than {_LONGEST_ID} characters.",
-            why="Ids are shown, indexed and put into file names and URLs.",
+            f"The {kind} id {value[:40]!r} has unprintable characters or more than {_LONGEST_ID} characters.",
+            why="Ids are shown, indexed, and used in file names and URLs.",
             then="Use a printable, shorter id.",
         )
     return value
 
 
 def check_ids(**ids: object) -> None:
-    """Check several ids, each under the name of its kind."""
+    """Check several ids. The name of each argument is the kind of the id."""
     for kind, value in ids.items():
         check_id(kind, value)
 
 
 def check_optional_ids(**ids: object) -> None:
-    """Check those of several ids that are not None."""
+    """Check several ids as `check_ids` does, but accept None."""
     for kind, value in ids.items():
         if value is not None:
             check_id(kind, value)
 
 
 def check_text(name: str, value: object) -> None:
-    """Raise InputError unless a value is a text or None."""
+    """Raise InputError unless a value is a string or None."""
     if value is not None and not isinstance(value, str):
-        raise InputError(f"`{name}` must be a text, got {type(value).__name__}.", then=f'Pass {name}="…".')
+        raise InputError(f"`{name}` must be a string, got {type(value).__name__}.", then=f'Pass {name}="…".')
 
 
 def check_number(name: str, value: object, *, then: str = "") -> int:
-    """Return a whole number; raise InputError for anything else, such as a text of digits, a fraction or a bool."""
+    """Return the value if it is a whole number. Raise InputError for anything else, such as "3", 1.5 or True."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise InputError(
             f"`{name}` must be a whole number, got {value!r:.{_SHOWN}}.",
@@ -80,18 +80,18 @@ def check_number(name: str, value: object, *, then: str = "") -> int:
 
 
 def check_choices(kind: str, given: object, known: Sequence[str]) -> tuple[str, ...]:
-    """Return one or several words as a tuple; raise InputError for a word that is not known."""
+    """Return one word or several words as a tuple. Raise InputError for a word that is not in `known`."""
     several = (
         (given,) if isinstance(given, str) or not isinstance(given, Collection) else cast("Collection[object]", given)
     )
     unknown = [word for word in several if word not in known]
     if unknown:
-        raise InputError(f"Unknown {kind}: {unknown[0]!r:.{_SHOWN}}.", then=f"Use some of {', '.join(known)}.")
+        raise InputError(f"Unknown {kind}: {unknown[0]!r:.{_SHOWN}}.", then=f"Use one or more of: {', '.join(known)}.")
     return cast("tuple[str, ...]", tuple(several))
 
 
 def check_limit(limit: int) -> int:
-    """Return how many items to show; raise InputError unless it is at least 1."""
+    """Return the limit. Raise InputError unless it is a whole number of at least 1."""
     check_number("limit", limit)
     if not 1 <= limit < LAST:
         raise InputError(f"`limit` must be 1 or more, got {limit}.", then="Pass a limit of at least 1.")
@@ -99,20 +99,20 @@ def check_limit(limit: int) -> int:
 
 
 def clamp(number: int) -> int:
-    """Return the nearest number that both engines can store."""
+    """Return the number, or the nearest number that both engines can store."""
     check_number("number", number, then="Pass the number itself.")
     return min(max(number, FIRST), LAST)
 
 
 def chunks(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
-    """Yield items in parts that one query can take."""
+    """Yield the items in parts of at most `size`, since the number of parameters of a query is limited."""
     return (items[start : start + size] for start in range(0, len(items), size))
 
 
 def page_of(rows: Sequence[Row], limit: int, *columns: str) -> tuple[Sequence[Row], str | None]:
-    """Return the rows of a page, and the token that continues after it if more rows were read than it shows.
+    """Return the first `limit` rows, and the token of the next page. The token is None if there are no more rows.
 
-    The token consists of the values of some columns of the last row shown.
+    The token consists of the values of these columns in the last returned row.
     """
     if len(rows) <= limit:
         return rows, None
@@ -120,12 +120,12 @@ def page_of(rows: Sequence[Row], limit: int, *columns: str) -> tuple[Sequence[Ro
 
 
 def page_token(key: Sequence[int]) -> str:
-    """Return the token that continues after a key."""
+    """Return the token of the page that begins after a key."""
     return ".".join(str(number) for number in key)
 
 
 def page_key(token: str | None, start: Sequence[int]) -> list[int]:
-    """Return the key that a page token holds, or the start of the first page."""
+    """Return the key in a page token. Without a token, return `start`, the key of the first page."""
     if token is None:
         return list(start)
     try:
@@ -133,12 +133,14 @@ def page_key(token: str | None, start: Sequence[int]) -> list[int]:
     except (AttributeError, ValueError):
         key = []
     if len(key) != len(start) or not all(FIRST <= number <= LAST for number in key):
-        raise InputError(f"The page token must be the `next` of a page, got {token!r}.", then="Pass it unchanged.")
+        raise InputError(
+            f"The page token must be the `next` of a page, got {token!r}.", then="Pass that value unchanged."
+        )
     return key
 
 
 def reading_thread(resource: str, thread: str) -> Script[Row]:
-    """Return the row of a thread; raises ThreadNotFound."""
+    """Return the row of a thread. Raise ThreadNotFound if it does not exist."""
     rows = yield threads.get_thread(resource=resource, thread=thread)
     if not rows:
         raise ThreadNotFound(thread)
@@ -146,7 +148,7 @@ def reading_thread(resource: str, thread: str) -> Script[Row]:
 
 
 def taking_thread(resource: str, thread: str) -> Script[Row]:
-    """Lock a thread until the transaction ends; returns its key and last number. Raises ThreadNotFound."""
+    """Lock a thread until the transaction ends. Return its key and the number of its last message, or raise ThreadNotFound."""
     rows = yield threads.lock_thread(resource=resource, thread=thread)
     if not rows:
         raise ThreadNotFound(thread)

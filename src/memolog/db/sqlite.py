@@ -1,7 +1,7 @@
-"""Run scripts on SQLite: one file, one writing connection per process, and readers beside it.
+"""Run scripts on SQLite, with one writing connection per process and several reading connections.
 
-Brief scripts run on the thread of the caller, since a commit takes less time than a change of threads. Whatever may wait runs
-on worker threads: locks of other processes, commits of `full` durability, long reads and checkpoints.
+Brief scripts run on the thread of the caller, because a commit takes less time than a switch to another thread. Work that may
+wait runs on worker threads: waiting for locks of other processes, commits with `full` durability, long reads and checkpoints.
 """
 
 import asyncio
@@ -37,14 +37,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 SchemaStep: TypeAlias = Callable[[sqlite3.Connection], None]
 
-# A caller that saves in a tight loop yields to other tasks after this time.
+# After this time in SQLite calls the engine lets other tasks of the event loop run.
 _BREATH_SECONDS = 0.002
-# Where SQLite itself would checkpoint: 1,000 pages.
+# A larger journal is checkpointed in the background. SQLite has the same limit by default: 1,000 pages of 4 KiB.
 _CHECKPOINT_BYTES = 4 * 1024 * 1024
-# Under constant writes the journal grows; from this size on a checkpoint makes writers wait once.
+# Under constant writes those checkpoints cannot empty the journal. From this size on a checkpoint makes the writers wait.
 _JOURNAL_BYTES = 64 * 1024 * 1024
+# The size of the journal is checked after this many commits.
 _COMMITS_BETWEEN_LOOKS = 64
-# How often a waiting writer checks whether its caller was cancelled.
+# The interval at which a waiting writer checks whether its caller was cancelled.
 _LOOK_SECONDS = 0.2
 _READER_THREADS = 2
 _CACHE_KIB = 16 * 1024
@@ -55,28 +56,29 @@ _ROWS_AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SqliteOptions:
-    """How to open a file."""
+    """Options of a SQLite database."""
 
     durability: Literal["normal", "full"] = "normal"
-    """`normal`: a commit survives a crash of the process; `full`: also a power failure, since it waits for the disk."""
+    """With `normal` a commit survives a crash of the process. With `full` it waits for the disk and survives a power failure."""
     busy_timeout: float = 10.0
+    """How many seconds a write waits for the lock of another process."""
     read_only: bool = False
 
 
 class _Waiting(Exception):
-    """The lock is taken: run the script on a worker thread, which may wait."""
+    """Another process has the lock, so the script must run on a worker thread, which may wait."""
 
 
 class _TooMuch(Exception):
-    """Many rows were read: run the script again on a worker thread."""
+    """A script read many rows, so it must run again on a worker thread."""
 
 
 class _GivenUp(Exception):
-    """The caller of a write was cancelled: nothing of it may be saved."""
+    """The caller of a write was cancelled, so the write must not be committed."""
 
 
 def is_memory(path: str) -> bool:
-    """Return whether the database is in memory only."""
+    """Return whether the path means a database in RAM."""
     return path in {"", ":memory:"}
 
 
@@ -84,12 +86,12 @@ class SqliteEngine(Engine):
     """Runs scripts on one SQLite database. Safe for several event loops, threads and processes."""
 
     def __init__(self, path: str, options: SqliteOptions | None = None) -> None:
-        """Name the file; `start` opens it."""
+        """Set the path and the options. `start` opens the file."""
         self.path, self.options = path, options or SqliteOptions()
         self._memory = is_memory(path)
         self.file = None if self._memory else path
         # The process may change its working directory.
-        self._place = os.path.abspath(path)  # noqa: PTH100 - links stay as they are
+        self._absolute = os.path.abspath(path)  # noqa: PTH100 - links are not resolved
         self._identity: tuple[int, int] | None = None
         self._closed = False
         self._gate = threading.Lock()
@@ -101,16 +103,16 @@ class SqliteEngine(Engine):
         self._reading = ThreadPoolExecutor(_READER_THREADS, thread_name_prefix="memolog-sqlite-read")
         self._connections: list[sqlite3.Connection] = []
         self._local = threading.local()
-        # Unknown until the first write says how long to wait for a lock.
-        self._patient: bool | None = None
+        # Whether the busy timeout of the writer is above 0. None until the first write sets it.
+        self._waits: bool | None = None
         self._commits = 0
         self._checkpointing = threading.Lock()
-        self._busy = 0.0
+        self._busy_seconds = 0.0
 
     # ------------------------------------------------------------ connections
 
     async def start(self, check: SchemaStep, change: SchemaStep) -> None:
-        """Open the file on a worker thread; `check` may refuse it, `change` migrates its schema."""
+        """Open the file on a worker thread. `check` raises an error for a foreign file. `change` migrates the schema."""
         await self._elsewhere(self._waiting, lambda: self._open(check, change))
 
     def _open(self, check: SchemaStep, change: SchemaStep) -> None:
@@ -118,15 +120,15 @@ class SqliteEngine(Engine):
             self._inspect(check)
         self._writer = self._connect(read_only=self.options.read_only)
         change(self._writer)
-        self._identity = None if self._memory else self._found()
+        self._identity = None if self._memory else self._file_identity()
         self._reader = self._writer if self._memory else self._connect(read_only=True)
 
     def _inspect(self, check: SchemaStep) -> None:
-        """Check the file before anything is written: even the mode of the journal is stored in it."""
-        # SQLite takes a file of a few bytes for an empty one and overwrites it. Do not open the file here: closing it would drop
-        # the locks of every other connection of this process to it.
+        """Check the file before anything is written. Even setting the journal mode would write to the file."""
+        # SQLite treats a file of a few bytes as an empty database and overwrites it. Do not open the file here: closing it would
+        # release the locks of all other connections of this process to the file.
         if 0 < Path(self.path).stat().st_size < _HEADER_BYTES:
-            raise not_a_database(self.path, "It is too short to be one.")
+            raise not_a_database(self.path, "The file is too short.")
         with mapped_errors(self.path), contextlib.closing(self._plain(read_only=True)) as connection:
             check(connection)
 
@@ -155,7 +157,7 @@ class SqliteEngine(Engine):
                 )
             except ValueError as error:
                 raise cannot_open(self.path, str(error)) from error
-            # The schema of the file may not call functions with side effects.
+            # Do not let the schema of the file call functions with side effects.
             connection.execute("PRAGMA trusted_schema = OFF")
             return connection
 
@@ -166,7 +168,7 @@ class SqliteEngine(Engine):
         return Path(self.path).absolute().as_uri() + mode
 
     def _sealed(self) -> bool:
-        """Return whether the folder is read-only and there is no journal: SQLite cannot create the files that a reader needs."""
+        """Return whether the folder is read-only and has no journal. SQLite then cannot create the files that a reader needs."""
         if not self.options.read_only or Path(f"{self.path}-wal").exists():
             return False
         folder = Path(self.path).absolute().parent
@@ -179,13 +181,13 @@ class SqliteEngine(Engine):
             connection.execute("PRAGMA trusted_schema = ON")
             return
         if not read_only:
-            # Our triggers write to the full-text index, which many releases of SQLite call unsafe. `refuse_foreign_file` has
-            # compared the schema with ours before.
+            # The triggers of Memolog write to the full-text index, which many releases of SQLite forbid for untrusted schemas.
+            # `refuse_foreign_file` has checked the schema before.
             connection.execute("PRAGMA trusted_schema = ON")
             keep_journal(connection, timeout=self.options.busy_timeout)
             synchronous = "FULL" if self.options.durability == "full" else "NORMAL"
             connection.execute(f"PRAGMA synchronous = {synchronous}")
-            # Checkpoints wait for the disk; a worker thread makes them.
+            # Checkpoints wait for the disk, so `_checkpoint` makes them on a worker thread.
             connection.execute("PRAGMA wal_autocheckpoint = 0")
         connection.execute(f"PRAGMA mmap_size = {_MMAP_BYTES}")
 
@@ -202,7 +204,7 @@ class SqliteEngine(Engine):
                 found = ()
             finally:
                 self._read_gate.release()
-            await self._breathe(started)
+            await self._let_others_run(started)
             if found:
                 return found[0]
         return await self._elsewhere(self._reading, lambda: self._read_on_thread(work))
@@ -219,12 +221,12 @@ class SqliteEngine(Engine):
             finally:
                 self._gate.release()
             if done:
-                await self._breathe(started)
+                await self._let_others_run(started)
                 return done[0]
         return await self._write_elsewhere(work, name)
 
     async def write_and_read(self, writing: Work[T], reading: Work[R], *, name: str, brief: bool = True) -> tuple[T, R]:
-        """Write and read in one transaction, since SQLite has one writer at a time."""
+        """Write and read in one transaction, which is possible because SQLite has one writer at a time."""
 
         def script() -> Script[tuple[T, R]]:
             return (yield from writing()), (yield from reading())
@@ -235,7 +237,7 @@ class SqliteEngine(Engine):
         return await asyncio.get_running_loop().run_in_executor(pool, call)
 
     async def _write_elsewhere(self, work: Work[T], name: str) -> T:
-        """Write on a worker thread. After a cancelled call has returned, nothing is written for it."""
+        """Write on a worker thread. When a cancelled call returns, its write is either committed or will never be."""
         decided = threading.Lock()
         loop = asyncio.get_running_loop()
         call = loop.run_in_executor(self._waiting, lambda: self._write_on_thread(work, name, decided))
@@ -248,10 +250,10 @@ class SqliteEngine(Engine):
                 await asyncio.wait({call})
             raise
 
-    async def _breathe(self, started: float) -> None:
-        self._busy += time.perf_counter() - started
-        if self._busy > _BREATH_SECONDS:
-            self._busy = 0.0
+    async def _let_others_run(self, started: float) -> None:
+        self._busy_seconds += time.perf_counter() - started
+        if self._busy_seconds > _BREATH_SECONDS:
+            self._busy_seconds = 0.0
             await asyncio.sleep(0)
 
     def _read_on_thread(self, work: Work[T]) -> T:
@@ -273,12 +275,12 @@ class SqliteEngine(Engine):
             try:
                 return _drive(connection, work(), most)
             finally:
-                # After some errors SQLite has rolled back already.
+                # After some errors SQLite rolls back automatically.
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
 
     def _in_transaction(self, work: Work[T], name: str, decided: "threading.Lock | None") -> T:
-        """Run a script and commit it. The lock `decided` is taken by the commit or by the cancellation, whichever is first."""
+        """Run a script and commit it. Both the commit and the cancellation try to acquire `decided`: the first one wins."""
         connection = self._writer
         self._check_file()
         try:
@@ -294,15 +296,15 @@ class SqliteEngine(Engine):
                 raise mapped(self.path, error) from error
             raise
         self.reached(name, "after")
-        self._look_at_journal()
+        self._checkpoint_if_long()
         return result
 
     def _begin(self, connection: sqlite3.Connection, decided: "threading.Lock | None") -> None:
-        patience = 0.0 if decided is None else self.options.busy_timeout
-        if (is_patient := patience > 0) is not self._patient:
-            connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(patience, _LOOK_SECONDS))}")
-            self._patient = is_patient
-        end = time.perf_counter() + patience
+        timeout = 0.0 if decided is None else self.options.busy_timeout
+        if (waits := timeout > 0) is not self._waits:
+            connection.execute(f"PRAGMA busy_timeout = {int(1000 * min(timeout, _LOOK_SECONDS))}")
+            self._waits = waits
+        end = time.perf_counter() + timeout
         while True:
             try:
                 connection.execute("BEGIN IMMEDIATE")
@@ -318,24 +320,24 @@ class SqliteEngine(Engine):
             else:
                 return
 
-    def _found(self) -> tuple[int, int] | None:
+    def _file_identity(self) -> tuple[int, int] | None:
         try:
-            found = os.stat(self._place)  # noqa: PTH116
+            found = os.stat(self._absolute)  # noqa: PTH116
         except FileNotFoundError:
             return None
         except OSError:
-            # Without permission to look, assume that the file is unchanged.
+            # Without the permission for `stat`, assume that the file is the same.
             return self._identity
         return found.st_dev, found.st_ino
 
     def _check_file(self) -> None:
-        """Raise StoreUnavailable if the file was removed or replaced. The check takes a microsecond, a commit tens of them."""
-        if self._identity is not None and self._found() != self._identity:
+        """Raise StoreUnavailable if the file was removed or replaced. The check is much faster than a commit."""
+        if self._identity is not None and self._file_identity() != self._identity:
             raise file_is_gone(self.path)
 
     # ------------------------------------------------------------ checkpoints
 
-    def _look_at_journal(self) -> None:
+    def _checkpoint_if_long(self) -> None:
         self._commits += 1
         if self._commits % _COMMITS_BETWEEN_LOOKS or self._memory:
             return
@@ -345,7 +347,7 @@ class SqliteEngine(Engine):
                 self._reading.submit(self._checkpoint, "PASSIVE" if size < _JOURNAL_BYTES else "RESTART")
 
     def _checkpoint(self, mode: str) -> None:
-        # Errors are ignored: a later checkpoint finishes what this one could not.
+        # Errors are ignored, because a later checkpoint moves the same pages.
         with self._checkpointing, contextlib.suppress(sqlite3.Error, MemologError):
             connection = cast("sqlite3.Connection | None", getattr(self._local, "checkpointer", None))
             if connection is None:
@@ -359,7 +361,7 @@ class SqliteEngine(Engine):
             raise StoreClosed
 
     async def close(self) -> None:
-        """Finish what is running and close every connection."""
+        """Wait for running calls and close every connection."""
         if self._closed:
             return
         self._closed = True
@@ -369,7 +371,7 @@ class SqliteEngine(Engine):
     def _shut(self) -> None:
         self._waiting.shutdown(wait=True)
         self._reading.shutdown(wait=True)
-        # The last connection to close moves the journal into the file: the first one opened, which may write.
+        # SQLite moves the journal into the file when the last connection is closed. Close the writer last, because it may write.
         for connection in reversed(self._connections):
             with contextlib.suppress(sqlite3.Error):
                 connection.close()
@@ -384,7 +386,7 @@ def _claim(decided: "threading.Lock | None") -> None:
 
 
 def _drive(connection: sqlite3.Connection, script: Script[T], most: int | None = None) -> T:
-    """Run a script to its end and return its result. Raises _TooMuch for rows of more than `most` characters."""
+    """Run a script and return its result. Raise _TooMuch if the rows of a step have more than `most` characters."""
     try:
         step = next(script)
         while True:
@@ -399,14 +401,14 @@ def _execute(connection: sqlite3.Connection, step: Step, most: int | None) -> li
         connection.executemany(statement.text, step.many)
         return []
     if statement.lists:
-        # Numbered parameters: SQLite looks up named ones one by one, which takes as long as reading a row.
+        # Use numbered parameters, because SQLite needs as long to look up a named parameter as to read a row.
         lengths, values = step.flat()
         return _fetched(connection.execute(statement.numbered("?", lengths), values), most)
     return _fetched(connection.execute(statement.text, cast("Any", step.values)), most)
 
 
 def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
-    """Return the rows of a statement; raises _TooMuch as soon as they have more than `most` characters."""
+    """Return the rows of a statement. Raise _TooMuch as soon as they have more than `most` characters."""
     rows: list[Row] = []
     if most is None:
         rows = cursor.fetchall()
@@ -422,7 +424,7 @@ def _fetched(cursor: sqlite3.Cursor, most: int | None) -> list[Row]:
 
 
 def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
-    """Switch to a write-ahead journal; waits up to `timeout` seconds for other processes."""
+    """Switch to a write-ahead journal. Wait at most `timeout` seconds for other processes."""
     for left in range(int(timeout / _RETRY_SECONDS), -1, -1):
         try:
             connection.execute("PRAGMA journal_mode = WAL")
@@ -435,7 +437,7 @@ def keep_journal(connection: sqlite3.Connection, *, timeout: float) -> None:
 
 
 def code_of(error: sqlite3.Error) -> int:
-    """Return the primary result code, without its extension."""
+    """Return the primary result code of an extended one."""
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
@@ -455,14 +457,14 @@ def mapped(path: str, error: sqlite3.Error) -> MemologError:
     if code in BUSY:
         return StoreBusy(
             f"The database {path} stayed locked.",
-            why="Another process is in the middle of a long write.",
+            why="Another process is writing to it.",
             then="Try again, or raise busy_timeout.",
         )
     if code == sqlite3.SQLITE_FULL or error.sqlite_errorcode == sqlite3.SQLITE_IOERR_SHMSIZE:
         return StoreFull(
             f"No space is left for {path}.",
             why=says,
-            then="Free some space; nothing was half-saved.",
+            then="Free some space. Nothing of this call was saved.",
         )
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH}:
         return StoreReadOnly(
@@ -476,7 +478,7 @@ def mapped(path: str, error: sqlite3.Error) -> MemologError:
         return StoreCorrupt(
             f"The database {path} is damaged.",
             why=says,
-            then="Go back to a copy, or save what is left with the .recover command of the sqlite3 program.",
+            then="Restore a backup, or use the .recover command of the sqlite3 program.",
         )
     if code == sqlite3.SQLITE_CANTOPEN:
         return cannot_open(path, str(error))
@@ -485,34 +487,34 @@ def mapped(path: str, error: sqlite3.Error) -> MemologError:
     return StoreCorrupt(
         f"The database {path} refused the operation.",
         why=says,
-        then="Nothing was saved by this call. Please report it: this should not happen.",
+        then="Nothing was saved by this call. Please report this error, because it should not happen.",
     )
 
 
 def cannot_open(path: str, why: str) -> StoreUnavailable:
-    """Return the error for a file that does not exist and cannot be created."""
+    """Return the error for a file that cannot be opened or created."""
     error = StoreUnavailable(
         f"The database {path} cannot be opened.",
         why=f"SQLite says: {why}.",
         then="Check that the folder exists and that this user may write to it.",
     )
-    # A missing folder does not come back by itself, unlike a server.
+    # Unlike a server, a missing folder does not return after a while.
     error.retryable = False
     return error
 
 
 def not_a_database(path: str, why: str) -> NotADatabase:
     """Return the error for a file that is not a database."""
-    return NotADatabase(f"{path} is not a database.", why=why, then="Name another file, or move this one away.")
+    return NotADatabase(f"{path} is not a database.", why=why, then="Use another file, or move this one away.")
 
 
 def file_is_gone(path: str) -> StoreUnavailable:
     """Return the error for a file that was removed or replaced while it was open."""
     error = StoreUnavailable(
         f"The database {path} was removed or replaced while it was open.",
-        why="What is written now would be lost with the removed file.",
-        then="Put the file back, or close the memory and open it again; nothing was written meanwhile.",
+        why="Changes would be written to the removed file and lost.",
+        then="Put the file back, or close the Memory and open it again. Nothing of this call was written.",
     )
-    # A retry does not help.
+    # A retry of the call cannot succeed.
     error.retryable = False
     return error

@@ -1,6 +1,6 @@
 """Clean, check and copy the files of a SQLite database.
 
-Pages, journals and full-text indexes keep deleted bytes until they are rewritten.
+Deleted text stays in pages, journals and full-text indexes until they are rewritten.
 """
 
 import contextlib
@@ -16,12 +16,12 @@ from pathlib import Path
 from memolog.db.sqlite import mapped_errors
 
 PARTIAL = r"\.[a-z0-9_]{8}\.partial"
-"""A pattern of how the name of a file ends while it is being written."""
+"""A pattern for the end of the name of a file that is being written."""
 
 _PRIVATE = 0o600
 
 _BUSY_SECONDS = 30.0
-# Releases before this one wrote to `NAME.partial`.
+# Older releases wrote to `NAME.partial`.
 _HALF = rf"(?:(?:{PARTIAL}|\.partial)(?:-journal|-wal|-shm)?)?"
 _COPY = re.compile(
     r"\.before-(?:migration-from-v[0-9]+|repair-[0-9]{8}T[0-9]{6}(?:-[0-9]+)?|restore-[0-9]+)(?P<half>" + _HALF + ")"
@@ -32,9 +32,9 @@ _COPY = re.compile(
 def connect(
     path: "str | os.PathLike[str]", mode: str = "rw", *, timeout: float = _BUSY_SECONDS
 ) -> Generator[sqlite3.Connection]:
-    """Open a database file without an engine; `mode` is one of SQLite's: ro, rw, rwc.
+    """Open a database file without an engine. `mode` is a mode of SQLite: ro, rw or rwc.
 
-    The schema is not trusted: its triggers, views and indexes may not call functions with side effects.
+    The schema is not trusted, so its triggers, views and indexes cannot call functions with side effects.
     """
     address = f"{Path(path).absolute().as_uri()}?mode={mode}"
     with contextlib.closing(sqlite3.connect(address, uri=True, timeout=timeout, isolation_level=None)) as connection:
@@ -43,13 +43,13 @@ def connect(
 
 
 def clean_file(path: str, *, timeout: float = 10.0) -> bool:
-    """Rewrite the file, so that no deleted bytes are left in it or in its journal.
+    """Rewrite the file, so that deleted text is removed from the file and its journal. Wait for other writers.
 
-    Waits for other writers. Returns False if another process was reading, so that the journal could not be emptied.
+    Return False if the journal could not be emptied because another process was reading.
     """
     with mapped_errors(path), connect(path, timeout=timeout) as connection:
-        # A full-text index keeps deleted words in its segments until these are merged.
-        _tell_indexes(connection, "rebuild")
+        # Deleted words stay in a full-text index until its segments are merged.
+        _run_on_indexes(connection, "rebuild")
         connection.execute("VACUUM")
         row = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         return row[0] == 0
@@ -58,16 +58,16 @@ def clean_file(path: str, *, timeout: float = 10.0) -> bool:
 def rebuild_indexes(path: str, *, timeout: float = 10.0) -> None:
     """Rebuild the full-text indexes from their rows, in as few segments as possible."""
     with mapped_errors(path), connect(path, timeout=timeout) as connection:
-        _tell_indexes(connection, "rebuild")
-        _tell_indexes(connection, "optimize")
+        _run_on_indexes(connection, "rebuild")
+        _run_on_indexes(connection, "optimize")
 
 
 def damage_in(path: str, *, timeout: float = 10.0) -> tuple[list[str], list[str]]:
-    """Return the problems that SQLite finds in the file, and the full-text indexes that do not match their rows."""
+    """Return the problems that SQLite finds in the file, and a line for each full-text index that does not match its rows."""
     with mapped_errors(path), connect(path, timeout=timeout) as connection:
         lines = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(20)").fetchall()]
         wrong: list[str] = []
-        for name in _word_indexes(connection):
+        for name in _text_indexes(connection):
             try:
                 connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('integrity-check', 1)")
             except sqlite3.DatabaseError as error:
@@ -75,12 +75,12 @@ def damage_in(path: str, *, timeout: float = 10.0) -> tuple[list[str], list[str]
         return [line for line in lines if line != "ok"], wrong
 
 
-def _tell_indexes(connection: sqlite3.Connection, command: str) -> None:
-    for name in _word_indexes(connection):
+def _run_on_indexes(connection: sqlite3.Connection, command: str) -> None:
+    for name in _text_indexes(connection):
         connection.execute(f"INSERT INTO {name} ({name}) VALUES ('{command}')")
 
 
-def _word_indexes(connection: sqlite3.Connection) -> list[str]:
+def _text_indexes(connection: sqlite3.Connection) -> list[str]:
     """Return the quoted names of the full-text indexes."""
     rows = connection.execute(
         "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE VIRTUAL TABLE%USING fts5%'"
@@ -92,9 +92,9 @@ def _word_indexes(connection: sqlite3.Connection) -> list[str]:
 
 
 def copy_whole(path: str, target: Path, *, overwrite: bool = False) -> None:
-    """Copy a database as of its last commit, while other processes may write to it; raises FileExistsError and other OSErrors.
+    """Copy a database as of its last commit, also while other processes write to it. Raise OSError if the copy cannot be written.
 
-    The copy has no journal and the permissions of the original. It gets its name only when it is complete.
+    The copy has no journal, and has the permissions of the original. It is renamed to `target` when it is complete.
     """
     with (
         new_file(target, mode=mode_of(path), overwrite=overwrite) as partial,
@@ -102,19 +102,19 @@ def copy_whole(path: str, target: Path, *, overwrite: bool = False) -> None:
         connect(path, "ro") as source,
         connect(partial) as copy,
     ):
-        # One step copies one consistent snapshot and blocks no writer.
+        # Without a page limit, the backup is one step: it copies one consistent snapshot and blocks no writer.
         source.backup(copy)
         copy.execute("PRAGMA journal_mode = DELETE")
 
 
 def copies_of(path: str) -> list[Path]:
-    """Return the copies that migrations, repairs and restores left beside a database, including partial ones."""
+    """Return the copies of a database that migrations, repairs and restores made, including partial copies."""
     return [found for found, _ in _copies(path)]
 
 
 def _copies(path: str) -> list[tuple[Path, bool]]:
-    """Return the copies beside a database, each with whether it is partial."""
-    # Copies are beside the file itself, not beside a symbolic link to it.
+    """Return the path of each copy of a database, and whether the copy is partial."""
+    # Copies are in the folder of the file itself, not in the folder of a symbolic link to it.
     file, copies = Path(path).resolve(), list[tuple[Path, bool]]()
     for found in sorted(file.parent.iterdir()):
         match = _COPY.fullmatch(found.name[len(file.name) :]) if found.name.startswith(file.name) else None
@@ -129,15 +129,15 @@ def snapshot_path(path: str, version: int) -> Path:
 
 
 def copy_before_migration(path: str, version: int) -> None:
-    """Copy a database before a migration, replacing the copy of an earlier attempt. Call it while the database is locked."""
+    """Copy a database before a migration, and replace the copy of an earlier attempt. The caller must hold the write lock."""
     for half in [found for found, is_half in _copies(path) if is_half]:
-        # Left by a crash.
+        # A crash has interrupted this copy.
         half.unlink(missing_ok=True)
     copy_whole(path, snapshot_path(path, version), overwrite=True)
 
 
 def copy_before_repair(path: str, stamp: str) -> Path:
-    """Copy a database before a repair; returns the path of the copy."""
+    """Copy a database before a repair. Return the path of the copy."""
     target = Path(f"{Path(path).resolve()}.before-repair-{stamp}")
     if os.path.lexists(target):
         target = free_name(f"{target}-")
@@ -147,9 +147,9 @@ def copy_before_repair(path: str, stamp: str) -> Path:
 
 @contextlib.contextmanager
 def new_file(target: Path, *, mode: int = _PRIVATE, overwrite: bool = False) -> Generator[Path]:
-    """Yield the path of an empty file; it is renamed to `target` when the block ends, and removed if the block raises.
+    """Yield the path of an empty file. The file is renamed to `target` when the block ends, and removed if the block raises.
 
-    Raises FileExistsError if `target` exists, unless `overwrite` is set. A symbolic link is replaced, never followed.
+    Raise FileExistsError if `target` exists, unless `overwrite` is set. A symbolic link is replaced, never followed.
     """
     if not overwrite and os.path.lexists(target):
         raise FileExistsError(f"{target} exists already")
@@ -171,20 +171,20 @@ def new_file(target: Path, *, mode: int = _PRIVATE, overwrite: bool = False) -> 
 
 
 def make_empty(path: Path, mode: int) -> None:
-    """Create an empty file; raises FileExistsError, also for a broken symbolic link."""
+    """Create an empty file. Raise FileExistsError if the path exists, even as a broken symbolic link."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
     # The umask may have removed some bits.
     path.chmod(mode)
 
 
 def _link(partial: Path, target: Path, mode: int) -> None:
-    """Rename a file without replacing a file that was created under that name meanwhile."""
+    """Rename a file. Raise FileExistsError if another process has created a file with that name."""
     try:
         os.link(partial, target)
     except FileExistsError:
         raise
     except OSError:
-        # Some file systems have no hard links: create the name first, then replace it.
+        # Some file systems have no hard links. Create an empty file first, then replace it.
         make_empty(target, mode)
         partial.replace(target)
 

@@ -1,1 +1,1 @@
-"""The log of observations: its rows, the decision what to do next, and the runs that do it."""
+"""The log of observations: its rows, the rules that decide when to observe, activate or reflect, and the runs."""

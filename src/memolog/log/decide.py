@@ -1,4 +1,4 @@
-"""Decide what to do next for a log: a table of rules, of which the first that applies decides.
+"""Decide what to do next for a log. `RULES` is a table of rules, and the first rule that applies decides.
 
 Each rule is a pure function of state, configuration and time. The table in `docs/architecture.md` is generated from `RULES`.
 """
@@ -29,19 +29,21 @@ from memolog.log.state import (
     Weight,
 )
 
-# An activation leaves some tokens in the tail if it can, so that the model still sees the last exchange.
+# An activation leaves at least this many tokens in the tail if possible, so that the model still sees the last exchange.
 _LEAST_LEFT = 1_000
+# If possible, the tokens left in the tail are below the floor by at most this share of the floor.
 _OVERSHOOT = 0.95
 # A thread with a message younger than this counts as active.
 _RECENT = timedelta(hours=1)
 
+# Seconds until the retry after the first failure, doubled with each failure up to the maximum, times a random factor.
 _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
-_LEAST, _MOST = 0.75, 1.25
+_LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 
-# One call may carry several short threads; more than this and a failure costs too much.
+# One model call observes short spans of several threads, of at most this many tokens together: a failed call loses all of them.
 _BATCH_TOKENS = 10_000
-# After a reflection the log must grow by this share of its limit before the next.
+# After a reflection the log must grow by at least this share of its limit before the next reflection.
 _GROWTH = 0.1
 
 Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
@@ -49,7 +51,7 @@ Test: TypeAlias = Callable[[State, Config, datetime], Decision | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One row of the table: a decision, its condition in words, and the function that checks it."""
+    """One row of the table: a decision, its condition in words, and the function that checks the condition."""
 
     decision: type[Decision]
     when: str
@@ -58,23 +60,23 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FreeStretch:
-    """Consecutive messages of a thread that belong to no span yet."""
+    """Consecutive messages of a thread that belong to no buffered group and no run."""
 
     thread: str
     weights: tuple[Weight, ...]
     is_hole: bool
-    """True if later messages have been observed already: they cannot be activated before this stretch is observed."""
+    """Whether a group or a run over later messages exists. That group cannot be activated before this stretch is observed."""
     is_seen: bool = True
-    """False if it holds a message that no model has seen."""
+    """False if the stretch contains a message that no model has seen."""
 
     @property
     def tokens(self) -> int:
-        """Return its tokens."""
+        """Return the tokens of the stretch."""
         return sum(weight.tokens for weight in self.weights)
 
 
 def recover(state: State, config: Config, now: datetime) -> Recover | None:
-    """Take over a run whose lease has ended, or retry a failed one when its time has come."""
+    """Take over a run whose lease has ended, or retry a failed run whose retry is due."""
     del config
     for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
         if run.status == "running" and run.has_ended(now):
@@ -85,7 +87,7 @@ def recover(state: State, config: Config, now: datetime) -> Recover | None:
 
 
 def activate(state: State, config: Config, now: datetime) -> Activate | None:
-    """Move buffered groups into the log once the tail is full, or when that costs no cache."""
+    """Move buffered groups into the log when the tail is full, or when the prompt cache is lost anyway."""
     if not state.may_activate or not state.ready:
         return None
     limit = config.threshold_for(state.log_tokens)
@@ -102,7 +104,7 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
     if is_by_hand:
         chosen = tuple(group for group, _ in groups)
     elif state.seen_tokens > config.floor:
-        # The floor is kept beside what is unseen. Only a tail that is full of seen messages must give something up.
+        # The floor counts seen messages only. A group must be activated only if the seen messages alone fill the tail.
         at_least = int(state.seen_tokens >= limit)
         chosen = choose(groups, state.seen_tokens, config.floor, at_least=at_least)
     else:
@@ -111,7 +113,7 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
 
 
 def activate_reflection(state: State, config: Config, now: datetime) -> ActivateReflection | None:
-    """Activate a buffered reflection once the log is full: below its limit the log keeps its detail."""
+    """Activate a buffered reflection when the log is full. A log below its limit keeps its details."""
     del now
     if state.reflection is None or not state.may_activate:
         return None
@@ -131,7 +133,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     step = _step(state, config)
     stretches = _stretches(state, apart_from=(step or 0) // 2)
     free = sum(stretch.tokens for stretch in stretches)
-    # A long span must leave the floor: it can only be activated as a whole.
+    # A group is activated as a whole, so a span that is longer than usual must leave at least the floor in the tail.
     most = min(config.threshold, max((step or 0) * 3 // 2, free - config.floor))
     hole = next((stretch for stretch in stretches if stretch.is_hole), None)
     if hole is not None:
@@ -144,7 +146,7 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
         spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
     elif _is_full(state, config) and not _is_underway(state) and (step is not None or not _is_own_full(state, config)):
-        # Without buffering a turn observes its own thread in time, but waits for no other thread.
+        # Without a buffer step a turn waits for its own thread (rule `observe`), so only other threads are observed here.
         spans = _pick(stretches, most, (step or 0) // 2)
         reason = f"the tail has {state.uncovered_tokens:,} tokens and nothing is buffered"
     else:
@@ -153,9 +155,9 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
 
 
 def observe(state: State, config: Config, now: datetime) -> Observe | None:
-    """Wait for an observation, only far above the limit, if nothing can be activated and the model answers.
+    """Wait for an observation if the tail is far above its limit, nothing can be activated, and the model has not just failed.
 
-    A turn waits for its own thread only, and only for messages that can be activated then: seen by a model and above the floor.
+    A turn waits for its own thread only, and only if the result can be activated: the messages are seen and exceed the floor.
     """
     if not state.may_wait or _is_resting(state, now):
         return None
@@ -175,7 +177,7 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
         if tail is not None and run.span is not None and run.span.first == tail.cursor + 1:
             return Observe(run=run.id, spans=(), reason=reason) if tail.is_seen(run.span.last) else None
     if len(under_way) >= config.observation.parallel:
-        # A message was withdrawn, and the messages before these runs cannot be started: wait for the first run to end.
+        # After a withdrawal the messages before these runs must be observed again, but no further run may start. Wait for a run.
         return Observe(run=under_way[0].id, spans=(), reason=reason)
     most = config.threshold if is_by_hand else min(config.threshold, own.seen_tokens - config.floor)
     seen = tuple(stretch for stretch in _stretches(state, apart_from=0) if stretch.thread in tails and stretch.is_seen)
@@ -184,7 +186,7 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
 
 
 def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
-    """Condense the oldest part of the log in the background; wait for it only far above the limit."""
+    """Condense the oldest part of the log in the background. Wait for the result only if the log is far above its limit."""
     by_hand = "reflect" in state.by_hand
     if state.reflection is not None or _is_resting(state, now):
         return None
@@ -208,14 +210,14 @@ def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     if _is_condensed(groups) and (by_hand or not groups or state.log_tokens < config.reflect_at):
         return None
     if not (by_hand or is_urgent) and sum(entry.tokens for entry in groups) < _GROWTH * config.reflect_at:
-        # A few lines cannot be shortened: a small slice is not worth a call.
+        # A few observations can hardly be shortened, so they are not worth a model call.
         return None
     reason = "asked for by hand" if by_hand else _full(state, config)
     return Reflect(groups=tuple(entry.id for entry in groups), reason=reason, wait=may_wait)
 
 
 def trim(state: State, config: Config, now: datetime) -> Trim | None:
-    """Cut the context when a hard limit is set and nothing else kept the context below it."""
+    """Shorten the context if a hard limit is set and the context still exceeds the limit."""
     total = state.tail_tokens + state.log_tokens
     if config.context_tokens is None or total <= config.context_tokens:
         return None
@@ -224,7 +226,7 @@ def trim(state: State, config: Config, now: datetime) -> Trim | None:
 
 
 def wait(state: State, config: Config, now: datetime) -> Wait:
-    """Do nothing: use the context as it is."""
+    """Do nothing, and use the context as it is."""
     limit = config.threshold_for(state.log_tokens)
     sizes = f"tail {state.tail_tokens:,} of {limit:,}, log {state.log_tokens:,} of {config.reflect_at:,}"
     if _is_resting(state, now):
@@ -263,12 +265,12 @@ def decide(state: State, config: Config, now: datetime) -> Decision:
 
 
 def _is_resting(state: State, now: datetime) -> bool:
-    """Return whether no new run may start, since the model failed and its next attempt is not due."""
+    """Return whether no new run may start, because the model failed and the next attempt is not due yet."""
     return breaker_is_open(state.failures, state.retry_at, now)
 
 
 def _rest(state: State, now: datetime) -> str:
-    """Return the beginning of a reason: why nothing is observed now, or nothing."""
+    """Return the first words of a reason if no run may start after failures, else an empty text."""
     return f"the observer is given a rest after {state.failures} failures; " if _is_resting(state, now) else ""
 
 
@@ -285,7 +287,10 @@ def _full(state: State, config: Config) -> str:
 
 
 def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
-    """Return why rewriting the prompt costs nothing now: the cache is cold, and nothing was activated since. None if it costs."""
+    """Return why the provider's prompt cache is lost anyway, so that an activation costs nothing. None if the cache may be warm.
+
+    After an activation there must be a request before the next activation is free.
+    """
     asked, activated = state.last_request_at, state.last_activation_at
     if asked is None or (activated is not None and activated > asked):
         return None
@@ -298,10 +303,11 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
 
 
 def _step(state: State, config: Config) -> int | None:
-    """Return how much the tail grows between two spans: half as much close to the limit, more while runs are running.
+    """Return how many tokens the tail must grow before the next span is observed. None if buffering is off.
 
-    A busy observer is falling behind: longer spans free more of the tail each, so that turns wait less often. A quarter more
-    per run was the best value in a simulation with steps of 2,000 tokens and answers of 0.5 to 2 s.
+    Close to the limit it is half a step. While runs are running it is longer, because an observer that falls behind catches up
+    faster with longer spans, so that turns wait less often. A quarter more per run was the best value in a simulation with steps
+    of 2,000 tokens and answers of 0.5 to 2 s.
     """
     step, busy = config.buffer_step, len(state.running("observe"))
     if step is None:
@@ -321,17 +327,17 @@ def _is_own_full(state: State, config: Config) -> bool:
 
 
 def _stretches(state: State, *, apart_from: int) -> tuple[FreeStretch, ...]:
-    """Return the free stretch of each thread, the oldest message first.
-
-    Seen messages of at least `apart_from` tokens form a stretch of their own, which can be activated before the unseen ones.
-    """
+    """Return the free stretch of each thread, sorted by the time of its first message. `free_stretch` explains `apart_from`."""
     free = (free_stretch(state, tail, apart_from=apart_from) for tail in state.tails)
     found = [stretch for stretch in free if stretch.weights]
     return tuple(sorted(found, key=lambda stretch: (stretch.weights[0].at, stretch.thread)))
 
 
 def _pick(stretches: tuple[FreeStretch, ...], most: int, least: int = 0) -> tuple[SpanOf, ...]:
-    """Return the spans of one call: one long span, or short spans of several threads."""
+    """Return the spans of one model call: one long span, or short spans of several threads.
+
+    `most` and `least` are the tokens of the first span, as in `longest_span`.
+    """
     picked: list[SpanOf] = []
     total = 0
     for stretch in stretches:
@@ -351,10 +357,10 @@ def _all_observed_once(state: State) -> bool:
 
 
 def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ...]:
-    """Return the groups that continue their thread's cursor without a gap, oldest first, each with its raw tokens.
+    """Return the groups that can be activated, oldest first, each with the tokens of its messages.
 
-    A group over an unseen message is not among them, nor is any group after it. In a shared log the last answers of active
-    threads come after everything else, and that of the thread whose turn it is comes last.
+    The groups of a thread continue its cursor without a gap and have no unseen message. In a shared log, groups with the last
+    answer of an active thread come after all others, and the group with the last answer of the current thread comes last.
     """
     found: list[tuple[ReadyGroup, int]] = []
     ages: dict[str, tuple[int, float]] = {}
@@ -364,16 +370,19 @@ def activatable(state: State, now: datetime) -> tuple[tuple[ReadyGroup, int], ..
             if group.span.first != next_seq or not tail.is_seen(group.span.last):
                 break
             first = next((w for w in tail.weights if w.seq >= group.span.first), None)
-            # A group never comes before an earlier one of its thread, whatever the clocks said.
-            age = (_place(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
+            # The groups of one thread stay in their order even if the clocks of its messages differ.
+            age = (_rank(state, tail, group.span.last, now), first.at.timestamp() if first else 0.0)
             ages[group.id] = max(age, max((ages[g.id] for g, _ in found if g.thread == tail.thread), default=age))
             found.append((group, tail.tokens_in(group.span)))
             next_seq = group.span.last + 1
     return tuple(sorted(found, key=lambda item: (ages[item[0].id], item[0].thread, item[0].span.first)))
 
 
-def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
-    """Return 0 for a group that is ordered by age; 1 or 2 if it holds the last answer of an active thread, which stays longer."""
+def _rank(state: State, tail: Tail, last: int, now: datetime) -> int:
+    """Return 2 if the group contains the last answer of the current thread, 1 for another active thread, else 0.
+
+    Groups of a lower rank are activated first.
+    """
     answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
     if not answers or last < answers[-1]:
         return 0
@@ -385,9 +394,9 @@ def _place(state: State, tail: Tail, last: int, now: datetime) -> int:
 def choose(
     groups: Sequence[tuple[ReadyGroup, int]], tail_tokens: int, floor: int, *, at_least: int = 1
 ) -> tuple[ReadyGroup, ...]:
-    """Return the first groups, as many as leave the tail nearest to the floor, but `at_least` so many.
+    """Return the first groups, at least `at_least`, so that after their activation the tail is close to the floor.
 
-    These are the fewest groups that reach the floor, unless they leave far too little; then the most that stay above it.
+    These are the fewest groups that bring the tail down to the floor. If that leaves far too little, the last one is left out.
     """
     target = tail_tokens - floor
     removed = 0
@@ -402,26 +411,29 @@ def choose(
 
 
 def back_off(failures: int, jitter: float) -> float:
-    """Return the seconds until the next try after that many failures in a row; `jitter` is a number from 0 to 1."""
+    """Return the seconds until the next attempt after `failures` failures in a row. `jitter` is a random number from 0 to 1."""
     base = min(_LONGEST_SECONDS, _FIRST_SECONDS * 2.0 ** min(max(0, failures - 1), 20))
-    return base * (_LEAST + (_MOST - _LEAST) * jitter)
+    return base * (_LEAST_FACTOR + (_MOST_FACTOR - _LEAST_FACTOR) * jitter)
 
 
 def is_due(retry_at: datetime | None, now: datetime) -> bool:
-    """Return whether a retry is due. A time further away than any back-off was set by a clock that was ahead, and is due."""
-    return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST)
+    """Return whether a retry is due.
+
+    If `retry_at` is later than the longest back-off allows, the clock that set it was wrong, and the retry is due.
+    """
+    return retry_at is None or not timedelta(0) < retry_at - now <= timedelta(seconds=_LONGEST_SECONDS * _MOST_FACTOR)
 
 
 def breaker_is_open(failures: int, retry_at: datetime | None, now: datetime) -> bool:
-    """Return whether the model has failed so often in a row that no turn should wait for it now."""
+    """Return whether the model has failed and the next attempt is not due, so that no turn should wait for it."""
     return failures > 0 and not is_due(retry_at, now)
 
 
 def oldest_slice(state: State, config: Config, now: datetime) -> tuple[GroupRow, ...]:
-    """Return the oldest groups of the log, all but the recent ones.
+    """Return the groups of the log without the recent ones.
 
-    Recent groups are those of the last hours or of the last observations, whichever keeps more, but at most half of the size
-    at which a reflection takes over: otherwise a busy day could never be condensed.
+    A group is recent if it is from the last hours or contains some of the last observations (`keep_recent`). Recent groups have
+    at most `keep_recent_at_most` tokens, because otherwise the log of a busy day could never be condensed.
     """
     since = now - timedelta(hours=config.reflection.keep_recent.hours)
     kept = observations = 0
@@ -442,15 +454,15 @@ def oldest_slice(state: State, config: Config, now: datetime) -> tuple[GroupRow,
 def closed_ends(weights: Sequence[Weight]) -> list[int]:
     """Return the positions after which a cut separates no tool call from its result.
 
-    A call that was not answered before the next user message no longer prevents a cut, unless its own turn answered it while
-    another turn was running: then call and result stay together.
+    A call without a result before the next user message does not prevent a cut, with one exception. If its own turn answers the
+    call while another turn is running, call and result stay together.
     """
     reach = _reach(weights)
     ends: list[int] = []
-    held = -1
+    furthest = -1
     for position in range(len(weights)):
-        held = max(held, reach[position])
-        if held <= position:
+        furthest = max(furthest, reach[position])
+        if furthest <= position:
             ends.append(position)
     return ends
 
@@ -464,7 +476,7 @@ def _reach(weights: Sequence[Weight]) -> list[int]:
             for opened, _ in waiting.unasked():
                 reach[opened] = max(reach[opened], position)
             waiting.ask(weight.turn)
-        # A call that is answered within its message needs no other message.
+        # A call whose result is in the same message does not depend on another message.
         within = set(weight.opens)
         for call in weight.closes:
             if (answered := waiting.answer(call, weight.turn)) is None:
@@ -480,9 +492,10 @@ def _reach(weights: Sequence[Weight]) -> list[int]:
 
 
 def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretch:
-    """Return the first messages of a tail that neither a buffered group nor a run holds.
+    """Return the first messages of a tail that belong to no buffered group and no run.
 
-    It ends before the first unseen message if a span of at least `apart_from` tokens can end before it.
+    If the messages before the first unseen message have at least `apart_from` tokens, the stretch ends before that message: a
+    group of seen messages only can be activated earlier.
     """
     taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
     start, end, is_hole = tail.cursor + 1, None, False
@@ -502,10 +515,11 @@ def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretc
 
 
 def longest_span(stretch: FreeStretch, most: int, least: int = 0) -> Span | None:
-    """Return the longest span from the start of a stretch that ends at a closed pair and weighs at most that much.
+    """Return the longest span of at most `most` tokens at the start of a stretch. It separates no tool call from its result.
 
-    A span below `least` tokens extends to the next closed end. The shortest possible span is returned even if it is too heavy.
-    None: nothing is closed yet. The end of a hole is closed, since the span after it begins at a closed pair.
+    A span of fewer than `least` tokens is extended to the next possible end, even beyond `most`. The shortest possible span is
+    returned even if it exceeds `most`. None means that a tool call without a result allows no end yet. A span may always end at
+    the end of a hole, because the span after the hole was started there.
     """
     ends = closed_ends(stretch.weights)
     if stretch.is_hole and stretch.weights:

@@ -1,4 +1,4 @@
-"""Decide what is due for a log and perform it, until nothing is left to do. Used by turns, manual calls and background work."""
+"""Call `decide` for a log and perform its decision, until nothing is left to do. For turns, manual calls and background work."""
 
 import asyncio
 import contextlib
@@ -52,20 +52,22 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memolog")
 
-# Far more rounds than any state needs: stops a rule that would loop forever.
+# The maximum number of rounds. It is far more than any log needs, and ends an endless loop.
 _MOST_ROUNDS = 64
-# A group of more lines is rendered in a worker thread.
+# A group with more observations than this is rendered in a worker thread.
 _MANY_LINES = 200
 _POLL_SECONDS = 0.05
-# A process with an open turn counts as dead after this silence while watched, or after this age of its last beat. Keeping the
-# messages of a dead turn in the tail costs little; activating those of a living one hides them from its model.
+# A process with an open turn counts as dead if no new beat is seen for the first number of seconds, or if its last beat is older
+# than the second. Both are long, because it costs little if the messages of a dead turn stay in the tail, but the model of a
+# running turn must not lose its messages.
 _TURN_SILENCE_SECONDS = 60.0
 _TURN_SECONDS = 600.0
-# A lost race means that another process advanced the log.
+# A turn gives up after it has lost more than this many races against other processes, which then advance the log instead.
 _MOST_LOST = 2
+# The pause after a lost race: at most this many seconds, doubled with each loss at most _MOST_DOUBLED times.
 _PAUSE_SECONDS = 0.005
 _MOST_DOUBLED = 5
-# The most threads of a shared log whose hints a reflector is shown.
+# The prompt of a reflector contains the hints of at most this many threads of a shared log.
 _HINTED_THREADS = 20
 
 
@@ -80,9 +82,9 @@ class _Gate:
 
 
 class Hold:
-    """The right of one caller of this process to advance a log.
+    """A lock on a log for one caller of this process.
 
-    Other processes are excluded by the version that every change of a log names.
+    It does not exclude other processes. If another process has changed the log, its version differs and a write raises Conflict.
     """
 
     def __init__(self, gate: _Gate, budget: Budget | None = None) -> None:
@@ -90,7 +92,7 @@ class Hold:
         self.is_held = False
 
     async def take(self) -> bool:
-        """Acquire it; returns whether another caller had it or waited for it."""
+        """Acquire the lock, and return whether another caller had it or waited for it before."""
         is_late = self._gate.lock.locked() or self._gate.waiting > 0
         self._gate.waiting += 1
         try:
@@ -101,25 +103,25 @@ class Hold:
         return is_late
 
     async def try_take(self) -> bool:
-        """Acquire it unless another caller has it or waits for it; returns whether it is held."""
+        """Acquire the lock unless another caller has it or waits for it, and return whether this hold has it."""
         if not self.is_held and not self._gate.lock.locked() and not self._gate.waiting:
             # The lock is free, so this does not wait.
             await self.take()
         return self.is_held
 
     def paused(self) -> AbstractContextManager[None]:
-        """Do not count the time inside in the budget of the caller: a model is waited for."""
+        """Do not count the time inside the block in the caller's time budget, because it is spent waiting for a model."""
         return self._budget.paused() if self._budget else contextlib.nullcontext()
 
     def give(self) -> None:
-        """Release it."""
+        """Release the lock."""
         if self.is_held:
             self.is_held = False
             self._gate.lock.release()
 
 
 class Core:
-    """Decides and performs for every thread of a memory."""
+    """Calls `decide` and performs the decisions, for every thread of a `Memory`."""
 
     def __init__(
         self,
@@ -142,7 +144,7 @@ class Core:
     # ------------------------------------------------------------ the loop
 
     def hold(self, resource: str, thread: str, scope: Scope, budget: Budget | None = None) -> Hold:
-        """Return the hold of a log, not acquired yet."""
+        """Return a lock on a log, not acquired yet."""
         return Hold(self._gate(resource, thread, scope), budget)
 
     def _gate(self, resource: str, thread: str, scope: Scope) -> _Gate:
@@ -155,10 +157,10 @@ class Core:
     async def advance(
         self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None
     ) -> tuple[Snapshot, list[str]]:
-        """Decide and perform until there is nothing to do; returns the snapshot after it, and the names of the decisions.
+        """Decide and perform until nothing is left to do. Return the last snapshot and the names of the decisions.
 
-        A turn passes its hold. If that is not held, because another caller has the log, the turn only waits for running runs
-        and goes on with what it has read. A caller without a hold waits for the log.
+        A turn passes its `hold`. If another caller has the lock, the turn only waits for running runs and continues with its
+        snapshot. Without `hold` this call waits until it has acquired the lock.
         """
         if hold is not None:
             return await self._advance(snapshot, config, asked, hold, is_turn=True)
@@ -175,13 +177,13 @@ class Core:
     ) -> tuple[Snapshot, list[str]]:
         resource, thread = snapshot.resource, snapshot.thread.id
         waited, lost, names = 0.0, 0, list[str]()
-        # Only turns have a deadline.
+        # Manual calls have no deadline.
         deadline = None if asked.by_hand else config.observation.deadline
         decision: Decision = Wait(reason="too many rounds")
         for _ in range(_MOST_ROUNDS):
             now = self.clock.now()
             asked = replace(asked, silent=self._silent(snapshot), unseen=self.unseen(snapshot))
-            # Matching calls with their results takes long for many parts.
+            # Matching tool calls with their results takes long if messages have many parts.
             is_long = has_many_parts(snapshot.tail)
             decision = await offload(_decided, snapshot, config, asked, now, when=is_long)
             if not hold.is_held and not _is_wait(decision):
@@ -189,7 +191,7 @@ class Core:
             name = type(decision).__name__
             names.append(name)
             decided = Decided(at=now, resource=resource, thread=thread, decision=name, reason=decision.reason)
-            # Stored with what follows from it: a decision holds only until another process changes the log.
+            # The event is stored together with the events of the action, because another process may still win the race.
             self._journal.tell_later(decided)
             if isinstance(decision, Wait | Trim):
                 break
@@ -198,7 +200,7 @@ class Core:
             try:
                 is_in_time = await self._perform(decision, snapshot, config, patience, hold)
             except (Conflict, LeaseLost):
-                # Another process was first: the next round reads what it did. A turn gives up soon.
+                # Another process changed the log first. The next round reads the log again. A turn gives up after a few losses.
                 lost += 1
                 if is_turn and lost > _MOST_LOST:
                     break
@@ -211,7 +213,7 @@ class Core:
                 asked = replace(asked, may_wait=not is_late)
             asked = asked.after(decision)
             if not hold.is_held:
-                # Released while a model was waited for. Acquire it again to use the result; others hold it only briefly.
+                # `_join` released the lock while it waited for a model. Acquire it again, to activate the result.
                 await (hold.take() if waited or not is_turn else hold.try_take())
             snapshot = await self._read(resource, thread, config, hold)
         await self._journal.flush(resource)
@@ -222,7 +224,7 @@ class Core:
         return await self.store.logs.snapshot(resource, thread, config.scope, others=others)
 
     def unseen(self, snapshot: Snapshot) -> dict[str, int]:
-        """Return the first message of each thread that a running turn has saved and no model has answered."""
+        """Return, by thread, the first message that a running turn has saved and no model has answered."""
         first: dict[str, int] = {}
         for row in snapshot.unseen:
             if self._is_running(row):
@@ -230,7 +232,7 @@ class Core:
         return first
 
     def _is_running(self, row: Row) -> bool:
-        """Return whether the turn is open here, or in another process that is alive."""
+        """Return whether the turn is open in this process, or belongs to another process that is alive."""
         if row.owner == self.owner:
             return row.turn in self._open_turns
         life = self.store.processes.judge(row.owner, beat_of(row), silence=_TURN_SILENCE_SECONDS, lease=_TURN_SECONDS)
@@ -239,7 +241,7 @@ class Core:
     async def _perform(
         self, decision: Decision, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold
     ) -> bool:
-        """Perform one decision; returns False if a wait ended without a result. Raises Conflict where a race was lost."""
+        """Perform a decision. Return False if it waited without a result. Raises Conflict if another process changed the log."""
         match decision:
             case Activate():
                 await self._activate(decision, snapshot)
@@ -283,7 +285,7 @@ class Core:
         await self.tell(*events)
 
     async def _render(self, snapshot: Snapshot, ids: Sequence[str]) -> list[Rendered]:
-        """Render groups for activation, each after the one before it."""
+        """Render groups for activation. The text of a group depends on the last date of the group before it."""
         ready = {group.id: group for group in snapshot.buffered}
         resource, log_pk = snapshot.resource, snapshot.log.pk
         observations = await self.store.logs.observations(resource, log_pk, ids)
@@ -342,7 +344,10 @@ class Core:
     def rerender(
         self, group: GroupRow, observations: Sequence[Observation], aliases: Mapping[str, str]
     ) -> tuple[str, int]:
-        """Render a group again after a part was forgotten, or under a new handle; `aliases` name the threads of its lines."""
+        """Render a group again, after a part of it was forgotten or its handle changed, and return text and tokens.
+
+        `aliases` maps the threads of its observations to their aliases in a shared log.
+        """
         text = render_group(
             handle=group.handle,
             observations=list(observations),
@@ -356,7 +361,7 @@ class Core:
     # ------------------------------------------------------------ runs
 
     async def _start(self, spans: Sequence[SpanOf], snapshot: Snapshot, config: Config) -> RunBatch:
-        """Claim spans and observe them in the background, with one model call."""
+        """Start a run for each span, and observe the spans in the background with one model call."""
         runs = [
             NewRun(
                 id=self.store.new_id(),
@@ -397,18 +402,18 @@ class Core:
         return self._run(claims, snapshot, config)
 
     def _run(self, claims: Sequence[RunClaim], snapshot: Snapshot, config: Config) -> RunBatch:
-        # Decides again after the runs have ended: the next span may be due.
+        # After the runs have ended, decide again, because the next span may be due.
         then = partial(self._look_again, ending=False)
         return self.runner.launch(
             tuple(claims), resource=snapshot.resource, thread=snapshot.thread.id, config=config, then=then
         )
 
     def look_later(self, resource: str, thread: str, config: Config) -> None:
-        """Decide in the background at the end of a turn, because another caller has the log now."""
+        """Decide in the background at the end of a turn, because another caller has the lock now."""
         self.runner.spawn(self._look_again(resource, thread, config, ending=True))
 
     async def _look_again(self, resource: str, thread: str, config: Config, *, ending: bool) -> None:
-        """Decide for a log once it is free, once for all requests until then."""
+        """Wait for the lock of a log and decide. Skipped if another task already waits, except at the end of a turn."""
         gate = self._gate(resource, thread, config.scope)
         if gate.is_queued and not ending:
             return
@@ -422,7 +427,7 @@ class Core:
             asked = Asked(may_wait=False, may_activate=False, ending=ending)
             await self._advance(snapshot, config, asked, hold, is_turn=False)
         except MemologError as error:
-            _log.info("looking at the log of %s again failed: %s", thread, error)
+            _log.info("deciding again for the log of %s failed: %s", thread, error)
         finally:
             hold.give()
 
@@ -456,7 +461,10 @@ class Core:
         self._run((claim,), snapshot, config)
 
     async def _is_still_ours(self, run: str, now: datetime, config: Config) -> bool:
-        """Renew the lease of a run that is running here: the clock jumped, and no other process has taken it over."""
+        """Renew the lease if this process is still running the run, and return whether it is.
+
+        This happens if the clock was set forward, so that the lease seemed to have expired.
+        """
         batch = self.runner.batch(run)
         for claim in batch.claims if batch else ():
             if batch is not None and claim.run == run:
@@ -497,11 +505,12 @@ class Core:
         return not decision.wait or await self._join(run, snapshot, config, patience, hold)
 
     async def _join(self, run: str, snapshot: Snapshot, config: Config, patience: float | None, hold: Hold) -> bool:
-        """Wait for a run of this process or of another; False if patience ran out, which is recorded for the next turns.
+        """Wait for a run of this process or of another process. Return False if it did not end within `patience` seconds.
 
-        Without a limit, a run of another process is waited for as long as a lease.
+        A timeout is recorded, so that the next turns do not wait. If `patience` is None, there is no limit for a run of this
+        process; for a run of another process the limit is the length of a lease.
         """
-        # Other callers may advance the log while this one waits for a model.
+        # Release the lock, so that other callers can advance the log meanwhile.
         hold.give()
         loop = asyncio.get_running_loop()
         end = loop.time() + (config.lease if patience is None else max(0.0, patience))
@@ -515,7 +524,7 @@ class Core:
         else:
             row = next((known for known in snapshot.runs if known.id == run), None)
             if patience is not None and not self._is_moving(row):
-                # Its process may be dead: the run is taken over once that is certain.
+                # The process of the run may be dead. A later round takes the run over when this is certain.
                 return False
             while loop.time() < end:
                 with hold.paused():
@@ -530,13 +539,13 @@ class Core:
         return False
 
     def _silent(self, snapshot: Snapshot) -> frozenset[str]:
-        """Return the running runs whose processes are dead, whatever their leases say."""
+        """Return the running runs of other processes that are dead, including runs whose lease has not expired."""
         judge = self.store.processes.judge
         others = (run for run in snapshot.runs if run.status == "running" and run.owner != self.owner)
         return frozenset(run.id for run in others if judge(run.owner, run.owner_beat) == "silent")
 
     def _is_moving(self, run: RunRow | None) -> bool:
-        """Return whether the process of a run was seen to make progress."""
+        """Return whether this process has seen a new beat from the process of a run."""
         return run is not None and self.store.processes.judge(run.owner, run.owner_beat) == "moving"
 
     async def _note_stall(self, run: str, snapshot: Snapshot, config: Config) -> None:
@@ -552,5 +561,5 @@ def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) ->
 
 
 def _is_wait(decision: Decision) -> bool:
-    """Return whether a decision changes nothing, or only waits for a running run."""
+    """Return whether a decision does not change the log: it does nothing, or only waits for a running run."""
     return isinstance(decision, Wait | Trim) or (isinstance(decision, Observe | Reflect) and decision.run is not None)

@@ -1,7 +1,7 @@
-"""Heartbeats, by which processes see that the runs and turns of others are alive, and leases.
+"""Heartbeats, which show to other processes that a process is alive, and leases.
 
-A process beats only while something is running. Exactly one caller acquires a lease, with a fence that rises at every change of
-owner.
+A process writes heartbeats only while it has runs or turns. Only one owner has a lease at a time, and each new owner gets a
+higher fence.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ q = load_queries("log/processes")
 leases = load_queries("log/leases")
 
 Life: TypeAlias = Literal["moving", "fresh", "silent", "unknown"]
-"""Seen to beat; not watched for long enough; stopped beating; without a row."""
+"""The state of a process: a new beat was seen; its last beat is recent, but no second one was seen yet; dead; it has no row."""
 
 _SILENCE_SECONDS = 5.0
 _LEASE_SECONDS = 30.0
+# Rows of processes whose last beat is older than this are deleted.
 _OLD = timedelta(days=1)
+# At most this many processes are watched.
 _MOST_WATCHED = 1_024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beat:
-    """The last beat of a process: its number, and the time of its own clock."""
+    """The last beat of a process: its number, and its time by the clock of that process."""
 
     number: int
     at: datetime
@@ -49,14 +51,14 @@ class _Watched:
 
 
 class Processes:
-    """The processes that use a database, of every resource."""
+    """The processes that use a database. They do not belong to a resource."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
         self._engine, self._clock = engine, clock
         self.silence = _SILENCE_SECONDS
-        """After how many seconds without a beat a watched process counts as dead."""
+        """A watched process counts as dead after this many seconds without a new beat."""
         self.lease = _LEASE_SECONDS
-        """The greatest age of the last beat of a process that was not watched yet, by its own clock."""
+        """A process of which only one beat was seen counts as dead if that beat is older than this many seconds."""
         self.time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
         """The local monotonic time."""
         self._watched: dict[str, _Watched] = {}
@@ -88,7 +90,7 @@ class Processes:
     async def is_alive(self, owner: str, *, since: datetime | None = None) -> bool:
         """Return whether a process is alive.
 
-        A process without a row counts as alive for a few seconds after `since`, the last sign of it, until its first beat.
+        A process that has not written its first beat counts as alive for a few seconds after `since`, its last known action.
         """
         life = await self.life(owner)
         if life == "unknown":
@@ -96,7 +98,7 @@ class Processes:
         return life != "silent"
 
     def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
-        """Return the state of a process whose last beat was just read; `silence` and `lease` override the defaults."""
+        """Return the state of a process from its last beat, just read. `silence` and `lease` override the attributes."""
         if beat is None:
             return "unknown"
         time = self.time()
@@ -115,7 +117,7 @@ class Processes:
 
 
 def appearing(owner: str, now: int) -> Script[None]:
-    """Record a process together with what it saves, so that it counts as alive before its next beat."""
+    """Write a beat of a process in the transaction that saves its messages, so that the process counts as alive at once."""
     yield q.appear(owner=owner, now=now, before=now - round(_SILENCE_SECONDS * 1_000_000))
 
 
@@ -132,7 +134,7 @@ class Heartbeat:
 
     @contextmanager
     def under_way(self) -> Generator[None]:
-        """Beat while the block runs."""
+        """Write beats while the block runs."""
         self._under_way += 1
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._go_on(), name="memolog-heartbeat")
@@ -151,7 +153,7 @@ class Heartbeat:
             self._task = None
 
     async def now(self) -> None:
-        """Write a beat if one is due: before this process claims something."""
+        """Write a beat if one is due. Called before this process starts or takes over a run."""
         async with self._gate:
             if self._is_due():
                 at = asyncio.get_running_loop().time(), self._clock.now()
@@ -159,7 +161,7 @@ class Heartbeat:
                 self._beaten = at
 
     def _is_due(self) -> bool:
-        """Return whether the last beat is old, by elapsed time or by the clock, which may have been set."""
+        """Return whether the last beat is old by elapsed time or by the clock. They differ if the clock was set."""
         if self._beaten is None:
             return True
         time, now = self._beaten
@@ -168,19 +170,19 @@ class Heartbeat:
 
     async def _go_on(self) -> None:
         while True:
-            # A failed beat is retried at the next.
+            # If a beat fails, the next one follows after the usual time.
             with contextlib.suppress(MemologError, TimeoutError):
                 async with asyncio.timeout(2 * self._every):
                     await self.now()
             await asyncio.sleep(self._every)
 
     async def ended(self) -> None:
-        """Wait until cancelled beats have stopped."""
+        """Wait until the cancelled tasks have ended."""
         if self._ending:
             await asyncio.wait(self._ending)
 
     async def stop(self) -> None:
-        """Stop beating."""
+        """Stop writing beats."""
         self._end()
         await self.ended()
 
@@ -193,7 +195,7 @@ class Leases(Calls):
         self._clock = clock
 
     async def acquire(self, resource: str, name: str, owner: str, *, lasts: timedelta) -> Lease | None:
-        """Return the lease, or None while another owner (or this one) holds it."""
+        """Return the lease. None if it has an owner, even if that owner is the caller."""
         check_ids(resource=resource, lease=name, owner=owner)
         if lasts <= timedelta(0):
             raise InputError(f"`lasts` must be positive, got {lasts}.", then="Pass a positive duration.")
@@ -212,7 +214,7 @@ class Leases(Calls):
 
     @writes("leases.release")
     def release(self, resource: str, lease: Lease) -> Script[bool]:
-        """Release a lease; returns False if it was lost already."""
+        """Release a lease. Return False if its owner has lost it before."""
         check_ids(resource=resource)
         rows = yield leases.release(resource=resource, name=lease.name, owner=lease.owner, fence=lease.fence)
         return bool(rows)

@@ -1,4 +1,4 @@
-"""Store and read events, and records of prepared contexts. Records hold numbers and ids, never texts."""
+"""Store and read events, and records of prepared contexts. Records contain numbers and ids, but no texts."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Journal(Calls):
     async def events(
         self, resource: str, *, thread: str | None = None, after: int = 0, limit: int = 1000
     ) -> tuple[StoredEvent, ...]:
-        """Return the events after a number, oldest first."""
+        """Return the events whose number is greater than `after`, oldest first."""
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
         return await self.engine.fetch(
@@ -91,7 +91,7 @@ class Journal(Calls):
         return newest[::-1]
 
     async def pulse(self, resource: str) -> tuple[int, ...]:
-        """Return numbers that differ whenever something of the resource has changed."""
+        """Return numbers of which at least one differs after any change of the resource."""
         check_ids(resource=resource)
         return (await self.engine.fetch(q.pulse(resource=resource), tuple[int, ...]))[0]
 
@@ -107,7 +107,7 @@ class Journal(Calls):
         record: JsonObject,
         model: str | None,
     ) -> Script[int]:
-        """Store the record of a context and the time of the request; returns the number of the context in its thread."""
+        """Store the record of a context and the time of the request, and return the number of the context in its thread."""
         check_ids(resource=resource, turn=turn)
         at = to_micros(now)
         text = dumps(dict(record))
@@ -118,7 +118,7 @@ class Journal(Calls):
         return rows[0].number
 
     async def context(self, resource: str, thread: str, number: int) -> ContextRecord | None:
-        """Return the record of a context, or None."""
+        """Return the record of a context. None if the thread has no context with this number."""
         check_ids(resource=resource, thread=thread)
         check_number("number", number, then="Pass the number of the request: 1 for the first of the thread.")
         step = logs.get_context(resource=resource, thread=thread, number=clamp(number))
@@ -144,7 +144,7 @@ def _record(row: Row) -> ContextRecord:
 
 
 class EventJournal:
-    """Emits the events of a memory and stores them. A journal that cannot be written is reported, and never raises."""
+    """Emits the events of a `Memory` and stores them. If storing fails, it emits a `Degraded` event instead of raising."""
 
     def __init__(self, store: Store, bus: Bus, clock: Clock) -> None:
         self._store, self.bus, self._clock = store, bus, clock
@@ -158,12 +158,12 @@ class EventJournal:
             await self.flush(events[0].resource, events)
 
     async def degraded(self, resource: str, thread: str | None, what: str, error: object) -> None:
-        """Emit that something failed and is gone on without."""
+        """Emit the event that an action failed and Memolog continued without it."""
         at = self._clock.now()
         await self.tell(Degraded(at=at, resource=resource, thread=thread, what=what, error=str(error)))
 
     def tell_later(self, event: Event) -> None:
-        """Emit an event; it is stored with the next event of its resource, or by `flush`."""
+        """Emit an event now. It is stored with the next event of its resource, or by `flush`."""
         self._emit(event)
         self._emitted.setdefault(event.resource, []).append(event)
 
@@ -173,15 +173,15 @@ class EventJournal:
             _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
 
     async def flush(self, resource: str, events: Sequence[Event] = ()) -> None:
-        """Store events, after those of the resource that were emitted and are not stored yet."""
+        """Store the events of the resource that `tell_later` has emitted, and then these events."""
         events = (*self._emitted.pop(resource, ()), *events)
-        # Every request waits, and its record says why; a degraded event is often about the store itself.
-        kept = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
-        if not kept or self._store.options.read_only:
+        # The decision Wait ends every request and is in the record of its context. Degraded often means that the store failed.
+        to_store = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
+        if not to_store or self._store.options.read_only:
             return
-        rows = [NewEvent(kind=event.kind, thread=event.thread, at=event.at, data=event.data()) for event in kept]
+        rows = [NewEvent(kind=event.kind, thread=event.thread, at=event.at, data=event.data()) for event in to_store]
         try:
             await self._store.journal.add(resource, rows)
         except MemologError as error:
-            at, thread = self._clock.now(), kept[0].thread
+            at, thread = self._clock.now(), to_store[0].thread
             self.bus.emit(Degraded(at=at, resource=resource, thread=thread, what="keeping events", error=str(error)))

@@ -1,4 +1,4 @@
-"""Render a group of observations as text. It is rendered once and stored, so nothing in it depends on the current time."""
+"""Render a group of observations as text. The text is rendered once and stored, so it does not depend on the current time."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -13,7 +13,7 @@ from memolog.text.html import html_table
 _SHOWN_MARKS: Final = frozenset({"high", "done"})
 _HIDDEN_STATES: Final = frozenset({"retracted", "deleted"})
 _NO_ALIASES: Final[Mapping[str, str]] = MappingProxyType({})
-# Deeper lines are indented no further.
+# A line at a greater depth is indented like a line at this depth.
 _DEEPEST: Final = 6
 
 
@@ -36,19 +36,19 @@ def render_group(
     is_reflection: bool,
     aliases: Mapping[str, str] = _NO_ALIASES,
 ) -> str:
-    """Return the text of a group, or an empty text if it has no line to show.
+    """Return the text of a group. The text is empty if all observations are retracted or deleted.
 
-    `previous` is the last date of the group before it, `alias` the name of its thread in a shared log. A reflection of a
-    shared log is about several threads: `aliases` are their names, and a line about one thread begins with its name.
+    `previous` is the last date of the group before this one. `alias` is the name of the group's thread in a shared log. For a
+    reflection of a shared log, `aliases` has the names of all its threads, and a line about one thread begins with its name.
     """
     shown = [observation for observation in observations if observation.state not in _HIDDEN_STATES]
     if not shown:
         return ""
-    # There is no tag around all groups, so that a further group only appends bytes.
+    # There is no common tag around all groups, so that another group only appends bytes to the prompt.
     tag = "reflection" if is_reflection else "observations"
     names = {line.id: name for line in shown if (name := _only_thread(line, aliases))}
     if len(names) == len(shown) and len(set(names.values())) == 1:
-        # All lines are about one thread: name it once, in the tag.
+        # All lines are about one thread, so write its name once, in the tag.
         alias, names = next(iter(names.values())), {}
     return element(tag, "\n".join(_lines(shown, previous, names)), id=handle, thread=alias)
 
@@ -69,13 +69,13 @@ def reading_order(observations: Iterable[Observation], groups: Sequence[str]) ->
 
 
 def _only_thread(observation: Observation, aliases: Mapping[str, str]) -> str | None:
-    """Return the name of the thread that a line comes from; None if there are several."""
+    """Return the name of the thread that a line comes from. None if there are several threads or the thread has no alias."""
     threads = {source.thread for source in observation.sources}
     return aliases.get(threads.pop()) if len(threads) == 1 else None
 
 
 def _lines(shown: list[Observation], previous: date | None, names: Mapping[str, str]) -> Iterator[str]:
-    """Yield the lines by date."""
+    """Yield the rows of text: for each date a heading and its observations."""
     roots, children = _tree(shown)
     heading: str | None = None
     for root in roots:
@@ -89,9 +89,10 @@ def _lines(shown: list[Observation], previous: date | None, names: Mapping[str, 
 
 
 def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[Observation]]]:
-    """Return the top lines, and the lines under each ordinal. A line without an existing parent is a top line.
+    """Return the top lines, and the child lines by the ordinal of their parent. A line whose parent is missing is a top line.
 
-    They are sorted by date as shown, then by moment; undated lines come last. Lines of one moment keep the order of the run.
+    Top lines are sorted by the date that is shown, then by moment. Undated lines come last. Lines of one moment stay in the order
+    of their ordinals.
     """
     ordinals = {observation.ordinal for observation in shown}
     roots: list[Observation] = []
@@ -105,14 +106,14 @@ def _tree(shown: list[Observation]) -> tuple[list[Observation], dict[int, list[O
             children.setdefault(parent, []).append(observation)
     roots.sort(key=_when)
     for below in children.values():
-        # Undated lines keep their position.
+        # If one child has no date, all children stay in the order of their ordinals.
         if all(child.said_at for child in below):
             below.sort(key=_when)
     return roots, children
 
 
 def _when(observation: Observation) -> tuple[bool, date, datetime]:
-    """Return the sort key of a line: its date as shown, then the moment."""
+    """Return the sort key of a line: the date that is shown, then the moment."""
     said, day = observation.said_at, _day(observation)
     return day is None, day or date.min, said or datetime.min.replace(tzinfo=UTC)
 
@@ -132,13 +133,13 @@ def _branch(root: Observation, children: dict[int, list[Observation]], names: Ma
 
 
 def _name(observation: Observation, parent: Observation | None, names: Mapping[str, str]) -> str:
-    """Return the name of the thread of a line; under a parent only if it differs from that of the parent."""
+    """Return the name of a line's thread. The text is empty if the parent line has the same name."""
     name = names.get(observation.id)
     return f"{name}: " if name and (parent is None or names.get(parent.id) != name) else ""
 
 
 def _doubt(observation: Observation) -> str:
-    """Return the mark of a line that says more than its sources."""
+    """Return the mark of a line with details that its sources do not contain."""
     return f"{UNVERIFIED} " if observation.is_unverified else ""
 
 
@@ -147,7 +148,7 @@ def _mark(observation: Observation) -> str:
 
 
 def _time(observation: Observation, parent: Observation | None) -> str:
-    """Return the time of a line; under a parent only if it differs from that of the parent."""
+    """Return the time of a line. The text is empty if the parent line has the same time."""
     if observation.said_at is None:
         return ""
     when = local(observation.said_at, observation.zone)
@@ -160,7 +161,7 @@ def _time(observation: Observation, parent: Observation | None) -> str:
 
 
 def _meaning(observation: Observation) -> str:
-    """Return the day that a line is about, unless its text or its date has it already."""
+    """Return the day that a line is about. The text is empty if the line's text or its date already shows this day."""
     about = observation.about
     if (
         about is None
@@ -173,7 +174,7 @@ def _meaning(observation: Observation) -> str:
 
 
 def _verbatim(observation: Observation, indent: str) -> Iterator[str]:
-    # The bar distinguishes the text from lines of the log.
+    # The bar distinguishes quoted text from observations.
     for line in escape(observation.verbatim or "").splitlines():
         yield f"{indent}  | {line}" if line else f"{indent}  |"
 

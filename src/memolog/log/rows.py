@@ -20,14 +20,16 @@ from memolog.text.identifiers import content_words
 
 q = load_queries("log/logs")
 
-# Limits of the plans shown, and of the lines that they are compared with.
+# At most this many plans are shown, and each is compared with at most this many later observations.
 _MOST_PLANS: Final = 50
 _MOST_LATER: Final = 500
 _NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
 _ASKED: Final = ("User asked", "User asks")
-# Two lines are about the same thing if the other has this share of the words of the first, compared by their beginnings.
+# A later observation is about the same thing as a plan if it contains at least this share of the words of the plan. Words are
+# equal if their first _STEM characters are.
 _SAME_SHARE: Final = 0.6
 _STEM: Final = 4
+# The first characters of words for dates. These words are not compared.
 _DAYS: Final = """
     mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
     tomo yest mean date"""
@@ -48,12 +50,12 @@ class ThreadHead:
     title: str | None = None
     created_at: int = 0
     has_tasks: bool = False
-    """Whether its resource ever had a task."""
+    """Whether the resource of the thread ever had a task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogHead:
-    """The log's row: the version that a commit names, and the health of its observer. By default that of a thread without one."""
+    """The row of a log: its version, and the failures of its observer. The defaults stand for a log that does not exist."""
 
     pk: int = 0
     id: str = ""
@@ -65,16 +67,16 @@ class LogHead:
     last_error_at: datetime | None = None
     last_error: str | None = None
     settled_tokens: int = 0
-    """Its tokens when its generation began or, if later, when a reflection could not shorten it."""
+    """The tokens of the log when its generation began or, if later, when a reflection failed to shorten it."""
     working_memory: str | None = None
-    """The versions of the working memory that the generation began with, as JSON."""
+    """The versions of the working memory at the start of the generation, as JSON."""
     run_changes: int = 0
-    """How many of its versions did not change the active groups."""
+    """How many increments of `version` did not change the active groups."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """An active group with the text it was rendered to."""
+    """An active group with its rendered text."""
 
     id: str
     handle: str
@@ -93,7 +95,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferedRow:
-    """A group that is ready but not yet part of the log."""
+    """A buffered group: observed, but not part of the log until it is activated."""
 
     id: str
     kind: str
@@ -119,16 +121,16 @@ class RunRow:
     span: Span | None = None
     retry_at: datetime | None = None
     owner: str = ""
-    """The process that runs it."""
+    """The process that carries out the run."""
     beat_at: datetime
-    """When its lease was last renewed."""
+    """When the lease of the run was last renewed."""
     owner_beat: Beat | None = None
-    """The last heartbeat of its process, if known."""
+    """The last heartbeat of that process. None if it has not written one."""
     is_silent: bool = False
-    """Its process is dead, whatever the lease says."""
+    """Whether that process is dead, even if the lease has not expired."""
 
     def has_ended(self, now: datetime) -> bool:
-        """Return whether its lease is over."""
+        """Return whether the lease has expired or the process is dead."""
         return self.is_silent or self.lease_until <= now
 
 
@@ -167,7 +169,7 @@ def log_head(row: Row) -> LogHead:
 
 
 def _incompressible_tokens(inputs: str | None, generation: int) -> int:
-    """Return the tokens of the log when a reflection of this generation could not shorten it; 0 if there was none."""
+    """Return the tokens of the log when a reflection of this generation failed to shorten it. Return 0 if none failed."""
     if not inputs or '"incompressible"' not in inputs:
         return 0
     found: JsonObject = loads(inputs)
@@ -175,7 +177,7 @@ def _incompressible_tokens(inputs: str | None, generation: int) -> int:
 
 
 def group_row(row: Row) -> GroupRow:
-    """Return the group of a row with the columns of `select_groups` and its position."""
+    """Return the group of a row with the columns of `select_groups` and `position`."""
     return GroupRow(
         pk=row.pk,
         id=row.id,
@@ -195,7 +197,7 @@ def group_row(row: Row) -> GroupRow:
 
 def buffered_row(row: Row) -> BufferedRow:
     """Return the group of a `buffered_groups` row."""
-    # Only the inputs of a reflection name the groups that it covers.
+    # Only the inputs of a reflection contain the groups that it covers.
     inputs: JsonObject = loads(row.inputs) if row.kind == "reflection" and row.inputs else {}
     return BufferedRow(
         pk=row.pk,
@@ -227,7 +229,7 @@ def run_row(row: Row) -> RunRow:
 
 
 def beat_of(row: Row) -> Beat | None:
-    """Return the last beat of the process that a row names, if it has one."""
+    """Return the last beat of the process of a row. None if the process has not written one."""
     return None if row.beats is None else Beat(number=row.beats, at=from_micros(row.beat_at))
 
 
@@ -257,7 +259,7 @@ def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tup
 
 
 def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
-    """Read the observations of some groups in the order in which the groups were created."""
+    """Return the observations of some groups in the order in which the groups were created."""
     rows = yield q.group_observations(log_pk=log_pk, groups=groups)
     sources = sources_by_line((yield q.observation_sources(log_pk=log_pk, groups=groups)))
     merges: dict[str, tuple[str, ...]] = {}
@@ -267,7 +269,7 @@ def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Obs
 
 
 def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:
-    """Return the sources of observations by their ids."""
+    """Return the sources of observations, by the id of the observation."""
     sources: dict[str, tuple[Source, ...]] = {}
     for row in rows:
         source = Source(thread=row.thread, span=Span(first=row.first_seq, last=row.last_seq))
@@ -278,9 +280,9 @@ def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:
 def reading_plans(
     log_pk: int, generation: int, *, entries: int, since: date, before: date
 ) -> Script[tuple[Observation, ...]]:
-    """Read the plans for days from `since` to before `before` without an outcome in a later line, the latest day first.
+    """Return the plans for days from `since` to before `before`, the latest day first, from groups up to position `entries`.
 
-    Looks at the first `entries` groups of the log.
+    A plan is left out if a later observation is about the same thing, because that observation tells the outcome.
     """
     where = {"log_pk": log_pk, "generation": generation, "entries": entries}
     days = {"since": since.isoformat(), "before": before.isoformat()}
@@ -290,18 +292,18 @@ def reading_plans(
         return ()
     first = min((to_micros(plan.said_at) for plan in plans if plan.said_at), default=0)
     rows = yield q.lines_since(**where, since=first, limit=_MOST_LATER)
-    # The newest line is first, so lines before a plan in this list are later than the plan.
+    # The newest observation is first, so the observations before a plan in this list are later than the plan.
     newest = [(row.id, _stems(unpack(row.text) or "")) for row in rows]
-    places = {id_: place for place, (id_, _) in enumerate(newest)}
+    positions = {id_: position for position, (id_, _) in enumerate(newest)}
     return tuple(
         plan
         for plan in plans
-        if not any(_is_same(_stems(plan.text), words) for _, words in newest[: places.get(plan.id, 0)])
+        if not any(_is_same(_stems(plan.text), words) for _, words in newest[: positions.get(plan.id, 0)])
     )
 
 
 def _is_plan(line: Observation) -> bool:
-    """Return whether a line is about a day that was in the future when it was said, and about something to do."""
+    """Return whether an observation is about something to do on a day that was in the future when it was said."""
     if line.about is None or line.priority not in {"high", "medium"} or line.trust == "tool" or line.is_unverified:
         return False
     if line.category in _NO_PLANS or line.text.startswith(_ASKED) or line.text.rstrip().endswith(("?", "？", "؟")):

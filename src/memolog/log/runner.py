@@ -1,6 +1,6 @@
 """Carry out claimed runs in the background, on the event loop of the caller.
 
-Renews the lease beside the call, stores the result under the fence of the run, and records failures.
+The lease is renewed during the model call. The result is stored only if the run's fence has not changed. Failures are recorded.
 """
 
 import asyncio
@@ -25,10 +25,11 @@ if TYPE_CHECKING:
 
 Then: TypeAlias = Callable[[str, str, Config], Awaitable[None]]
 
-# A run makes several calls, each with its own limit; a run that takes longer than this hangs elsewhere.
+# A run is stopped after this many seconds, or after the timeout of this many model calls if that is longer.
 _RUN_SECONDS = 900.0
 _RUN_CALLS = 8
 _GIVE_BACK_SECONDS = 2.0
+# The seconds before each new attempt to store a result.
 _STORE_DELAYS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
 
 
@@ -36,11 +37,12 @@ FaultCause: TypeAlias = Literal["answer", "refused", "denied", "away", "incompre
 
 
 class RunFault(Exception):
-    """The answer of a run cannot be used: why, what was spent on it, and whether a retry could succeed.
+    """A run has failed. Has the reason, the usage, and whether a retry is useless (`is_final`).
 
-    The cause is an unusable answer, a refused call, a call that is not allowed at all (a wrong key, an unknown model), an
-    unreachable model, or a log of which nothing can be left out: that run is abandoned. `declines` says that the model refused
-    the words in its answer, or answered with nothing. The reason is stored and shown, so secrets are redacted from it.
+    `cause` is "answer" if the answer cannot be used, "refused" if the provider refused the prompt, "denied" if the call is not
+    allowed at all (a wrong key, an unknown model), "away" if the model cannot be reached, and "incompressible" if a reflection
+    failed to shorten the log; that run is abandoned. `declines` means that the model refused to answer, or that its answer is
+    empty. The reason is stored and shown, so secrets are redacted from it.
     """
 
     def __init__(
@@ -58,11 +60,11 @@ class RunFault(Exception):
 
     @property
     def is_about_words(self) -> bool:
-        """Return whether the model refuses the words themselves."""
+        """Return whether the provider or the model refused the text of the messages."""
         return self.cause == "refused" or self.declines
 
     def billed(self, usage: Usage | None) -> "RunFault":
-        """Return the same fault with the usage, unless it has its own."""
+        """Return the same fault with this usage. If the fault has a usage already, that usage stays."""
         return RunFault(
             str(self), self.usage or usage, is_final=self.is_final, cause=self.cause, declines=self.declines
         )
@@ -70,19 +72,19 @@ class RunFault(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something that failed beside a run without ending it."""
+    """A failure during a run that did not end the run."""
 
     what: str
     error: str
 
     def __post_init__(self) -> None:
-        """Redact secrets from the error: functions of an application may raise anything."""
+        """Redact secrets from the error, because the functions of an application can raise any error."""
         object.__setattr__(self, "error", REDACTION.redact(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
-    """What became of one run: its result, or why it failed."""
+    """The result of one run, or the error if it failed."""
 
     claim: RunClaim
     result: RunResult | None
@@ -91,23 +93,23 @@ class RunOutcome:
     faults: tuple[str, ...] = ()
     error: str | None = None
     usage: Usage | None = None
-    """What was spent on it; repeated in its result, if it has one."""
+    """The usage of the run. The result, if there is one, has the same usage."""
     problems: tuple[Problem, ...] = ()
 
 
 class Executor(Protocol):
-    """Produces the results of claimed runs: prompts, model calls, parsing."""
+    """Produces the results of claimed runs. Builds prompts, calls models and parses the replies."""
 
     async def execute(
         self, resource: str, thread: str, claims: Sequence[RunClaim], config: Config
     ) -> tuple[RunOutcome, ...]:
-        """Return the outcome of each claimed run; raises RunFault where the call as a whole failed."""
+        """Return the outcome of each claimed run. Raises RunFault if the whole model call failed."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class RunBatch:
-    """Claimed runs that one call carries out."""
+    """Claimed runs that one model call carries out."""
 
     claims: tuple[RunClaim, ...]
     resource: str
@@ -116,7 +118,7 @@ class RunBatch:
     then: Then
     task: "asyncio.Task[None]" = field(init=False)
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set once the runs have ended; the task then decides what follows."""
+    """Set when the runs have ended. After that the task calls `then`."""
 
 
 class Runner:
@@ -135,12 +137,12 @@ class Runner:
         self._store, self._executor, self._clock, self.heartbeat = store, executor, clock, heartbeat
         self._tell, self._chance = tell, chance
         self._batches: dict[str, RunBatch] = {}
-        # A batch ends before its task, which then decides what follows.
+        # A task outlives its batch, because it calls `then` after the runs have ended.
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing = False
 
     def batch(self, run: str) -> RunBatch | None:
-        """Return the batch that carries out a run in this process, if there is one."""
+        """Return the batch that carries out a run in this process. None if this process does not carry out the run."""
         return self._batches.get(run)
 
     def launch(
@@ -158,29 +160,29 @@ class Runner:
     def _ended(self, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            # Only an exit or an interrupt gets here, and the loop has raised it already.
+            # Only SystemExit or KeyboardInterrupt can be here. The loop has raised it, so mark it as retrieved.
             task.exception()
 
     def spawn(self, work: Coroutine[object, object, None]) -> None:
-        """Do something else in the background; `settled` and `close` wait for it too."""
+        """Run a coroutine in the background. `settled` and `close` wait for it too."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def finished(self, resource: str, thread: str | None, seconds: float) -> None:
-        """Wait up to so many seconds for the running batches of a thread, or (None) of all threads of the resource."""
+        """Wait for the batches of a thread, or for None of all threads of the resource, but at most this many seconds."""
         mine = (batch for batch in self._batches.values() if batch.resource == resource)
         if tasks := {batch.task for batch in mine if thread is None or batch.thread == thread}:
             await asyncio.wait(tasks, timeout=seconds)
 
     async def settled(self) -> None:
-        """Wait until no run of this process is running, and none follows."""
+        """Wait until this process has no run and no other background task."""
         while self._tasks:
             await asyncio.wait(set(self._tasks))
         await self.heartbeat.ended()
 
     async def close(self, patience: float) -> None:
-        """Let runs finish for so many seconds, then cancel them and release their leases for another process."""
+        """Wait for runs at most `patience` seconds, then cancel them and release their leases for another process."""
         self._closing = True
         loop = asyncio.get_running_loop()
         end = loop.time() + patience
@@ -208,7 +210,7 @@ class Runner:
         try:
             await self._attempt(batch)
         except asyncio.CancelledError:
-            # The memory or the loop is closing: release the leases, so that the next process need not wait for them.
+            # The Memory or the loop is closing. Release the leases, so that another process need not wait for their end.
             with contextlib.suppress(MemologError, TimeoutError):
                 async with asyncio.timeout(_GIVE_BACK_SECONDS):
                     await self._store.runs.give_back(batch.resource, batch.claims)
@@ -218,7 +220,7 @@ class Runner:
                 await self._fail(batch, batch.claims, f"{type(error).__name__}: {error}", None)
         finally:
             for claim in batch.claims:
-                # A run that was taken over may run here again, in another batch.
+                # This process may have taken the run over itself, in another batch. Do not remove that batch.
                 if self._batches.get(claim.run) is batch:
                     del self._batches[claim.run]
 
@@ -234,7 +236,7 @@ class Runner:
                 try:
                     await self._store_outcome(batch, outcome)
                 except LeaseLost as lost:
-                    # One thread of the call was deleted or withdrawn: the results of the others are stored.
+                    # A thread of the call was deleted or withdrawn. The results of the other threads are still stored.
                     await self._refused(batch, outcome.claim, str(lost))
         except RunFault as fault:
             if fault.is_final:
@@ -244,7 +246,7 @@ class Runner:
         except LeaseLost as lost:
             await self._refused(batch, batch.claims[0], str(lost))
         finally:
-            # Stopping the first raises an exit or interrupt that happened in it.
+            # `_stop(work)` raises a SystemExit or KeyboardInterrupt of the task. The second task must be stopped even then.
             try:
                 await _stop(work)
             finally:
@@ -254,7 +256,7 @@ class Runner:
         try:
             return await self._executor.execute(batch.resource, batch.thread, batch.claims, batch.config)
         except (KeyboardInterrupt, SystemExit) as stop:
-            # It ends the loop, which cancels this task too: record the failure first.
+            # This exception ends the loop, which cancels this task. So record the failure before that.
             noting = asyncio.ensure_future(self._fail(batch, batch.claims, f"{type(stop).__name__}: {stop}", None))
             while not noting.done():
                 with contextlib.suppress(asyncio.CancelledError, MemologError):
@@ -276,7 +278,7 @@ class Runner:
                     if not claims:
                         raise
                 except StoreError:
-                    # Retried at the next beat; a lease outlasts two missed beats.
+                    # The next beat tries again. A lease is longer than two beats.
                     continue
 
     async def _store_outcome(self, batch: RunBatch, outcome: RunOutcome) -> None:
@@ -307,7 +309,7 @@ class Runner:
         )
 
     async def _finish(self, batch: RunBatch, claim: RunClaim, result: RunResult) -> None:
-        """Store a result; retries while the database is away, so that no model is called twice."""
+        """Store a result. Retries while the database cannot be reached, because a new run would call the model again."""
         for delay in (*_STORE_DELAYS, None):
             try:
                 await self._store.runs.finish(batch.resource, claim, result, now=self._clock.now())
@@ -329,7 +331,7 @@ class Runner:
             await self._tell_failed(batch, claim, run, error, later if failures is not None else None)
 
     async def _give_up(self, batch: RunBatch, fault: RunFault) -> None:
-        """Abandon runs: retrying them would only hold up the rest of the log."""
+        """Abandon runs that a retry cannot help, because groups after them could not be activated before them."""
         is_full = fault.cause == "incompressible"
         for claim in batch.claims:
             await self._store.runs.abandon(
@@ -369,7 +371,7 @@ def _result(work: "asyncio.Future[tuple[RunOutcome, ...]]", seconds: float) -> t
 
 
 def _billed(usage: Usage | None, thread: str | None, batch: RunBatch) -> Usage | None:
-    """Return the usage with the thread that it is booked to; a shared log has no thread of its own."""
+    """Return the usage with the thread that it is recorded for. A reflection of a shared log is recorded for no thread."""
     owner = thread or (batch.thread if batch.config.scope == "thread" else None)
     return replace(usage, thread=owner) if usage is not None else None
 

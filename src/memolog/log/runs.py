@@ -1,7 +1,7 @@
 """Start, take over, renew, finish and fail runs, and store the values that they extract.
 
-The span and inputs of a run are fixed when it starts. Its result is stored under its fence, even if the log has changed
-meanwhile; the commit of an owner that lost its lease is refused and changes nothing.
+The span and inputs of a run are fixed when it starts. Its result is stored even if the log has changed meanwhile, but only if the
+fence has not changed. So a result of an owner that has lost its lease changes nothing.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ logs = load_queries("log/logs")
 extracts = load_queries("log/extracts")
 threads = load_queries("messages/threads")
 
-# More lines than these are written on a worker thread.
+# A result with more observations than this is written in a worker thread.
 _FEW_LINES = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run to start: over a span of one thread, or over the groups that its inputs name."""
+    """A run to start. An observer run has a thread and a span; a reflector run has its groups in `inputs`."""
 
     id: str
     kind: RunKind
@@ -48,20 +48,20 @@ class NewRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunClaim:
-    """The right to finish one run: its owner and fence."""
+    """A claim to one run: its owner and fence. A call with an older fence changes nothing."""
 
     run: str
     owner: str
     fence: int
 
     def values(self) -> dict[str, object]:
-        """Return the values by which queries find the run."""
+        """Return the parameters that select the run in queries."""
         return {"id": self.run, "owner": self.owner, "fence": self.fence}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredRun:
-    """A run with the keys of its log and thread (0: none), and when a run of this log last succeeded."""
+    """A run with the keys of its log and thread (0 if it has no thread), and when a run of this log last succeeded."""
 
     run: Run
     log_pk: int
@@ -82,13 +82,13 @@ class RunResult:
     usage: Usage | None = None
     extracts: tuple[NewExtract, ...] = ()
     proposal: Proposal | None = None
-    """The change of the working memory that it proposes."""
+    """The change of the working memory that the run proposes."""
     last_seq: int | None = None
-    """The last message that the group covers, if that is before the end of the run's span: the rest stays in the tail."""
+    """The last message that the group covers, if it is before the end of the run's span. Later messages stay in the tail."""
     thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
     """The hints of a reflection of a shared log, by thread."""
     omitted: tuple[str, ...] = ()
-    """The ids of lines that a reflection covers without repeating what they named."""
+    """The ids of observations that a reflection merges without repeating their names and numbers. They count as dropped."""
 
 
 class Runs(Calls):
@@ -106,7 +106,7 @@ class Runs(Calls):
         now: datetime,
         lease: float,
     ) -> Script[tuple[RunClaim, ...]]:
-        """Start runs that were decided on this version of the log; raises Conflict if the log has changed."""
+        """Start runs and return their claims. Raises Conflict if the log no longer has this version."""
         check_ids(resource=resource, owner=owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
         yield from checking_version(log_pk, version, resource)
@@ -115,7 +115,7 @@ class Runs(Calls):
         keys: dict[str | None, int] = {row.id: row.pk for row in rows}
         for name in names - keys.keys():
             raise Conflict(f"Thread {name} is gone.", then="Decide again.")
-        # Threads before their log, in one order, to avoid deadlocks.
+        # All writers lock threads before their log, and threads in the order of their keys, to avoid deadlocks.
         yield threads.lock_key.many([{"thread_pk": pk} for pk in sorted(keys.values())])
         if not (yield q.take_log(resource=resource, log_pk=log_pk, version=version)):
             raise Conflict("The log has changed.", then="Read it again and decide again.")
@@ -153,9 +153,9 @@ class Runs(Calls):
         lease: float,
         silent: Beat | None = None,
     ) -> Script[RunClaim | None]:
-        """Take over a run that failed or whose lease has ended; None if another process was first.
+        """Take over a run that failed or whose lease has ended. None if another process took it over first.
 
-        The lease of a silent process counts as ended if `silent` is still its last beat.
+        `silent` is the last known beat of a dead process. If the process has not written a newer beat, its lease counts as ended.
         """
         check_ids(resource=resource, run=run, owner=owner)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
@@ -167,14 +167,14 @@ class Runs(Calls):
 
     @writes("runs.heartbeat")
     def heartbeat(self, resource: str, claim: RunClaim, *, now: datetime, lease: float) -> Script[None]:
-        """Renew the lease; raises LeaseLost if the run has another owner or was withdrawn."""
+        """Renew the lease. Raises LeaseLost if the run has another owner or was abandoned."""
         check_ids(resource=resource)
         at, until = to_micros(now), to_micros(now + timedelta(seconds=lease))
         if not (yield q.heartbeat(resource=resource, now=at, lease_until=until, **claim.values())):
             raise LeaseLost(claim.run, claim.owner, claim.fence)
 
     async def finish(self, resource: str, claim: RunClaim, result: RunResult, *, now: datetime) -> None:
-        """Store the result of a run as a buffered group; raises LeaseLost if the run has another owner."""
+        """Store the result of a run as a buffered group. Raises LeaseLost if the run has another owner or was abandoned."""
         check_ids(resource=resource)
         at = to_micros(now)
         usage = result.usage
@@ -196,7 +196,7 @@ class Runs(Calls):
                 raise LeaseLost(claim.run, claim.owner, claim.fence)
             yield from _store_group(resource, ended[0], result, at)
             if result.omitted:
-                # Read when the reflection is activated; nothing is dropped before.
+                # Stored with the run, because these observations are dropped only when the reflection is activated.
                 inputs = {**loads(ended[0].inputs), "omitted": list(result.omitted)}
                 yield q.set_run_inputs(id=claim.run, inputs=dumps(inputs))
             if result.extracts:
@@ -219,7 +219,7 @@ class Runs(Calls):
         retry_at: datetime,
         usage: Usage | None = None,
     ) -> Script[int | None]:
-        """Record a failure; returns how many there were in a row, or None if the run has another owner."""
+        """Record a failure and return the failures of the log in a row. None if the run has another owner or was abandoned."""
         check_ids(resource=resource)
         at, retry = to_micros(now), to_micros(retry_at)
         text = pack(error[:2000])
@@ -235,9 +235,9 @@ class Runs(Calls):
     def note_stall(
         self, resource: str, log_pk: int, run: str, error: str, *, now: datetime, retry_at: datetime
     ) -> Script[None]:
-        """Record that a turn waited for a run without result, so that the next turn does not wait."""
+        """Record that a turn waited for a run in vain, so that the next turn does not wait."""
         check_ids(resource=resource, run=run)
-        # Nothing is recorded if the run has just ended.
+        # If the run has just ended, nothing is recorded.
         is_ours = yield logs.log_of(resource=resource, log_pk=log_pk)
         if is_ours and (yield q.is_running(id=run, log_pk=log_pk)):
             yield q.note_failure(log_pk=log_pk, error=pack(error), now=to_micros(now), retry_at=to_micros(retry_at))
@@ -246,9 +246,9 @@ class Runs(Calls):
     def abandon(
         self, resource: str, claim: RunClaim, why: str, *, now: datetime, incompressible: bool = False
     ) -> Script[bool]:
-        """Abandon a run, so that its span is free again; returns False if the run has another owner.
+        """Abandon a run, so that another run can have its span. Return False if the run has another owner or has ended.
 
-        `incompressible` marks a reflection that could not shorten the log: the log must grow before the next one.
+        `incompressible` marks a reflection that failed to shorten the log. The log must grow before the next reflection starts.
         """
         check_ids(resource=resource)
         yield q.take_log_of(id=claim.run)
@@ -268,14 +268,14 @@ class Runs(Calls):
 
     @reads
     def get(self, resource: str, run: str) -> Script[Run | None]:
-        """Return a run, or None."""
+        """Return a run. None if it does not exist."""
         check_ids(resource=resource, run=run)
         rows = yield q.get_run(resource=resource, id=run)
         return run_from_row(rows[0]) if rows else None
 
     @reads
     def stored(self, resource: str, run: str) -> Script[StoredRun | None]:
-        """Return a run with the log it belongs to, or None."""
+        """Return a run with the key of its log. None if the run does not exist."""
         check_ids(resource=resource, run=run)
         rows = yield q.get_run(resource=resource, id=run)
         if not rows:
@@ -289,7 +289,7 @@ class Runs(Calls):
         )
 
     async def list(self, resource: str, *, log_pk: int | None = None, limit: int = 100) -> tuple[Run, ...]:
-        """Return the newest runs first: of the whole resource, or of one log."""
+        """Return the runs of the resource, or of one log, newest first."""
         check_ids(resource=resource)
         check_limit(limit)
         return await self.engine.fetch(q.list_runs(resource=resource, log_pk=log_pk, limit=limit), run_from_row)
@@ -313,7 +313,7 @@ class Extracts(Calls):
     """The extracts of every resource, one thread at a time."""
 
     async def list(self, resource: str, thread: str, *, before: int | None = None) -> tuple[Extract, ...]:
-        """Return every version of every value by key, oldest first; with `before`, only those drawn before that message."""
+        """Return every version of every value, by key, oldest first. `before` limits them to messages before that number."""
         check_ids(resource=resource, thread=thread)
         step = extracts.list_extracts(resource=resource, thread=thread, before=LAST if before is None else before)
         return await self.engine.fetch(step, lambda row: _extract(row, thread))
@@ -344,7 +344,7 @@ def _store_group(resource: str, ended: Row, result: RunResult, at: int) -> Scrip
 
 
 def storing_lines(resource: str, group_pk: int, lines: Sequence[Observation]) -> Script[None]:
-    """Add lines to a group, with their sources and the lines that they merge."""
+    """Add observations to a group, with their sources and the observations that they merge."""
     yield logs.insert_observations.many([_observation_values(o, group_pk) for o in lines])
     sources = [
         {
@@ -386,7 +386,7 @@ def _observation_values(o: Observation, group_pk: int) -> dict[str, object]:
 def storing_extracts(
     thread_pk: int, span: Span, values: Sequence[NewExtract], *, who: str, run: str, at: int
 ) -> Script[None]:
-    """Store the values that a run drew from its span."""
+    """Store the values that a run extracted from its span."""
     for new in values:
         yield extracts.put_extract(
             thread_pk=thread_pk,
@@ -401,12 +401,12 @@ def storing_extracts(
 
 
 def deleting_extracts(where: dict[str, int]) -> Script[None]:
-    """Delete the values drawn from a range of messages."""
+    """Delete the values extracted from a range of messages."""
     yield extracts.delete_extracts_over(**where)
 
 
 def cloning_extracts(source_pk: int, target_pk: int, up_to: int) -> Script[None]:
-    """Copy the values drawn from the messages up to a number."""
+    """Copy the values extracted from messages up to number `up_to` to another thread."""
     yield extracts.copy_extracts(source_pk=source_pk, target_pk=target_pk, up_to=up_to)
 
 

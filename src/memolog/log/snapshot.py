@@ -1,7 +1,7 @@
-"""Read a snapshot: all rows that one decision and one context need, as of one moment.
+"""Read a snapshot: all rows that one call of `decide` and one context need, as of one moment.
 
-Tails and groups of the latest logs are cached. Only committed rows are, and values that depend on them alone, so that the cache
-may be emptied at any moment.
+Tails and groups of recently used logs are cached. The cache contains only committed rows and values computed from them, so it can
+be emptied at any moment.
 """
 
 from __future__ import annotations
@@ -36,16 +36,18 @@ q = load_queries("log/logs")
 messages = load_queries("messages/messages")
 
 OTHER_ROWS = 4_000
-"""The most rows of other threads that one decision reads, oldest first."""
+"""One snapshot for `decide` reads at most this many messages of other threads, the oldest threads first."""
 
+# The first query reads this many messages of each thread. If they are too few, later queries read more.
 _FIRST_READ = 6
-# A context shows no more tokens of a message.
+# A context shows at most this many tokens of each message of another thread.
 _LINE_TOKENS = 100
 
 KnownRows: TypeAlias = Mapping[int, Message]
 """Short, unchanged messages by sequence number."""
 
-# A few megabytes in all: the tails and the logs of the latest active threads, without long messages.
+# Maximum sizes of the cache, in entries. Messages of more than _SHORT_CHARACTERS are not cached, so that the tails and logs need
+# only a few megabytes.
 _TAILS = 32
 _LOGS = 16
 _RESOURCES = 10_000
@@ -53,7 +55,7 @@ _SHORT_CHARACTERS = 16_384
 
 
 class _Groups(NamedTuple):
-    """The groups of a log after so many changes to them."""
+    """The groups of a log. `changes` counts the versions of the log that changed its groups."""
 
     changes: int
     generation: int
@@ -61,48 +63,49 @@ class _Groups(NamedTuple):
 
 
 class Plans(NamedTuple):
-    """Plans for days before `before` without a known outcome, as of one version of a log."""
+    """Plans for days from `since` to before `before` without a known outcome, as of one version of a log."""
 
     version: int
     generation: int
+    since: date
     before: date
     lines: tuple[Observation, ...]
 
 
 class MemoryCache:
-    """Everything that one open memory caches. Every part is bounded."""
+    """All cached values of one open `Memory`. Every part has a maximum size."""
 
     def __init__(self) -> None:
         self.tails = Cache[tuple[object, ...], KnownRows](_TAILS)
-        """Rows of the latest tails by log and thread."""
+        """Messages of recently used tails, by log and thread."""
         self.plans = Cache[str, Plans](_LOGS)
         self.settings = Cache[str, JsonObject](_RESOURCES)
-        """Stored settings by resource, once the lasting settings of the memory were stored: saves a read in every turn."""
+        """Stored settings by resource, so that a turn does not read them again. Filled after this `Memory` has stored its own."""
         self.factors = Cache[tuple[str, str], float](_RESOURCES)
         """Calibration factors by resource and model."""
         self._groups = Cache[str, _Groups](_LOGS)
         self._made = Cache[str, Mapping[Row, GroupRow]](_LOGS)
 
     def clear(self) -> None:
-        """Empty the cache: what was forgotten must not stay in memory."""
+        """Empty the cache, so that forgotten messages do not stay in RAM."""
         for part in (self.tails, self.plans, self.settings, self.factors, self._groups, self._made):
             part.clear()
 
     def groups(self, log: LogHead) -> tuple[GroupRow, ...] | None:
-        """Return the groups of a log if they are cached.
+        """Return the cached groups of a log. None if they are not cached or the log's groups have changed.
 
-        Every change of a group changes the log's version. Changes by runs are counted in `run_changes`.
+        Every change of a log increments its version. `run_changes` counts the increments that did not change the groups.
         """
-        known = self._groups.get(log.id)
-        is_same = known is not None and known[:2] == (log.version - log.run_changes, log.generation)
-        return known.groups if known and is_same else None
+        cached = self._groups.get(log.id)
+        is_same = cached is not None and cached[:2] == (log.version - log.run_changes, log.generation)
+        return cached.groups if cached and is_same else None
 
     def keep_groups(self, log: LogHead, groups: tuple[GroupRow, ...]) -> None:
         """Cache the groups of a log."""
         self._groups.put(log.id, _Groups(log.version - log.run_changes, log.generation, groups))
 
     def groups_of(self, log: LogHead, rows: Sequence[Row]) -> tuple[GroupRow, ...]:
-        """Return rows as groups. An unchanged row gives the same object, so that values cached for it are found."""
+        """Return rows as groups. An unchanged row returns the same object as before, because other caches use it as their key."""
         known = self._made.get(log.id) or {}
         made = {row: known.get(row) or group_row(row) for row in rows}
         self._made.put(log.id, made)
@@ -118,22 +121,23 @@ class OtherTail:
     title: str | None
     messages: tuple[Message, ...]
     earlier: int = 0
-    """How many uncovered messages come before these."""
+    """How many messages before `messages` the log does not cover either."""
 
     @property
     def name(self) -> str:
-        """Return what the thread is called in the log, or its id if it has no alias yet."""
+        """Return the alias of the thread in the log, such as `t3`, or its id if it has no alias yet."""
         return f"t{self.alias}" if self.alias else self.thread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OtherTails:
-    """The latest active other threads, and how many more there are."""
+    """The newest messages of the latest active other threads, and counts of the threads that were not read."""
 
     tails: tuple[OtherTail, ...] = ()
     more_threads: int = 0
+    """How many further threads have messages that the log does not cover."""
     more_messages: int = 0
-    """How many uncovered messages those threads have."""
+    """How many messages of these further threads the log does not cover."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,9 +146,9 @@ class OtherLimits:
 
     threads: int
     messages: int
-    """Of each thread, the newest."""
+    """The maximum number of messages of each thread. The newest are read."""
     tokens: int | None = None
-    """The tokens shown of all threads together; None reads every message."""
+    """How many tokens a context shows of all threads together. Reading stops when they are filled; None means no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,26 +163,26 @@ class Snapshot:
     alias: int = 1
     """The short number of the thread in a shared log."""
     tail: tuple[Message, ...] = ()
-    """Every row after the cursor, including tombstones."""
+    """Every message after the cursor, including tombstones."""
     covered_at: datetime | None = None
     """The time of the message at the cursor."""
     repeated: tuple[Message, ...] = ()
-    """The last user message, if the log covers it but not everything after it: the model continues from it."""
+    """The last user message, if the log covers that message and the tail continues its turn. A context shows it again."""
     groups: tuple[GroupRow, ...] = ()
     buffered: tuple[BufferedRow, ...] = ()
     runs: tuple[RunRow, ...] = ()
     others: tuple[Row, ...] = ()
-    """The messages of other threads that the log does not cover, as rows of `other_tails`; empty if not asked for."""
+    """The messages of other threads that the log does not cover, as rows of `other_tails`. Empty unless `others` was True."""
     beside: OtherTails | None = None
-    """What a context shows of the other threads; None if not asked for."""
+    """The messages of other threads that a context shows. None unless `others` was an `OtherLimits`."""
     unseen: tuple[Row, ...] = ()
-    """What running turns saved and no model has answered, in this thread and, with `others`, in the other threads."""
+    """The messages that running turns saved and no model has answered, as rows of `unseen`. With `others`, of all threads."""
     facts: Facts = field(default_factory=Facts)
-    """The working memory, as it was when the generation began and as it is."""
+    """The working memory: the version at the start of the generation, and the current version."""
     known: KnownRows = field(default_factory=dict[int, Message])
-    """The rows of the tail that the next snapshot does not read again."""
+    """The messages of the tail that the next snapshot takes from the cache."""
     is_complete: bool = False
-    """Whether the log exists and has a cursor for every thread."""
+    """Whether the log exists, and has a cursor for this thread and for every other thread that was read."""
 
     @property
     def ends(self) -> dict[str, int]:
@@ -186,7 +190,7 @@ class Snapshot:
         return {row.thread: row.cursor for row in self.others}
 
     def keep(self, cache: MemoryCache) -> None:
-        """Cache what the next snapshot does not need to read again. Call it after the commit."""
+        """Cache the messages and groups that the next snapshot need not read again. Call it after the commit."""
         cache.tails.put(_tail_key(self.log, self.thread), self.known)
         cache.keep_groups(self.log, self.groups)
 
@@ -200,10 +204,10 @@ def reading_snapshot(
     newest: int | None = None,
     others: bool | OtherLimits = True,
 ) -> Script[Snapshot]:
-    """Read the snapshot; a log or a cursor that is not there yet looks empty.
+    """Read the snapshot. If the log does not exist yet, the snapshot has an empty log; a missing cursor counts as 0.
 
-    `newest` limits the messages of the tail, for threads without a log. `others` reads the other threads of a shared log:
-    all that a decision needs, or within limits what a context shows.
+    `newest` limits the number of messages in the tail, for threads without a log. `others` is for a shared log: True reads the
+    messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows.
     """
     head = yield from _thread_head(resource, thread)
     owner = head.pk if scope == "thread" else None
@@ -212,13 +216,13 @@ def reading_snapshot(
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
     found = cursors[0] if cursors else None
     cursor = found.seq if found else 0
-    # Without a log the newest messages are shown, even if an older log covers them.
+    # With `observe=False` a context shows the newest messages, even if a log from earlier covers them.
     start = cursor if newest is None else max(0, head.last_seq - newest)
     known = cache.tails.get(_tail_key(log, head)) or {}
     tail, known = yield from reading_tail(head.pk, start, head.last_seq, known)
     repeated = yield from _repeated(head.pk, cursor, tail)
     groups = yield from reading_groups(log, cache)
-    # Groups, runs and open turns of the other threads are only needed to decide for them.
+    # Buffered groups, runs and open turns of the other threads are only needed by `decide`.
     only = None if owner is None and others is True else head.pk
     buffered = yield q.buffered_groups(log_pk=log.pk, only=only)
     runs = yield q.open_runs(log_pk=log.pk, only=only)
@@ -263,9 +267,9 @@ def reading_groups(log: LogHead, cache: MemoryCache) -> Script[tuple[GroupRow, .
 def reading_tail(
     thread_pk: int, start: int, last_seq: int, known: KnownRows
 ) -> Script[tuple[tuple[Message, ...], KnownRows]]:
-    """Return the rows after `start`, and those of them that the next snapshot does not read again.
+    """Return the messages after `start`, and those of them that the next snapshot can take from the cache.
 
-    Reads only rows that are new or have changed since they were saved.
+    Reads only the messages that are not in `known` or have changed since they were saved.
     """
     newest = max(known, default=0)
     rows = yield messages.tail(thread_pk=thread_pk, after=start, known=newest)
@@ -273,7 +277,7 @@ def reading_tail(
     kept = {seq: message for seq, message in known.items() if seq > start and seq not in fresh}
     is_same = newest <= start or (newest in fresh and fresh[newest].id == known[newest].id)
     if not is_same or len(kept) + len(fresh) != last_seq - start:
-        # Rows are missing, or another thread has the same key: read all of them.
+        # Rows are missing, or the key now belongs to another thread, so read all rows.
         rows = yield messages.tail(thread_pk=thread_pk, after=start, known=0)
         fresh, kept = {row.seq: message_from_row(row) for row in rows}, {}
     tail = {**kept, **fresh}
@@ -282,7 +286,7 @@ def reading_tail(
 
 
 def _is_lasting(row: Row) -> bool:
-    """Return whether a row is short, live, not compacted and without a task: such a row does not change."""
+    """Return whether a row may be cached: it is short, live, not compacted and has no task."""
     return row.state == "live" and row.level == 0 and row.task is None and len(row.parts) <= _SHORT_CHARACTERS
 
 
@@ -303,18 +307,18 @@ def checking_version(log_pk: int, version: int, resource: str | None = None) -> 
 
 
 def _tail_key(log: LogHead, thread: ThreadHead) -> tuple[object, ...]:
-    # A new thread may get the key of a deleted one, but not its time of creation.
+    # A new thread may get the primary key of a deleted thread, but not the same time of creation.
     return log.id, thread.pk, thread.created_at
 
 
 def goes_on(tail: Sequence[Message]) -> bool:
-    """Return whether a tail continues an earlier request: it begins with a tool call or a result, or is empty."""
+    """Return whether a tail continues an earlier request: the tail begins with a tool call or a result, or is empty."""
     first = next((message for message in tail if message.state == "live" and message.role != "system"), None)
     return first is None or any(pairs_of(first.parts))
 
 
 def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tuple[Message, ...]]:
-    """Return the request that the tail continues."""
+    """Return the user message that the tail continues, if the log covers that message."""
     if cursor == 0 or not goes_on(tail):
         return ()
     rows = yield messages.last_user(thread_pk=thread_pk, up_to=cursor)
@@ -322,7 +326,7 @@ def _repeated(thread_pk: int, cursor: int, tail: Sequence[Message]) -> Script[tu
 
 
 def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], now: int) -> Script[LogHead]:
-    """Return the log of a thread, or (None) of the whole resource; creates it if it is missing."""
+    """Return the log of a thread, or for None the shared log of the resource. A missing log is created."""
     rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
     if not rows:
         created = yield q.create_log(id=new_id(), resource=resource, thread_pk=thread_pk, now=now)
@@ -353,11 +357,10 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
 def reading_others(
     resource: str, log_pk: int, thread_pk: int, ends: Mapping[str, int], limits: OtherLimits
 ) -> Script[OtherTails]:
-    """Read the newest messages of other threads; `ends` holds the cursors of the log that was read."""
+    """Return the newest messages of other threads. `ends` has the cursors of an earlier snapshot, by thread."""
     where = {"resource": resource, "log_pk": log_pk, "thread_pk": thread_pk}
     rows = yield q.other_threads(**where, ends=list(ends), limit=limits.threads)
     if not rows:
-        # A limit of 0 threads reads nothing.
         return OtherTails()
     pks = [row.pk for row in rows]
     covered = {row.id: ends.get(row.id, row.cursor) for row in rows}
@@ -371,7 +374,7 @@ def reading_others(
         if tail and end == row.cursor:
             earlier = totals[row.pk].messages - len(tail)
         elif tail:
-            # The cursor has moved since the log was read.
+            # The cursor has moved since that snapshot, so count the messages after the old cursor.
             earlier = (yield messages.count_said(thread_pk=row.pk, after=end, before=tail[0].seq))[0].messages
         title = unpack(row.title) or unpack(row.hinted_title)
         found.append(OtherTail(thread=row.id, alias=row.alias, title=title, messages=tail, earlier=earlier))
@@ -384,8 +387,8 @@ def reading_others(
 
 
 def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> Script[dict[str, list[Message]]]:
-    """Read as many of the newest rows of each thread as a context can show."""
-    # Some rows may be tombstones or our own, so read twice as many as are shown.
+    """Return the newest messages of each thread: as many as a context can show, or more."""
+    # Tombstones and Memolog's own messages are not shown, so read up to twice as many as are shown.
     most = 2 * limits.messages
     reach = most if limits.tokens is None else min(_FIRST_READ, most)
     while True:
@@ -399,7 +402,7 @@ def _newest(pks: list[int], covered: Mapping[str, int], limits: OtherLimits) -> 
 
 
 def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], tokens: int) -> bool:
-    """Return whether these rows fill the tokens shown, newest first over all threads."""
+    """Return whether these messages fill `tokens`, or no thread has older messages that the log does not cover."""
     read = list(tails)
     begun = [tail[0].created_at for tail in read if tail[0].seq > covered[tail[0].thread] + 1]
     if not begun:

@@ -1,6 +1,6 @@
-"""The input and the result of a decision, as values, and how a snapshot becomes that input.
+"""The input of `decide` (`State`), its results, and the functions that compute a State from a snapshot.
 
-Token counts are calibrated to the model in use.
+Token counts in a State are calibrated to the model in use.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -24,14 +24,14 @@ from memolog.log.rows import BufferedRow, GroupRow, RunRow
 from memolog.log.snapshot import OtherLimits, Snapshot
 from memolog.text.tokens import calibrated
 
-# How long providers keep a prompt in their cache, as documented; the shorter where they give a range.
+# For how many seconds providers cache a prompt, from their documentation. Where they give a range, this is its minimum.
 _CACHE_SECONDS = {"anthropic": 300.0, "openai": 300.0, "google": 300.0, "gemini": 300.0}
 _DEFAULT_CACHE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weight:
-    """A message as decisions see it: its place, its size, and the tool calls it opens or answers."""
+    """The properties of a message that `decide` uses: its position, its size, and the tool calls that it makes or answers."""
 
     seq: int
     tokens: int
@@ -40,9 +40,9 @@ class Weight:
     opens: tuple[str, ...] = ()
     closes: tuple[str, ...] = ()
     turn: str | None = None
-    """The turn that saved it: a result answers the call of its own turn."""
+    """The turn that saved the message. A result belongs to the call of the same turn."""
     is_gone: bool = False
-    """True for a tombstone: it keeps its sequence number and has no content."""
+    """True for a tombstone, which has a sequence number but no content."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +52,11 @@ class Tail:
     thread: str
     cursor: int
     weights: tuple[Weight, ...]
-    """Every row after the cursor, tombstones too (they weigh nothing), without a gap."""
+    """Every message after the cursor, without a gap. Tombstones are included and have 0 tokens."""
     hinted: bool = False
     """Whether a run has observed this thread before."""
     unseen_from: int | None = None
-    """The first message of a running turn that no model has seen: it stays in the tail, with all messages after it."""
+    """The first message that a running turn has saved and no model has seen. It and all later messages stay in the tail."""
 
     @property
     def tokens(self) -> int:
@@ -69,7 +69,7 @@ class Tail:
         return sum(weight.tokens for weight in self.weights if self.is_seen(weight.seq))
 
     def is_seen(self, seq: int) -> bool:
-        """Return whether a model has seen this message, and all before it."""
+        """Return whether a model has seen this message and all messages before it."""
         return self.unseen_from is None or seq < self.unseen_from
 
     def tokens_in(self, span: Span) -> int:
@@ -80,7 +80,7 @@ class Tail:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyGroup:
-    """A buffered group: observed, and out of sight until it is activated."""
+    """A buffered group. Contexts do not show it until it is activated."""
 
     id: str
     thread: str
@@ -89,21 +89,21 @@ class ReadyGroup:
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """Everything that `decide` looks at."""
+    """The input of `decide`."""
 
     scope: Scope
     thread: str
-    """The thread whose turn it is."""
+    """The thread of the turn, or of the call, that decides."""
     tails: tuple[Tail, ...]
     repeated_tokens: int = 0
-    """Tokens of the request that the tail continues: the log covers it, and the context shows it again."""
+    """Tokens of the user message that the tail continues. The log covers this message, but the context shows it again."""
     entries: tuple[GroupRow, ...] = ()
-    """The active groups of the log, in its order."""
+    """The active groups, in the order of the log."""
     ready: tuple[ReadyGroup, ...] = ()
     runs: tuple[RunRow, ...] = ()
     reflection: BufferedRow | None = None
     settled_at: int = 0
-    """Tokens of the log when its generation began or, if later, when a reflection could not shorten it."""
+    """Tokens of the log when its generation began or, if later, when a reflection failed to shorten the log."""
     generation: int = 0
     failures: int = 0
     retry_at: datetime | None = None
@@ -112,31 +112,31 @@ class State:
     last_model: str | None = None
     model: str | None = None
     cache_seconds: float | None = None
-    """How long the provider caches a prompt; None: ignore the cache."""
+    """For how many seconds the provider caches a prompt. None means that the cache is ignored."""
     may_wait: bool = True
-    """False once this step has waited, and for work in the background."""
+    """Whether the caller may wait for a model. False in the background, and when a turn has used up its deadline."""
     may_activate: bool = True
-    """False for work in the background: the log changes only right before it is read."""
+    """False in the background, because the log changes only right before a context is built from it."""
     ending: bool = False
     """True at the end of a turn."""
     by_hand: frozenset[str] = frozenset()
-    """What a manual call asked for: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
+    """The actions that a manual call requests: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
 
     @cached_property
     def uncovered_tokens(self) -> int:
-        """Return the tokens that are not covered, over all threads of the scope."""
+        """Return the tokens of messages that the log does not cover, of all threads of the log."""
         return sum(tail.tokens for tail in self.tails)
 
     @cached_property
     def seen_tokens(self) -> int:
-        """Return the uncovered tokens that a model has seen, over all threads of the scope."""
+        """Return the tokens of messages that the log does not cover and a model has seen, of all threads of the log."""
         return sum(tail.seen_tokens for tail in self.tails)
 
     @cached_property
     def tail_tokens(self) -> int:
-        """Return the tokens of messages that a context shows: uncovered and repeated ones.
+        """Return `uncovered_tokens` plus `repeated_tokens`.
 
-        Decisions compare `uncovered_tokens` with the limit, since a repeated request was counted when it was new.
+        The limit of the tail applies to `uncovered_tokens` only, because a repeated message was counted when it was new.
         """
         return self.uncovered_tokens + self.repeated_tokens
 
@@ -147,7 +147,7 @@ class State:
 
     @cached_property
     def taken(self) -> dict[str, list[Span]]:
-        """Return the spans of each thread that a buffered group or a run holds."""
+        """Return the spans of buffered groups and runs, by thread."""
         found: dict[str, list[Span]] = {}
         for holder in (*self.ready, *self.runs):
             if holder.thread is not None and holder.span is not None:
@@ -156,12 +156,12 @@ class State:
 
     @property
     def own_tail(self) -> Tail:
-        """Return the tail of the thread whose turn it is."""
+        """Return the tail of `thread`."""
         return next((tail for tail in self.tails if tail.thread == self.thread), self.tails[0])
 
     @property
     def has_other_model(self) -> bool:
-        """Return whether the model differs from that of the last request. Aliases of one model are the same model."""
+        """Return whether the model differs from the model of the last request. Two names of one model do not differ."""
         if not self.model or not self.last_model:
             return False
         return canonical_model(self.model) != canonical_model(self.last_model)
@@ -196,7 +196,7 @@ class Activate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Buffer:
-    """Observe these spans in the background, in one call."""
+    """Observe these spans in the background, with one model call."""
 
     spans: tuple[SpanOf, ...]
     reason: str
@@ -204,7 +204,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observe:
-    """Wait for an observation, by a running run or by a new one."""
+    """Wait for a running run or, if `run` is None, start a run over these spans and wait for it."""
 
     run: str | None
     spans: tuple[SpanOf, ...]
@@ -213,7 +213,7 @@ class Observe:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflect:
-    """Condense these groups; `wait` says whether the turn waits for it."""
+    """Start a reflection of these groups, or use the running run `run`. The caller waits for the result if `wait` is True."""
 
     groups: tuple[str, ...]
     reason: str
@@ -223,7 +223,7 @@ class Reflect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivateReflection:
-    """Replace the groups that a buffered reflection covers by the reflection."""
+    """Activate a buffered reflection: it replaces the groups that it covers."""
 
     group: str
     reason: str
@@ -231,7 +231,7 @@ class ActivateReflection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recover:
-    """Take over a run whose owner is gone, or retry a failed one."""
+    """Take over a run whose owner let the lease expire, or retry a failed run."""
 
     run: str
     fence: int
@@ -240,7 +240,7 @@ class Recover:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trim:
-    """Cut the context, never the store, to stay below the hard limit."""
+    """Shorten the context to stay below the hard limit. Stored messages do not change."""
 
     limit: int
     reason: str
@@ -259,7 +259,7 @@ _DONE_BY: dict[type[object], frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What the caller of a decision adds to the snapshot."""
+    """The input that the caller adds to the snapshot. `State` describes the fields that both classes have."""
 
     model: str | None = None
     may_wait: bool = False
@@ -267,29 +267,30 @@ class Asked:
     ending: bool = False
     by_hand: frozenset[str] = frozenset()
     through: int = 0
-    """The thread's last message when it was asked for by hand."""
+    """The last message of the thread when the manual call was made."""
     factor: float = 1.0
+    """The calibration factor: counted tokens times this factor are the tokens of the model."""
     silent: frozenset[str] = frozenset()
-    """Runs of dead processes, whatever their leases say."""
+    """The runs of dead processes, including runs whose lease has not expired."""
     unseen: Mapping[str, int] = field(default_factory=dict[str, int])
-    """The first message of each thread that a running turn has saved and no model has seen."""
+    """By thread, the first message that a running turn has saved and no model has seen."""
 
     def after(self, decision: Decision) -> "Asked":
-        """Return what is still asked for by hand: each request is done once, and its result is activated."""
+        """Return the input of the next round: without the manual request that was performed, but with the activation after it."""
         done = self.by_hand & _DONE_BY.get(type(decision), frozenset())
         if not done:
             return self
-        # A reflection that was ready satisfies the request.
+        # A buffered reflection that was activated fulfils the request, so no further activation follows.
         follows = (
             () if isinstance(decision, ActivateReflection) else (_FOLLOWS[what] for what in done & _FOLLOWS.keys())
         )
         by_hand = (self.by_hand - done).union(follows)
-        # A manual call waits only for what it asked for.
+        # A manual call waits only while one of its own requests is left.
         return replace(self, by_hand=by_hand, may_wait=self.may_wait and not by_hand.isdisjoint(_FOLLOWS))
 
 
 def cache_seconds(config: Config, model: str | None) -> float | None:
-    """Return after how many seconds without a request the cache of the provider expires; None to ignore it."""
+    """Return after how many seconds without a request the provider's cache expires. None means that the cache is ignored."""
     setting = config.activate_after_idle
     if setting is False:
         return None
@@ -300,7 +301,7 @@ def cache_seconds(config: Config, model: str | None) -> float | None:
 
 
 def others_for(config: Config, *, decides: bool) -> bool | OtherLimits:
-    """Return what is read of the other threads of a shared log: everything for a decision, else what a context shows."""
+    """Return the `others` argument of a snapshot: True if the caller calls `decide`, else the limits of a context."""
     if decides:
         return True
     if not (config.observe and config.other_tokens and config.other_threads):
@@ -309,11 +310,11 @@ def others_for(config: Config, *, decides: bool) -> bool | OtherLimits:
 
 
 def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
-    """Return what `decide` looks at."""
+    """Return the input of `decide`."""
     model = asked.model or snapshot.thread.last_model
     unseen = dict(asked.unseen)
     if asked.by_hand & {"observe", "activate"}:
-        # A manual call covers all messages of the thread at that time; open turns of other threads stay unseen.
+        # For a manual call, all messages that its thread had at that time count as seen. Other threads are not affected.
         first = unseen.get(snapshot.thread.id)
         unseen |= {} if first is None else {snapshot.thread.id: max(first, asked.through + 1)}
     tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
@@ -347,7 +348,7 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
 
 
 def _repeated_tokens(snapshot: Snapshot, config: Config) -> int:
-    """Return the tokens of covered messages that are shown again; 0 if the tail is empty."""
+    """Return the tokens of the message that is shown again. Return 0 if the tail has no live message."""
     if not any(message.state == "live" for message in snapshot.tail):
         return 0
     return sum(min(message.tokens, config.repeated_tokens) for message in snapshot.repeated)
@@ -371,7 +372,7 @@ def _own_tail(snapshot: Snapshot, factor: float) -> Tail:
 
 
 def weights_of(messages: Sequence[Message], factor: float = 1.0) -> tuple[Weight, ...]:
-    """Return messages as decisions see them. A tombstone has no tokens and no calls."""
+    """Return the `Weight` of each message. A tombstone has no tokens and no calls."""
     weights = _weights(messages)
     return weights if factor == 1.0 else tuple(replace(w, tokens=_scaled(w.tokens, factor)) for w in weights)
 
@@ -391,12 +392,12 @@ def _weight(message: Message) -> Weight:
     )
 
 
-# A tail grows by a few messages from one decision to the next.
+# A tail grows by only a few messages between two calls of `decide`, so the weights of the other messages are cached.
 _weights = each_once(_weight)
 
 
 def _is_plain(message: Message) -> bool:
-    """Return whether a message cannot hold calls or results: a system message, or a single text."""
+    """Return whether a message has no calls and no results, because it is a system message or a single text."""
     parts = message.parts
     return message.role == "system" or (len(parts) == 1 and type(parts[0]) is TextPart)
 
@@ -420,7 +421,7 @@ def _other_weight(row: Row, factor: float) -> Weight:
 
 
 def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: int) -> JsonObject:
-    """Return the inputs of a run over a span of this thread, one of so many in a call."""
+    """Return the inputs of a run over a span of this thread. `batch` is the number of runs in the same model call."""
     hinted = {row.thread: row.hinted_seq for row in snapshot.others}
     hinted[snapshot.thread.id] = snapshot.thread.hints.last_seq
     return {
@@ -434,7 +435,7 @@ def observer_inputs(snapshot: Snapshot, config: Config, thread: str, *, batch: i
 
 
 def _document_to_keep(snapshot: Snapshot, config: Config, thread: str) -> JsonObject:
-    """Return which document a run keeps: that of the thread, else of the resource; empty if it keeps none."""
+    """Return which working memory document a run updates: that of the thread, else of the resource. Empty if it updates none."""
     if not config.manage_working_memory:
         return {}
     versions = snapshot.facts.versions

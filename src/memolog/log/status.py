@@ -1,4 +1,4 @@
-"""Derive the status of a thread from a snapshot: token counts, backlog, health and cost. Also events about windows and hints."""
+"""Compute the status of a thread from a snapshot: token counts, backlog, health and cost. Also events about windows and hints."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,7 +19,7 @@ Health: TypeAlias = Literal["ok", "behind", "failing"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """The tokens of a window, and its limit."""
+    """The tokens of the tail or of the log, and their limit."""
 
     tokens: int
     limit: int
@@ -52,11 +52,11 @@ class Status:
     last_error: str | None
     usage: UsageTotal
     unsaved: int = 0
-    """Messages that this process could not save yet and retries to save."""
+    """How many messages this process has not been able to save yet. It tries again."""
     dropped: int = 0
-    """Lines that reflections left out of the log: search finds them, and `restore` brings them back."""
+    """How many observations reflections have dropped. Search still finds them, and `restore` activates them again."""
     budget_left: float | None = None
-    """US dollars that observing and reflecting may still cost; 0 if the budget is spent, None if there is none."""
+    """The US dollars left for observing and reflecting. 0 if the budget is spent, None if no budget is set."""
 
     def _repr_html_(self) -> str:
         rows = [
@@ -73,7 +73,7 @@ class Status:
 
 
 def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
-    """Return the event with the token counts and limits of the windows."""
+    """Return the event with the token counts and limits of the tail and the log."""
     state = state_of(snapshot, config, Asked())
     return Windows(
         at=now,
@@ -89,7 +89,7 @@ def windows_of(snapshot: Snapshot, config: Config, now: datetime) -> Windows:
 
 
 def hint_events(snapshot: Snapshot, hints: Hints, now: datetime) -> list[Event]:
-    """Return the events of a change of a thread's hints."""
+    """Return the events for new hints (current task, suggested response and title) of a thread."""
     resource, thread = snapshot.resource, snapshot.thread.id
     task, response = hints.current_task, hints.suggested_response
     events: list[Event] = [
@@ -101,7 +101,7 @@ def hint_events(snapshot: Snapshot, hints: Hints, now: datetime) -> list[Event]:
 
 
 def _is_stuck(state: State) -> bool:
-    """Return whether the run over the next messages of a thread has failed: groups after them cannot be activated before it."""
+    """Return whether the run over the first messages of a tail has failed. Later groups cannot be activated before its result."""
     heads = {(tail.thread, tail.cursor + 1) for tail in state.tails}
     return any(
         (run.status == "failed" or run.attempt > 1) and run.span is not None and (run.thread, run.span.first) in heads
@@ -110,7 +110,7 @@ def _is_stuck(state: State) -> bool:
 
 
 def outage_of(snapshot: Snapshot, config: Config, asked: Asked) -> str | None:
-    """Return the last error of the model if turns go on with a tail above the blocking limit because of it, else None."""
+    """Return the last error of the model if the tail exceeds the limit at which turns wait. None if not, or if no run failed."""
     if not snapshot.log.failures:
         return None
     state = state_of(snapshot, config, asked)
@@ -132,14 +132,15 @@ def status_of(
 ) -> Status:
     """Return the status of a thread.
 
-    `unsaved` counts the messages that this process could not save (None: nothing is unsaved), `trouble` is the last failure here.
+    `unsaved` is the number of messages that this process could not save, or None if there are none. `trouble` is the last failure
+    in this process.
     """
     state = state_of(snapshot, config, Asked(factor=factor))
     log = snapshot.log
     buffered = sum(tail.tokens_in(g.span) for tail in state.tails for g in state.ready if g.thread == tail.thread)
     is_open = breaker_is_open(log.failures, log.retry_at, now)
     limit = config.threshold_for(state.log_tokens)
-    # Without a log there is no backlog.
+    # With `observe=False` there is no log, so the thread is never behind.
     is_behind = config.observe and state.seen_tokens > config.block_at_for(state.log_tokens)
     is_failing = log.failures > 0 or _is_stuck(state) or unsaved is not None
     last_error_at, last_error = log.last_error_at, log.last_error

@@ -1,6 +1,7 @@
 """Read logs, activate groups and reflections, and restore generations.
 
-Every change of a log names the version that it was decided on; if the log has changed since, it raises Conflict.
+Every call that changes a log passes the version of the log that the caller has read. If the version has changed since, the call
+raises Conflict.
 """
 
 from __future__ import annotations
@@ -57,13 +58,13 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ActivatedThread:
-    """The result of an activation for a thread: its new cursor and hints."""
+    """The result of an activation for one thread: the new cursor and the new hints (current task, suggested response, title)."""
 
     thread_pk: int
     last_seq: int
     hints: Hints | None
     document: Document | None = None
-    """The working memory, if the group changed it."""
+    """The new working memory. None if the group did not change the working memory."""
 
 
 class Logs(Calls):
@@ -88,10 +89,10 @@ class Logs(Calls):
         newest: int | None = None,
         others: bool | OtherLimits = True,
     ) -> Snapshot:
-        """Return all rows that a decision and a context need, as of one moment.
+        """Return all rows that `decide` and a context need, as of one moment.
 
-        A missing log is created, or looks empty if `create` is False. `others` reads the messages of other threads that a shared
-        log does not cover: all that a decision needs, or what a context shows.
+        A missing log is created. With `create=False` it is not created, and the snapshot has an empty log. `others` is for a
+        shared log: True reads the messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows.
         """
         check_ids(resource=resource, thread=thread)
         now = self._now()
@@ -108,20 +109,21 @@ class Logs(Calls):
 
     @reads
     def observations(self, resource: str, log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
-        """Return the observations of some groups, with their sources and what they merge."""
+        """Return the observations of some groups, with their sources and the ids of the observations that they merge."""
         check_ids(resource=resource)
         if not groups or not (yield q.log_of(resource=resource, log_pk=log_pk)):
             return ()
         return (yield from reading_observations(log_pk, groups))
 
     async def plans(self, snapshot: Snapshot, *, since: date, before: date) -> tuple[Observation, ...]:
-        """Return the plans for these days without a known outcome. Cached until the log or the date changes."""
+        """Return the plans for days from `since` to before `before` that have no known outcome, from the cache if possible."""
         log = snapshot.log
         if not snapshot.groups:
             return ()
-        known = self._cache.plans.get(log.id)
-        if known and (known.version, known.generation, known.before) == (log.version, log.generation, before):
-            return known.lines
+        key = log.version, log.generation, since, before
+        cached = self._cache.plans.get(log.id)
+        if cached and cached[:-1] == key:
+            return cached.lines
         reading = partial(
             reading_plans,
             log.pk,
@@ -131,12 +133,12 @@ class Logs(Calls):
             before=before,
         )
         lines = await self.engine.read(reading)
-        self._cache.plans.put(log.id, Plans(log.version, log.generation, before, lines))
+        self._cache.plans.put(log.id, Plans(*key, lines))
         return lines
 
     @reads
     def lines_by_id(self, resource: str, log_pk: int, ids: Sequence[str]) -> Script[tuple[Observation, ...]]:
-        """Return the lines with these ids in this order, without deleted ones."""
+        """Return the observations with these ids, in this order, without deleted ones."""
         check_ids(resource=resource)
         if not ids or not (yield q.log_of(resource=resource, log_pk=log_pk)):
             return ()
@@ -146,7 +148,7 @@ class Logs(Calls):
 
     @reads
     def groups_at(self, resource: str, log_pk: int, generation: int, *, entries: int) -> Script[tuple[GroupRow, ...]]:
-        """Return the groups of a generation up to a position."""
+        """Return the groups of a generation whose position is at most `entries`."""
         check_ids(resource=resource)
         if not (yield q.log_of(resource=resource, log_pk=log_pk)):
             return ()
@@ -155,7 +157,7 @@ class Logs(Calls):
 
     @reads
     def history(self, resource: str, thread: str | None) -> Script[tuple[Generation, ...]]:
-        """Return the generations of a thread's log, or of the shared one (None), oldest first."""
+        """Return the generations of a thread's log, oldest first. `thread=None` means the shared log of the resource."""
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
         log_pk = yield from _find_log(resource, thread)
@@ -164,7 +166,7 @@ class Logs(Calls):
 
     @reads
     def as_of(self, resource: str, thread: str | None, at: datetime) -> Script[tuple[GroupRow, ...]]:
-        """Return the groups of the log at a moment."""
+        """Return the groups that the log had at a moment. `thread=None` means the shared log of the resource."""
         check_ids(resource=resource)
         check_optional_ids(thread=thread)
         until = to_micros(at)
@@ -185,9 +187,9 @@ class Logs(Calls):
         *,
         limits: OtherLimits,
     ) -> Script[OtherTails]:
-        """Return the newest uncovered messages of the resource's other threads, the latest active thread first.
+        """Return the newest messages of the resource's other threads that the log does not cover, the latest active thread first.
 
-        `ends` holds the cursors of a snapshot: messages after them are returned even if they have been activated since.
+        `ends` has the cursors of a snapshot by thread. Messages after these cursors are returned even if the log covers them now.
         """
         check_ids(resource=resource)
         return (yield from reading_others(resource, log_pk, thread_pk, ends, limits))
@@ -196,7 +198,11 @@ class Logs(Calls):
     def hints_of(
         self, resource: str, log_pk: int, thread_pk: int, last_seq: int, *, generation: int | None = None
     ) -> Script[Hints]:
-        """Return the hints of the group that ends at a message; with a generation, as its reflections changed them."""
+        """Return the hints of the group that ends at message `last_seq`.
+
+        A reflection can change these hints. With `generation`, the hints of the newest reflection of that generation are returned
+        if it has hints for this message.
+        """
         check_ids(resource=resource)
         if not (yield q.log_of(resource=resource, log_pk=log_pk)):
             return Hints()
@@ -213,7 +219,7 @@ class Logs(Calls):
 
     @reads
     def hinted(self, resource: str, log_pk: int, groups: Sequence[str], *, most: int) -> Script[dict[str, int]]:
-        """Return the latest threads that some groups are about, each with the message that its hints are from."""
+        """Return at most `most` threads that some groups are about, each with the last message that its hints are based on."""
         check_ids(resource=resource)
         if not groups or not (yield q.log_of(resource=resource, log_pk=log_pk)):
             return {}
@@ -222,7 +228,7 @@ class Logs(Calls):
 
     @reads
     def aliases(self, resource: str, log_pk: int, threads: Sequence[str]) -> Script[dict[str, int]]:
-        """Return the short numbers of some threads in a shared log; none for a log of one thread."""
+        """Return the short numbers of some threads in a shared log. The result is empty for the log of a single thread."""
         check_ids(resource=resource)
         if not threads:
             return {}
@@ -232,7 +238,7 @@ class Logs(Calls):
 
     @reads
     def count_dropped(self, resource: str, log_pk: int) -> Script[int]:
-        """Return how many lines reflections have dropped. Search still finds them, and restore brings them back."""
+        """Return how many observations reflections have dropped. Search still finds them, and `restore` activates them again."""
         check_ids(resource=resource)
         is_ours = yield q.log_of(resource=resource, log_pk=log_pk)
         return (yield q.count_dropped(log_pk=log_pk))[0].lines if is_ours else 0
@@ -243,7 +249,7 @@ class Logs(Calls):
     def activate(
         self, resource: str, log_pk: int, version: int, groups: Sequence[Rendered], *, now: datetime
     ) -> Script[tuple[ActivatedThread, ...]]:
-        """Move buffered groups into the log, their cursors with them; raises Conflict if the log has changed."""
+        """Move buffered groups into the log and advance the cursors of their threads. Raises Conflict if the log has changed."""
         check_ids(resource=resource)
         at = to_micros(now)
         yield from _lock_threads(resource, log_pk, version, [group.id for group in groups])
@@ -254,10 +260,11 @@ class Logs(Calls):
     def activate_reflection(
         self, snapshot: Snapshot, group_pk: int, covers: Sequence[str], rendered: Rendered, *, now: datetime
     ) -> Script[Generation | None]:
-        """Replace the groups that a reflection covers by the reflection, as a new generation.
+        """Create a generation in which a reflection replaces the groups that it covers, and return the generation.
 
-        Groups that were activated meanwhile, cursors and buffered groups stay. Raises Conflict if the log has changed. A
-        reflection that no longer covers the beginning of the log becomes void, and None is returned.
+        Groups that were activated after the reflection started stay active. Cursors and buffered groups do not change. If the
+        reflection no longer covers the beginning of the log, it becomes void and None is returned. Raises Conflict if the log has
+        changed.
         """
         log, at = snapshot.log, to_micros(now)
         covered = [group for group in snapshot.groups if group.id in set(covers)]
@@ -296,9 +303,9 @@ class Logs(Calls):
 
     @writes("logs.restore")
     def restore(self, snapshot: Snapshot, generation: int, *, now: datetime) -> Script[Generation]:
-        """Create a new generation from the groups of an old one and all that was activated since.
+        """Create a new generation from the groups of an old generation and all groups that were activated after it.
 
-        Cursors and tombstones stay; buffered and running reflections become void.
+        Cursors and tombstones do not change. Buffered reflections become void, and running reflections are abandoned.
         """
         log, at = snapshot.log, to_micros(now)
         if not 0 <= generation <= log.generation:
@@ -336,7 +343,7 @@ class Logs(Calls):
 
 
 def reading_standing(log_pk: int, generation: int) -> Script[list[GroupRow]]:
-    """Return the groups of a generation; a reflection that is void by now is replaced by what it covered."""
+    """Return the groups of a generation. A reflection that has become void is replaced by the groups that it covered."""
     todo = [group_row(row) for row in reversed((yield q.active_groups(log_pk=log_pk, generation=generation)))]
     void = {row.pk for row in (yield q.void_reflections(log_pk=log_pk))}
     found: list[GroupRow] = []
@@ -360,7 +367,7 @@ def reading_members(log_pk: int, group_pk: int) -> Script[list[GroupRow]]:
 
 
 def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
-    """Return the observer groups that these groups cover, through every reflection."""
+    """Return the ids of the observer groups among these groups, and of those that their reflections cover at any depth."""
     found: set[str] = set()
     todo = list(groups)
     while todo:
@@ -373,7 +380,7 @@ def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
 
 
 def _find_log(resource: str, thread: str | None) -> Script[int]:
-    """Return the key of a thread's log, or of the shared one (None); 0 if there is none yet."""
+    """Return the key of a thread's log, or of the shared log for `thread=None`. Return 0 if the log does not exist yet."""
     thread_pk = 0 if thread is None else (yield from reading_thread(resource, thread)).pk
     found = yield q.find_log(resource=resource, thread_pk=thread_pk)
     return found[0].pk if found else 0
@@ -382,7 +389,7 @@ def _find_log(resource: str, thread: str | None) -> Script[int]:
 def _lock_threads(
     resource: str, log_pk: int, version: int, groups: Sequence[str], *, hinted: Sequence[str] = ()
 ) -> Script[None]:
-    """Lock the threads of some groups and those whose hints they change, in the one order that avoids deadlocks."""
+    """Lock the threads of some groups and the `hinted` threads. All callers lock in the same order, to avoid deadlocks."""
     yield from checking_version(log_pk, version, resource)
     keys = {row.thread_pk for row in (yield q.threads_of_groups(log_pk=log_pk, groups=groups))}
     if hinted:
@@ -404,9 +411,9 @@ def _hinted_threads(hints: str | None) -> list[str]:
 
 def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
     """Store the hints of a reflection for the thread of the log, or for each thread of a shared log."""
-    told: JsonObject = loads(text) if text else {}
-    for thread, said in (told.get("threads") or ({None: told} if told else {})).items():
-        hints = decode(Hints, said)
+    stored: JsonObject = loads(text) if text else {}
+    for thread, fields in (stored.get("threads") or ({None: stored} if stored else {})).items():
+        hints = decode(Hints, fields)
         new = {
             "log_pk": log_pk,
             "current_task": pack(hints.current_task),
@@ -419,7 +426,7 @@ def _apply_reflected_hints(log_pk: int, text: str | None) -> Script[None]:
 def _activate_all(
     log_pk: int, generation: int, groups: Sequence[Rendered], at: int
 ) -> Script[tuple[ActivatedThread, ...]]:
-    """Activate groups in their order with few statements, since the threads are locked meanwhile."""
+    """Activate groups in the given order. Uses few statements, because the threads stay locked until the commit."""
     position = (yield q.last_position(log_pk=log_pk, generation=generation))[0].position
     ready = {row.id: row for row in (yield q.ready_groups(log_pk=log_pk, groups=[group.id for group in groups]))}
     cursors = {row.thread_pk: row.cursor for row in ready.values()}
@@ -442,8 +449,8 @@ def _activate_all(
         )
         hints = decode(Hints, loads(row.hints)) if row.hints else None
         if hints is not None:
-            # The hints of a span build on those of the spans before it. The group keeps the result, so that an earlier
-            # context can be shown again.
+            # Hints that this group does not set are copied from the groups before it. The result is stored with the group,
+            # so that an earlier context can be rebuilt.
             hints = replace(hints, at=hints.at or from_micros(at)).after(present[thread_pk])
             present[thread_pk] = hints
             kept.append({"group_pk": group_pk, "hints": dumps({**loads(row.hints), **encode(hints)})})
@@ -462,7 +469,7 @@ def _activate_all(
 
 
 def hint_values(hints: Hints, thread_pk: int, last_seq: int) -> dict[str, object]:
-    """Return the values of `apply_hints`."""
+    """Return the parameters of the query `apply_hints`."""
     return {
         "thread_pk": thread_pk,
         "current_task": pack(hints.current_task),

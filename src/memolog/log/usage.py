@@ -1,4 +1,4 @@
-"""Keep the usage ledger and the calibration of token counts. Costs are stored as given."""
+"""Store the usage of models and the calibration of token counts. Costs are stored as the caller passes them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from memolog.errors import InputError
 
 q = load_queries("log/usage")
 
-# Far above any request; sums of thousands of them still fit into 64 bits.
+# Maximum tokens and US dollars of one request. Sums of thousands of such requests still fit into 64 bits.
 _MOST_TOKENS = 10**15
 _MOST_COST = 10**6
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -82,7 +82,7 @@ class Ledger(Calls):
 
     @reads
     def calibration(self, resource: str, model: str) -> Script[Calibration]:
-        """Return the calibration of a model under any of its names; a factor of 1 if there is none."""
+        """Return the calibration of a model, passed by any of its names. The factor is 1 if none is stored."""
         check_ids(resource=resource, model=model)
         return (yield from _known_calibration(resource, canonical_model(model)))
 
@@ -90,9 +90,9 @@ class Ledger(Calls):
     def calibrate(
         self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
     ) -> Script[Calibration]:
-        """Update the calibration of a model with a pure function, atomically.
+        """Update the calibration of a model atomically: `learn` computes the new calibration from the stored one.
 
-        `thread` is a thread whose requests go to this model: it becomes the thread's last model.
+        If `thread` is passed, the model is stored as the last model of that thread.
         """
         check_ids(resource=resource, model=model)
         check_optional_ids(thread=thread)
@@ -107,7 +107,7 @@ class Ledger(Calls):
 
 
 def check_usage(usage: Usage) -> None:
-    """Raise InputError for a usage that cannot be stored."""
+    """Raise InputError if the usage cannot be stored."""
     check_ids(model=usage.model)
     check_optional_ids(thread=usage.thread, task=usage.task, run=usage.run)
     for name in _COUNTS:
@@ -116,8 +116,8 @@ def check_usage(usage: Usage) -> None:
             raise InputError(
                 f"`{name}` must be at most {_MOST_TOKENS:,}, got {count!r:.40}.", then="Pass the tokens of one request."
             )
-    cost: object = getattr(usage, "cost")  # noqa: B009 - whatever stands there
-    # NaN fails this comparison too.
+    cost: object = getattr(usage, "cost")  # noqa: B009 - the value can have any type at run time
+    # The comparison is also false for NaN.
     if isinstance(cost, bool) or not isinstance(cost, int | float) or not -_MOST_COST <= cost <= _MOST_COST:
         raise InputError(
             f"`cost` must be a number of dollars up to {_MOST_COST:,}, got {cost!r:.40}.",
@@ -132,13 +132,13 @@ def check_usage(usage: Usage) -> None:
 
 
 def summing_spent() -> Script[float]:
-    """Return the cost of observing and reflecting for all resources together."""
+    """Return the cost of observing and reflecting, the sum of all resources."""
     rows = yield q.sum_spent()
     return int(rows[0].cost) / NANO
 
 
 def stored_cost(usage: Usage) -> int:
-    """Return the cost of a request as it is stored."""
+    """Return the cost of a request in the unit in which it is stored, nanodollars."""
     return max(0, round(usage.cost * NANO))
 
 
@@ -164,7 +164,7 @@ def _line(row: Row) -> UsageLine:
 
 
 def _known_calibration(resource: str, name: str) -> Script[Calibration]:
-    """Return the calibration of a canonical name. Earlier releases stored each name of a model separately."""
+    """Return the calibration of a model. Earlier releases stored one for each name of a model: the canonical name comes first."""
     rows = yield q.calibrations_of(resource=resource)
     known = [found for found in map(_calibration, rows) if canonical_model(found.model) == name]
     known.sort(key=lambda found: found.model != name)

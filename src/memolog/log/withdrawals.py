@@ -1,7 +1,7 @@
-"""Withdraw what a turn saved, and derive reflections again after lines of a log were deleted, corrected or retracted.
+"""Withdraw the messages of a turn, and rebuild reflections after observations were deleted, corrected or retracted.
 
-Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted,
-through every reflection. Its row stays as a tombstone.
+Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted. So
+are reflected lines that merge such an observation. The message's row stays as a tombstone.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _KEYS_A_QUERY = 500
 _SHOWN_GROUPS = frozenset({"active", "covered"})
 
 Render = Callable[[GroupRow, Sequence[Observation], Mapping[str, str]], tuple[str, int]]
-"""Renders a group from its observations, with the aliases of threads in a shared log; returns text and tokens."""
+"""Renders a group from its observations and the aliases of threads in a shared log. Returns text and tokens."""
 
 Mend: TypeAlias = Callable[[Row], Script[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WithdrawnRows:
-    """The result of a withdrawal."""
+    """The messages that were withdrawn, and the runs, groups and observations that were removed with them."""
 
     messages: tuple[int, ...]
     runs: tuple[str, ...]
@@ -64,9 +64,9 @@ class Withdrawals(Calls):
         also: Sequence[int] = (),
         keep_answered: bool = False,
     ) -> Script[WithdrawnRows]:
-        """Withdraw what a turn saved after a sequence number, and the messages in `also` that no answer follows.
+        """Withdraw the messages that a turn saved after number `after`, and the messages in `also` that no answer follows.
 
-        With `keep_answered` the answers of the turn stay, and all that came before the last of them.
+        With `keep_answered` the messages up to the last answer of the turn are not withdrawn.
         """
         check_ids(resource=resource, thread=thread, turn=turn)
         at = to_micros(now)
@@ -82,9 +82,9 @@ class Withdrawals(Calls):
 def withdrawing_derived(
     thread_pk: int, gone: Sequence[int], at: int, render: Render, mend: Mend | None = None
 ) -> Script[WithdrawnRows]:
-    """Remove what was derived from withdrawn messages: summaries, runs, extracts, groups and observations.
+    """Remove the compactions, runs, extracts, groups and observations that were derived from withdrawn messages.
 
-    `mend` may add lines to a group that lost some, before the group is rendered again.
+    `mend` may add observations to a group that lost some, before the group is rendered again.
     """
     runs: list[str] = []
     groups: list[str] = []
@@ -102,7 +102,7 @@ def withdrawing_derived(
 
 
 def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
-    """Return consecutive numbers as first and last."""
+    """Return sorted numbers as ranges of consecutive numbers, each as (first, last)."""
     ranges: list[tuple[int, int]] = []
     for seq in seqs:
         if ranges and ranges[-1][1] == seq - 1:
@@ -113,7 +113,7 @@ def ranges(seqs: Sequence[int]) -> list[tuple[int, int]]:
 
 
 def taking_logs(thread_pk: int) -> Script[None]:
-    """Lock the logs that have a cursor for a thread until the transaction ends, before anything of them is read."""
+    """Lock the logs that have a cursor for a thread until the transaction ends. Call it before reading these logs."""
     for row in (yield q.logs_of_thread(thread_pk=thread_pk)):
         yield q.touch_version(log_pk=row.pk)
 
@@ -130,7 +130,7 @@ def taking_out(thread_pk: int, at: int) -> Script[None]:
 
 
 def _forget_activated(where: dict[str, int], at: int, render: Render, mend: Mend | None) -> Script[list[str]]:
-    """Delete the observations that cite a range, and rewrite the logs they stand in."""
+    """Delete the activated observations with a source in a range of messages, and rewrite their logs. Return the deleted ids."""
     deleted: list[str] = []
     touched: dict[int, dict[int, str]] = {}
     for group in (yield q.active_groups_over(**where)):
@@ -182,7 +182,10 @@ def _void_reflections(log_pk: int, names: set[str]) -> Script[set[int]]:
 def _what_is_left(
     log_pk: int, group: GroupRow, touched: Mapping[int, str], apart: set[int], render: Render | None
 ) -> Script[list[tuple[int, int]]]:
-    """Return the groups that replace a group: itself, rendered again, or what a void reflection covered."""
+    """Return the groups that replace a group, with their tokens.
+
+    A void reflection is replaced by the groups that it covered. A touched group is rendered again. Other groups do not change.
+    """
     if group.pk in apart:
         inside: list[tuple[int, int]] = []
         for member in (yield from reading_members(log_pk, group.pk)):
@@ -199,7 +202,7 @@ def _what_is_left(
 
 
 def rendering(log_pk: int, name: str, render: Render) -> Script[tuple[GroupRow, str, int]]:
-    """Return a group, its lines as text, and the tokens of that text."""
+    """Return a group, its rendered text, and the tokens of that text."""
     group = group_row((yield q.groups_by_id(log_pk=log_pk, groups=[name]))[0])
     lines = yield from reading_observations(log_pk, [name])
     aliases = yield from _reading_aliases(log_pk, lines)
@@ -208,14 +211,14 @@ def rendering(log_pk: int, name: str, render: Render) -> Script[tuple[GroupRow, 
 
 
 def storing_rendering(log_pk: int, name: str, render: Render) -> Script[int]:
-    """Render a group again and store its text; returns the tokens."""
+    """Render a group again, store its text, and return the tokens of the text."""
     group, text, tokens = yield from rendering(log_pk, name, render)
     yield q.set_group_text(group_pk=group.pk, text=pack(text), tokens=tokens)
     return tokens
 
 
 def _reading_aliases(log_pk: int, lines: Iterable[Observation]) -> Script[dict[str, str]]:
-    """Return the aliases of the threads of some lines in a shared log; none in a log of one thread."""
+    """Return the aliases of the threads of some observations in a shared log. Empty for the log of a single thread."""
     threads = sorted({source.thread for line in lines for source in line.sources})
     rows = (yield q.shared_aliases(log_pk=log_pk, threads=threads)) if threads else ()
     return {row.id: f"t{row.alias}" for row in rows}
@@ -226,33 +229,33 @@ def _reading_aliases(log_pk: int, lines: Iterable[Observation]) -> Script[dict[s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """The lines of a log that were deleted or retracted."""
+    """The observations of a log that are deleted or retracted."""
 
     log_pk: int
     lines: tuple[int, ...]
     how: Gone
     kind: Literal["forget", "edit"]
     instead: Mapping[int, int] = field(default_factory=dict[int, int])
-    """The lines that replace some of them."""
+    """The observation that replaces a lost one, by the key of the lost one."""
     by_hand: bool = False
-    """Whether these lines were chosen by hand: then the lines that they merge do not replace them."""
+    """Whether a user chose these observations. If so, the observations that they merge do not replace them."""
     without_thread: int | None = None
-    """A thread that is about to be deleted: its groups are removed from the log."""
+    """A thread that is about to be deleted. Its groups are removed from the log."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rederived:
-    """The lines that are gone, including reflected ones, and the handles of the reflections that were derived again."""
+    """The ids of the observations that were deleted or retracted, and the handles of the reflections that were rebuilt."""
 
     lines: tuple[str, ...]
     reflections: tuple[str, ...]
 
 
 def rederiving(loss: Loss, new_id: Callable[[], str], render: Render, at: int) -> Script[Rederived]:
-    """Mark lines and all that was derived from them as gone, add their replacements, and create a generation.
+    """Delete or retract observations and all reflected lines that merge them, add replacements, and create a generation.
 
-    A reflected line that merges such a line is replaced by the other lines that it merges, without asking a model. Groups keep
-    their spans, and reflections the groups that they cover.
+    A reflected line is replaced by the other observations that it merges, without a model call. The spans of groups do not
+    change, nor do the groups that a reflection covers.
     """
     tainted = yield from _tainted(loss)
     pks = [row.pk for row in tainted]
@@ -276,7 +279,7 @@ def rederiving(loss: Loss, new_id: Callable[[], str], render: Render, at: int) -
 
 
 def _tainted(loss: Loss) -> Script[list[Row]]:
-    """Return the lines and all that was derived from them, the oldest first."""
+    """Return the lost observations and all reflected lines that merge them, directly or indirectly, the oldest first."""
     over = {"deleted"} if loss.how == "deleted" else {"deleted", "retracted"}
     found: dict[int, Row] = {}
     for chunk in chunks(loss.lines, _KEYS_A_QUERY):
@@ -295,26 +298,26 @@ def _tainted(loss: Loss) -> Script[list[Row]]:
 def _standing_in(
     line: Row, instead: Mapping[int, tuple[int, ...]], new_id: Callable[[], str]
 ) -> Script[tuple[int, ...]]:
-    """Copy the remaining lines that a reflected line merges into its group; returns the new lines."""
-    left: dict[int, None] = {}
+    """Copy the remaining observations that a reflected line merges into the group of that line. Return the keys of the copies."""
+    remaining: dict[int, None] = {}
     for merged in (yield line_queries.merged_of(observation_pk=line.pk)):
         if merged.pk in instead:
-            left |= dict.fromkeys(instead[merged.pk])
-        elif merged.state not in {"deleted", "retracted"}:
-            left[merged.pk] = None
-    # Another line of the same reflection may merge it already.
+            remaining |= dict.fromkeys(instead[merged.pk])
+        elif merged.state not in _HIDDEN:
+            remaining[merged.pk] = None
+    # Skip observations that another line of the same reflection merges.
     for row in (yield line_queries.stood_for(group_pk=line.group_pk)):
-        left.pop(row.merged_pk, None)
-    made: list[int] = []
-    for source_pk in left:
-        made += [(yield from copying_line(source_pk, line.group_pk, line.state, new_id))]
-    return tuple(made)
+        remaining.pop(row.merged_pk, None)
+    copies: list[int] = []
+    for source_pk in remaining:
+        copies += [(yield from copying_line(source_pk, line.group_pk, line.state, new_id))]
+    return tuple(copies)
 
 
 def copying_line(
     source_pk: int, group_pk: int, state: str, new_id: Callable[[], str], *, merges: bool = True
 ) -> Script[int]:
-    """Copy a line with its sources into a group; returns the key of the copy."""
+    """Copy an observation with its sources into a group, and return the key of the copy."""
     rows = yield line_queries.copy_line(
         id=new_id(), group_pk=group_pk, source_pk=source_pk, state="active" if state == "retracted" else state
     )
@@ -327,7 +330,7 @@ def copying_line(
 
 
 def reading_groups(lines: Iterable[int]) -> Script[dict[int, Row]]:
-    """Return the groups of some lines by their keys."""
+    """Return the groups of some observations, by the key of the group."""
     found: dict[int, Row] = {}
     for chunk in chunks(list(lines), _KEYS_A_QUERY):
         found |= {row.pk: row for row in (yield line_queries.groups_of_lines(pks=chunk))}
@@ -335,7 +338,7 @@ def reading_groups(lines: Iterable[int]) -> Script[dict[int, Row]]:
 
 
 def rewriting(loss: Loss, touched: Mapping[int, Row], render: Render, at: int) -> Script[None]:
-    """Render the groups again and, if the log shows one of them, create a generation."""
+    """Render the touched groups again, and create a generation if the log shows one of them or loses a thread."""
     log_pk = loss.log_pk
     number = (yield q.touch_version(log_pk=log_pk))[0].generation
     present = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
@@ -358,7 +361,10 @@ def rewriting(loss: Loss, touched: Mapping[int, Row], render: Render, at: int) -
 
 
 def _leaving(log_pk: int, thread_pk: int) -> Script[set[int]]:
-    """Remove the groups of a thread from what reflections cover; returns them and the reflections that cover nothing else."""
+    """Remove the groups of a thread from the lists of groups that reflections cover.
+
+    Return the keys of these groups and of the reflections that cover no other group. Such a reflection becomes void.
+    """
     rows = yield line_queries.groups_of_thread(log_pk=log_pk, thread_pk=thread_pk)
     gone = {row.pk for row in rows}
     names = {row.id for row in rows}

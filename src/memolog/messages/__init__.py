@@ -1,1 +1,1 @@
-"""Messages and threads: saving, validating, copying and keeping what could not be saved yet."""
+"""Messages and threads: saving, validating, copying, rewinding and recognising forgotten messages."""

@@ -1,4 +1,4 @@
-"""Create, get, list, update, clone and delete threads. The thread of another resource does not exist for a caller."""
+"""Create, get, list, update, clone and delete threads. A call for one resource never finds a thread of another resource."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ from memolog.working_memory.store import copying_document
 
 q = load_queries("messages/threads")
 
+# Clones copy this many rows per statement.
 _COPY_ROWS = 500
 
 
 class _Unchanged:
-    """The type of an argument that was not given, where None is a value."""
+    """The type of the default of an argument for which None is a valid value."""
 
 
 UNCHANGED: Final = _Unchanged()
 
 
 class Threads:
-    """The threads of every resource, one resource at a time."""
+    """Manages threads. Every call is for one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str]) -> None:
         self._engine, self._clock, self._new_id = engine, clock, new_id
@@ -60,7 +61,7 @@ class Threads:
         metadata: JsonObject | None = None,
         overrides: JsonObject | None = None,
     ) -> ThreadInfo:
-        """Create a thread; raises ThreadExists if this resource has used the id."""
+        """Create a thread. Raises ThreadExists if the resource has a thread with this id."""
         check_ids(resource=resource)
         name = check_id("thread", thread) if thread is not None else self._new_id()
         values = {
@@ -82,12 +83,12 @@ class Threads:
         return await self._engine.write(script, name="threads.create")
 
     async def get(self, resource: str, thread: str) -> ThreadInfo:
-        """Return a thread; raises ThreadNotFound."""
+        """Return a thread. Raises ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
         return await self._engine.read(lambda: _get(resource, thread))
 
     async def list(self, resource: str, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
-        """Return the threads with the newest activity first; pass `next` as `after` for more."""
+        """Return the threads with the newest activity first. Pass `next` of the page as `after` for the next page."""
         check_ids(resource=resource)
         check_limit(limit)
         before_at, before_pk = page_key(after, (LAST, LAST))
@@ -100,7 +101,7 @@ class Threads:
         return await self._engine.read(script)
 
     async def count(self, resource: str) -> int:
-        """Return how many threads a resource has."""
+        """Return the number of threads of a resource."""
         check_ids(resource=resource)
 
         def script() -> Script[int]:
@@ -118,9 +119,9 @@ class Threads:
         metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
         overrides: JsonObject | None = None,
     ) -> ThreadInfo:
-        """Change the title, the metadata or the overrides; what is not given stays.
+        """Change the title, the metadata or the overrides. Arguments that are not given leave their field unchanged.
 
-        Metadata may be a function of the stored metadata. It runs within the transaction; if it raises, nothing changes.
+        `metadata` may be a function of the stored metadata. It runs in the transaction. If it raises an error, nothing changes.
         """
         check_ids(resource=resource, thread=thread)
 
@@ -148,7 +149,7 @@ class Threads:
     async def clone(
         self, resource: str, thread: str, new_thread: str | None = None, *, up_to: int | None = None
     ) -> ThreadInfo:
-        """Copy a thread's messages, up to a sequence number if given, into a new thread of the same resource."""
+        """Copy a thread into a new thread of the same resource. `up_to` is the sequence number of the last message to copy."""
         check_ids(resource=resource, thread=thread)
         name = check_id("thread", new_thread) if new_thread is not None else self._new_id()
         if up_to is not None and up_to < 0:
@@ -201,7 +202,7 @@ class Threads:
             after = rows[-1].seq
 
     async def delete(self, resource: str, thread: str) -> int:
-        """Delete a thread with all that belongs to it; returns how many messages it had. Raises ThreadNotFound."""
+        """Delete a thread and all its data. Return the number of message rows that it had. Raises ThreadNotFound."""
         check_ids(resource=resource, thread=thread)
         now = self._now()
 
@@ -225,7 +226,7 @@ def _get(resource: str, thread: str) -> Script[ThreadInfo]:
 
 
 def listing_resources(*, also_forgotten: bool = False) -> Script[tuple[str, ...]]:
-    """Return the ids of all resources, with `also_forgotten` including forgotten ones."""
+    """Return the ids of all resources. `also_forgotten` adds resources of which only tombstones are stored."""
     rows = yield q.list_resources()
     forgotten = (yield q.list_forgotten()) if also_forgotten else ()
     return tuple(sorted({row.resource for row in (*rows, *forgotten)}))

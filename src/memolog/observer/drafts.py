@@ -1,4 +1,4 @@
-"""Values of a parsed reply: lines, hints and faults; and the checks for runaway text, refusals, chatter and error pages."""
+"""The parsed reply of a model (lines, hints and faults), and checks for endless repetition, refusals, chatter and error pages."""
 
 import json
 import re
@@ -13,39 +13,39 @@ from memolog.text.escape import short_line
 from memolog.text.tokens import TokenCounter
 
 FaultKind: TypeAlias = Literal[
-    "empty",  # no observation, and no word that there is none
-    "degenerate",  # it repeats itself, or has an endless line
+    "empty",  # no observation, and no statement that nothing is worth observing
+    "degenerate",  # the reply repeats the same text over and over, or has an extremely long line
     "refusal",
-    "nonsense",  # an error page, a trace or an error object where an answer should be
+    "nonsense",  # an error page, a stack trace or an error object instead of an answer
     "too_large",
     "unparsable",
-    "cut_off",  # it ends before its observations do
-    "cut_off_hint",  # it ends inside a later section, which is dropped
-    "echo",  # a line, a hint or all of it repeats the prompt
-    "copied",  # a line that only repeats the log, dropped
-    "apology",  # a refusal written as a line, dropped
-    "uncovered",  # statements of users that only the embedded observer observed
-    "unfounded",  # a line that says nothing of what was said, dropped
-    "over_long",  # a line was cut
-    "too_many",  # lines beyond the most were dropped
-    "forged_tag",  # one of our tags where none belongs
-    "foreign_tag",  # a tag of some template
-    "unknown_citation",  # of a message or line that was not shown
-    "wrong_date",  # impossible, or not that of the messages
-    "untagged",  # no section: the lines were found without
-    "prose",  # text beside the lines, dropped
-    "duplicate",  # a line said twice
-    "thinking",  # thoughts beside the answer, dropped
+    "cut_off",  # the reply ends inside the observations section
+    "cut_off_hint",  # the reply ends inside a later section, and that section was dropped
+    "echo",  # a line, a hint or the whole reply repeats the prompt
+    "copied",  # a line that only repeats the log was dropped
+    "apology",  # a refusal that was written as a line was dropped
+    "uncovered",  # only the embedded observer observed some statements of users
+    "unfounded",  # a line that has no support in the messages was dropped
+    "over_long",  # a line was shortened
+    "too_many",  # lines beyond the maximum number were dropped
+    "forged_tag",  # one of Memolog's tags in a wrong place, or for a thread that was not shown
+    "foreign_tag",  # a tag of a chat template
+    "unknown_citation",  # a line cites a message or line that was not shown
+    "wrong_date",  # a date does not exist, or no message has it
+    "untagged",  # the reply has no sections, but lines were recognised
+    "prose",  # text between the lines was dropped
+    "duplicate",  # a line occurs twice
+    "thinking",  # the model's reasoning beside the answer was dropped
 ]
 FATAL: Final[frozenset[str]] = frozenset({"empty", "degenerate", "refusal", "nonsense", "too_large", "unparsable"})
 """Faults that make a reply unusable."""
 
 MOST_REPLY: Final = 1_000_000
-"""Characters of a reply that are read; useful replies are far shorter."""
+"""At most this many characters of a reply are read. Useful replies are far shorter."""
 LONGEST_LINE: Final = 50_000
-"""A line beyond this is runaway text."""
+"""A reply with a line of more characters is degenerate."""
 MOST_LINE: Final = 10_000
-"""A line is cut here."""
+"""A line is shortened to at most this many characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,20 +58,20 @@ class Fault:
 
 
 class FaultNotes:
-    """Collects faults while a reply is read, counted by kind so that their number is bounded."""
+    """Collects the faults of a reply. There is one `Fault` for each kind, so the number of faults is bounded."""
 
     def __init__(self) -> None:
         self._found: dict[FaultKind, Fault] = {}
 
     def note(self, kind: FaultKind, detail: str) -> None:
-        """Add one fault; the detail of the first of each kind is kept."""
+        """Add one fault. Only the first fault of a kind keeps its detail; later ones are counted."""
         self.take([Fault(kind=kind, detail=short_line(detail, 120))])
 
     def take(self, faults: Iterable[Fault]) -> None:
         """Add the faults of another reply or section."""
         for fault in faults:
-            known = self._found.get(fault.kind)
-            self._found[fault.kind] = replace(known, count=known.count + fault.count) if known else fault
+            earlier = self._found.get(fault.kind)
+            self._found[fault.kind] = replace(earlier, count=earlier.count + fault.count) if earlier else fault
 
     @property
     def has_fatal(self) -> bool:
@@ -79,25 +79,24 @@ class FaultNotes:
         return not FATAL.isdisjoint(self._found)
 
     def faults(self) -> tuple[Fault, ...]:
-        """Return what was wrong, the worst kinds first."""
+        """Return the faults in the order of `FaultKind`, so that the fatal kinds are first."""
         return tuple(self._found[kind] for kind in get_args(FaultKind) if kind in self._found)
 
 
-# ---------------------------------------------------------------- runaway text
+# ---------------------------------------------------------------- endless repetition
 
-# Longer than a list item, since items may differ in one digit only; a loop repeats windows of any length.
+# Characters of a window. It is longer than a list item, because the items of a useful list may differ in one digit only.
 _WINDOW: Final = 160
-# A loop is at the end of a reply, or the whole reply is one.
-_LOOKED_AT: Final = 100_000
-_LEAST: Final = 1_500
-_TAIL: Final = 3_000
-_MOST_REPEATED: Final = 0.6
+_LOOKED_AT: Final = 100_000  # characters that are checked at the beginning and at the end of a reply
+_LEAST: Final = 1_500  # texts with fewer characters are never degenerate
+_TAIL: Final = 3_000  # this many last characters are checked once more, alone
+_MOST_REPEATED: Final = 0.6  # a text with a larger share of repeated windows is degenerate
 _MOST_REPEATED_AT_END: Final = 0.85
 _SPACES: Final = re.compile(r"\s+")
 
 
 def is_degenerate(text: str) -> bool:
-    """Return whether a text repeats itself: most of its windows occur earlier in it."""
+    """Return whether most windows of a text, or of its end, occur earlier in the same text."""
     flat = _SPACES.sub(" ", text[:_LOOKED_AT] + text[max(len(text) - _LOOKED_AT, _LOOKED_AT) :])
     if len(flat) < _LEAST:
         return False
@@ -105,7 +104,7 @@ def is_degenerate(text: str) -> bool:
 
 
 def _repeated(text: str) -> float:
-    """Return the share of windows that are not the first of their kind."""
+    """Return the share of the windows that occur earlier in the text."""
     count = len(text) - _WINDOW
     return 1 - len({hash(text[at : at + _WINDOW]) for at in range(count)}) / count if count > 0 else 0.0
 
@@ -147,15 +146,15 @@ _AROUND: Final = " *#>-\"'"
 
 
 def is_refusal(lines: Sequence[str]) -> bool:
-    """Return whether plain prose is a refusal."""
+    """Return whether lines of plain text are a refusal of the model to answer."""
     text = " ".join(lines).strip(_AROUND)
     return len(text) <= _MOST_REFUSAL and bool(_REFUSAL.match(text[:200]))
 
 
 def is_apology(text: str) -> bool:
-    """Return whether one line of a reply is the model's own refusal: the log never speaks as "I".
+    """Return whether one line of a reply is a refusal of the observing model.
 
-    A refusal of the assistant that was observed says whose it is.
+    A line that contains "assistant" is not, because it is an observation that the assistant refused something.
     """
     plain = text.strip(_AROUND)
     return bool(_REFUSAL.match(plain[:200])) and "assistant" not in plain.lower()
@@ -173,14 +172,11 @@ _FRAME: Final = re.compile(
 )
 _FEWEST_WORDS: Final = 3
 _FEWEST_LETTERS: Final = 4
-"""Of a script without spaces between words."""
+"""A line with this many letters beyond ASCII is long enough: Chinese and Japanese have no spaces between words."""
 
 
 def is_chatter(line: str) -> bool:
-    """Return whether a line without any mark of ours is talk: an announcement, a word or two, or the model about itself.
-
-    The log speaks of users and assistants, and never as "I".
-    """
+    """Return whether a line without a priority mark is an announcement, very short, or a statement of the model about itself."""
     text = line.strip(_AROUND)
     if text.endswith((":", "：")) or _FRAME.match(text):
         return True
@@ -188,9 +184,9 @@ def is_chatter(line: str) -> bool:
     return not is_long and sum(char.isalpha() and not char.isascii() for char in text) < _FEWEST_LETTERS
 
 
-# ---------------------------------------------------------------- what no model wrote
+# ---------------------------------------------------------------- error pages and traces
 
-# Something of ours: a section, a mark, or a bullet that cites.
+# A part of the reply format: a section, a priority mark, or a bullet with a citation.
 _OURS: Final = re.compile(
     r"<[ \t]*(?:observation|reflection)|[🔴🟡🟢✅]|^[ \t]*[*•-][^\n]{1,500}\[o?\d+[^\n\]]{0,60}\]",
     re.IGNORECASE | re.MULTILINE,
@@ -220,11 +216,11 @@ _ERROR_KEYS: Final = frozenset(
     {"error", "errors", "detail", "exception", "fault", "traceback", "stacktrace", "errorcode"}
 )
 ANSWER_KEYS: Final = frozenset({"observations", "reflections", "items", "log", "lines", "memories", "notes", "entries"})
-"""Names under which a reply in JSON holds its lines."""
+"""Keys under which a reply in JSON has its lines."""
 
 
 def is_nonsense(text: str) -> bool:
-    """Return whether a reply is an error page, an error object or a stack trace and contains no line."""
+    """Return whether a reply is an error page, an error object or a stack trace, without any observation."""
     if _is_error_object(text):
         return True
     if _OURS.search(text):
@@ -254,11 +250,11 @@ def _is_error_object(text: str) -> bool:
 class _Line:
     priority: Priority
     text: str
-    """Without mark, time, citations and braces; a "(meaning …)" stays where it was written."""
+    """The text without priority mark, time, citations and braces. A "(meaning …)" is part of the text."""
     about: date | None = None
-    """The day of the first "(meaning …)"."""
+    """The day in the first "(meaning …)" of the text."""
     parent: int | None = None
-    """The index of the line that this one stands under."""
+    """The index of the parent line, if this line is indented under another line."""
     verbatim: str | None = None
     category: str | None = None
     files: tuple[str, ...] = ()
@@ -271,23 +267,23 @@ class Draft(_Line):
 
     said_at: datetime
     cites: tuple[int, ...] = ()
-    """Numbers of messages that were shown; a line without any under a parent has the parent's."""
+    """The numbers of the cited messages in the transcript. A line under a parent without citations has those of the parent."""
     observer: str | None = None
-    """The observer that wrote the line, if it is not the one that was called."""
+    """The observer that wrote the line, if another observer than the called one did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HintsDraft:
-    """The hints of a reply; None where it has none."""
+    """The hints of a reply: current task, suggested response, title, working memory. None stands for a missing hint."""
 
     current_task: str | None = None
-    """Empty if the reply says that there is none."""
+    """Empty if the reply says that there is no current task."""
     task_at: datetime | None = None
-    """When the task was said, where it comes from one message."""
+    """The time of the message that the task comes from; None if it does not come from a single message."""
     suggested_response: str | None = None
     title: str | None = None
     working_memory: str | None = None
-    """The new text of the whole document; None if it is unchanged."""
+    """The new text of the whole working memory; None if the text does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,9 +294,9 @@ class Parsed:
     hints: HintsDraft = field(default_factory=HintsDraft)
     faults: tuple[Fault, ...] = ()
     nothing: bool = False
-    """It said that nothing is worth keeping."""
+    """The reply says that nothing is worth observing."""
     known: tuple[Draft, ...] = ()
-    """Lines that were dropped because the log has them from the same day: what they cite is covered all the same."""
+    """Lines that were dropped because the log has them from the same day. The messages that they cite count as covered."""
 
     def has(self, kind: FaultKind) -> bool:
         """Return whether the reply has a fault of this kind."""
@@ -312,7 +308,7 @@ class ReflectedDraft(_Line):
     """One line of a reflector's reply."""
 
     merges: tuple[str, ...] = ()
-    """The short ids that it stands for; empty where it named none that was shown."""
+    """The short ids of the observations that this line replaces; empty if it cites none of the observations shown."""
     on: date | None = None
     at: time | None = None
 
@@ -324,9 +320,9 @@ class ParsedReflection:
     lines: tuple[ReflectedDraft, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
     off_track: str | None = None
-    """What the work drifted to and how to return; None while it is on track."""
+    """Where the work drifted to and how to return; None while the work is on track."""
     threads: "Mapping[str, ParsedReflection]" = field(default_factory=lambda: dict[str, ParsedReflection]())  # noqa: PLW0108 - the class is not there yet
-    """If several threads share the log: the hints and off-track of each, by its alias; without lines."""
+    """The hints and `off_track` of each thread by the alias of the thread, if several threads share the log. `lines` is empty."""
     faults: tuple[Fault, ...] = ()
 
     def tokens(self, counter: TokenCounter) -> int:

@@ -1,7 +1,7 @@
-"""Take the text of messages, and find out what a line of the log names that neither its sources nor the log contain.
+"""Find names, numbers, dates and other mentions in a line of the log that neither its sources nor the log contain.
 
-A text is prepared once for any number of lookups. Differences in spelling and formatting, and dates that were computed, are
-accepted. `judge` decides what follows.
+A text is prepared once for any number of lookups. Differences in spelling and formatting are accepted, and so are dates that
+the observer computed. `judge` decides whether a line with such mentions is flagged or dropped.
 """
 
 import re
@@ -52,64 +52,64 @@ _MOST_SEGMENTS: Final = 64
 
 
 class Evidence:
-    """A text in which things are looked up."""
+    """A text in which words, numbers and other mentions are looked up."""
 
     def __init__(self, text: str) -> None:
         self._text = text
 
     @cached_property
     def literal(self) -> str:
-        """The text, folded."""
+        """The text, folded for comparison, followed by a copy without JSON escapes."""
         return folded(with_escapes_undone(self._text))
 
     @cached_property
     def words_apart(self) -> str:
-        """The text as words between points."""
+        """The text as words with a point before and after each word: `.src.auth.ts.`."""
         return squeezed(self.literal)
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Every word, once."""
+        """The set of all words."""
         return frozenset(self.words_apart.split("."))
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The beginnings of its longer words, which inflected forms share."""
+        """The first letters of each longer word. Inflected forms of a word have the same first letters."""
         return frozenset(word[:_STEM] for word in self.words if len(word) >= _STEM)
 
     @cached_property
     def values(self) -> frozenset[str]:
-        """The values of its numbers."""
+        """The values of all numbers in the text."""
         return values_in(self.literal)
 
     @cached_property
     def days(self) -> frozenset[Day]:
-        """The days it names."""
+        """All days in the text."""
         return days_in(self.literal)
 
     @cached_property
     def minutes(self) -> frozenset[int]:
-        """The times of day it names."""
+        """All times of day in the text, in minutes after midnight."""
         return minutes_in(self.literal)
 
     @cached_property
     def is_latin(self) -> bool | None:
-        """Whether it is written in Latin letters, for the greater part; None if there are no letters."""
+        """Whether at least half of the letters are Latin; None if there are no letters."""
         sample = self.literal[:_SAMPLE]
         letters = len(_LETTER.findall(sample))
         return None if not letters else 2 * len(_LATIN.findall(sample)) >= letters
 
     def has(self, squeezed_text: str) -> bool:
-        """Return whether words between points occur here, side by side."""
-        # Most lookups fail on a single word, which is quicker to check.
+        """Return whether the text contains these words (in the form of `words_apart`) side by side."""
+        # Most lookups fail because one of the words is missing, and a set finds that fast.
         words = squeezed_text.strip(".").split(".")
         return self.words.issuperset(words) and (len(words) == 1 or squeezed_text in self.words_apart)
 
 
 def support(text: str, evidence: Evidence) -> float:
-    """Return the share of the words of a text that occur in the evidence; 1.0 where there is nothing to compare.
+    """Return the share of the words of a text that occur in the evidence.
 
-    Texts in different scripts cannot be compared by their words.
+    The share is 1.0 if the words cannot be compared, because there are none or the two texts are in different scripts.
     """
     words = content_words(text)
     if not words or Evidence(text).is_latin != evidence.is_latin:
@@ -124,7 +124,7 @@ def _is_said(word: str, evidence: Evidence) -> bool:
 
 
 def has_word(word: str, texts: Sequence[Evidence]) -> bool:
-    """Return whether a content word occurs in one of the texts as it is."""
+    """Return whether a content word occurs in one of the texts in exactly this form."""
     return any(text.has(f".{word}.") for text in texts)
 
 
@@ -133,25 +133,25 @@ def is_word_of(word: str, texts: Sequence[Evidence]) -> bool:
     return any(_is_said(word, text) for text in texts)
 
 
-# Common English words that are not words of related languages, unlike "in", "was" or "die".
+# Common English words. Words that exist in related languages too, such as "in", "was" or "die", are not listed.
 _ENGLISH_WORDS: Final = "the is are were to of and for with on that it by from has have had this be been not or at as"
 _ENGLISH: Final = frozenset(_ENGLISH_WORDS.split())
-_LEAST_TOLD: Final = 8
-_IS_ENGLISH: Final = 0.1
-_IS_NOT: Final = 0.03
+_LEAST_ENGLISH_WORDS: Final = 8  # a text with fewer words is too short to decide
+_IS_ENGLISH: Final = 0.1  # minimum share of the common words in an English text
+_IS_NOT: Final = 0.03  # a text with a smaller share is not English
 
 
 def is_english(text: Evidence) -> bool | None:
-    """Return whether a text is in English; None if it is too short or undecided."""
+    """Return whether a text is in English; None if the text is too short or its language is uncertain."""
     words = text.words_apart.strip(".").split(".")
-    if len(words) < _LEAST_TOLD:
+    if len(words) < _LEAST_ENGLISH_WORDS:
         return None
     share = sum(word in _ENGLISH for word in words) / len(words)
     return True if share >= _IS_ENGLISH else False if share < _IS_NOT else None
 
 
 def is_found(mention: Mention, texts: Sequence[Evidence]) -> bool:
-    """Return whether something occurs in one of the texts, in any of the ways in which it may be written."""
+    """Return whether a mention occurs in one of the texts, also with another spelling or format."""
     return _FINDERS[mention.kind](mention.text, texts)
 
 
@@ -175,7 +175,7 @@ def _has_symbol(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_path(text: str, texts: Sequence[Evidence]) -> bool:
-    """Return whether a path occurs: as it is, within a longer one, or as an end whose beginning occurs elsewhere."""
+    """Return whether some last segments of a path occur side by side, and each segment before them occurs anywhere."""
     parts = [part for part in SEGMENTS.split(folded(text)) if part not in {"", ".", "..", "~"}][:_MOST_SEGMENTS]
     starts = (at for at in range(len(parts)) if _has(squeezed("/".join(parts[at:])), texts))
     start = next(starts, None if parts else 0)
@@ -208,7 +208,7 @@ def _has_name(word: str, texts: Sequence[Evidence]) -> bool:
         return True
     if word.isascii():
         return False
-    # Many languages inflect names: then all but the ending is the same.
+    # Many languages inflect names, so only the letters before the ending are compared.
     stem = word[: max(len(word) - _MOST_ENDING, _SHORTEST_STEM)]
     return len(word) > _SHORTEST_STEM + 1 and any(f".{stem}" in text.words_apart for text in texts)
 
@@ -231,11 +231,11 @@ def _has_names(text: str, texts: Sequence[Evidence]) -> bool:
 
 
 def _has_date(text: str, texts: Sequence[Evidence]) -> bool:
-    named, known = days_in(folded(text)), {day for one in texts for day in one.days}
+    days, days_of_texts = days_in(folded(text)), {day for one in texts for day in one.days}
     return any(
         (day.month, day.day) == (other.month, other.day) and (day.year == other.year or not day.year or not other.year)
-        for day in named
-        for other in known
+        for day in days
+        for other in days_of_texts
     )
 
 
@@ -260,10 +260,11 @@ _FINDERS: Final[Mapping[Kind, Callable[[str, Sequence[Evidence]], bool]]] = {
 }
 
 
-# Transcripts show at most 100,000 tokens, and of what is longer the two ends.
+# Maximum characters of a text. Of a longer text the beginning and the end are used, because a transcript shows at most
+# 100,000 tokens and also shortens texts in the middle.
 _MOST: Final = 400_000
-_DEEPEST: Final = 40
-_MOST_VALUES: Final = 20_000
+_DEEPEST: Final = 40  # maximum nesting of JSON objects that is read
+_MOST_VALUES: Final = 20_000  # maximum number of JSON values that are read
 
 
 def source_text(message: Message) -> str:
@@ -272,7 +273,7 @@ def source_text(message: Message) -> str:
 
 
 def said_text(message: Message) -> str:
-    """Return what the speaker of a message said or called; of a tool's message nothing."""
+    """Return the text, reasoning, tool calls and files of a message with the speaker's name; empty for a message of a tool."""
     if message.role == "tool" or message.own:
         return ""
     texts = [text for part in message.parts if not isinstance(part, ToolResultPart) for text in _texts(part)]
@@ -280,7 +281,7 @@ def said_text(message: Message) -> str:
 
 
 def returned_text(message: Message) -> str:
-    """Return what tools returned in a message; the whole message if it is a tool's."""
+    """Return the tool results in a message, or all text of the message if its role is "tool"."""
     if message.own:
         return ""
     is_tool = message.role == "tool"
@@ -289,7 +290,10 @@ def returned_text(message: Message) -> str:
 
 
 def is_spoken_by_user(message: Message) -> bool:
-    """Return whether a user said something in a message: some providers put results of tools into users' messages."""
+    """Return whether a message of a user contains words or files of the user.
+
+    Some providers put tool results into messages with the role "user". A message with tool results only is not the user's.
+    """
     spoken = [part for part in message.parts if not isinstance(part, ToolResultPart)]
     return message.role == "user" and not message.own and any(_has_words(part) for part in spoken)
 
@@ -329,7 +333,7 @@ def _file(part: FilePart) -> Iterator[str]:
 
 
 def _values(value: JsonValue) -> Iterator[str]:
-    """Yield the texts in a JSON value, also in one that is written as text."""
+    """Yield the keys and values in a JSON value. A string that contains JSON is parsed first."""
     if isinstance(value, str) and value[:1] in {"{", "["}:
         try:
             value = loads(value)
@@ -353,7 +357,7 @@ def _values(value: JsonValue) -> Iterator[str]:
 _YEAR_DAYS: Final = 366
 _MEANING: Final = re.compile(rf"{MEANING}[^()（）\n]{{1,80}}[)）]", re.IGNORECASE)
 _MONTH: Final = re.compile(r"[(（]meaning (?:19|20)\d\d(?:-(?:0[1-9]|1[0-2]|Q[1-4]))?[)）]", re.IGNORECASE)
-"""A computed month or year, which is not compared with a day."""
+"""A computed month, quarter or year, which cannot be compared with a day."""
 _MOST_YEAR: Final = 9_999
 
 
@@ -365,14 +369,14 @@ def ungrounded(
     said_at: Sequence[datetime] = (),
     about: date | None = None,
 ) -> tuple[str, ...]:
-    """Return the identifiers, numbers, dates, quoted strings and names of a line that none of its sources has.
+    """Return the identifiers, numbers, dates, quoted strings and names of a line that occur neither in `sources` nor in `log`.
 
-    `sources` are the messages that the line cites, `log` is what the observer saw of the log, `said_at` are the moments of
-    the messages, `about` is the day that the line says is meant. A date in "(meaning …)" needs no source if it lies within
-    a year of what was said.
+    `sources` are the texts of the messages that the line cites, `log` is the part of the log that the observer was shown,
+    `said_at` are the times of the messages, and `about` is the day that the line is about. A date in "(meaning …)" needs no
+    source if it is at most a year away from one of the messages.
     """
-    *cited, known = (Evidence(text) if isinstance(text, str) else text for text in (*sources, log))
-    texts = [*cited, known]
+    texts = [Evidence(text) if isinstance(text, str) else text for text in (*sources, log)]
+    cited = texts[:-1]
     moments = [moment for moment in said_at for moment in (moment, _in_utc(moment))]
     worked_out = {day for hit in _MEANING.finditer(text) for day in days_in(folded(hit[0]))}
     if about:
@@ -381,7 +385,7 @@ def ungrounded(
     for mention in mentions(_MONTH.sub("", text) if moments else text):
         if _follows(mention, moments, worked_out) or is_found(mention, texts) or _is_other_script(mention, cited):
             continue
-        # Parts of a string that is missing as a whole are not listed.
+        # If a longer string is in the list, its parts are not listed again.
         if not any(mention.text in other for other in missing):
             missing.append(mention.text)
     return tuple(missing)
@@ -395,7 +399,7 @@ def _in_utc(moment: datetime) -> datetime:
 
 
 def _follows(mention: Mention, moments: Sequence[datetime], worked_out: set[Day]) -> bool:
-    """Return whether a date, a year or a time follows from when the messages were said."""
+    """Return whether a date, a year or a time follows from the times of the messages."""
     match mention.kind:
         case "date":
             return any(
@@ -424,7 +428,7 @@ def _is_near(day: Day, said: date, was_worked_out: bool) -> bool:
 
 
 def _is_other_script(mention: Mention, cited: Sequence[Evidence]) -> bool:
-    """Return whether a name was transliterated from another script and cannot be compared."""
+    """Return whether a name is in another script than the cited messages, so that it cannot be compared."""
     if mention.kind != "name":
         return False
     scripts = {text.is_latin for text in cited} - {None}

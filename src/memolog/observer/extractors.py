@@ -1,4 +1,4 @@
-"""Extract values that the application defines, along with the observations: ask for them, parse them, check their schema."""
+"""Extract values that the application defines: ask a model for them, parse the reply, and check each value with its schema."""
 
 import asyncio
 import inspect
@@ -20,19 +20,19 @@ from memolog.text.redaction import Redactor
 from memolog.text.word_lists import NOTHING
 
 _KEY: Final = re.compile(r"[a-z][a-z0-9_-]{0,63}")
-# Names of sections in a reply.
-_TAKEN: Final = frozenset(
+# An extractor must not have the name of another section of a reply.
+_RESERVED: Final = frozenset(
     {"observations", "current-task", "suggested-response", "thread-title", "off-track", "extract"}
 )
-_SECONDS: Final = 30.0
+_SECONDS: Final = 30.0  # time limit for the function of an extractor
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extractor:
-    """One value that is kept for each thread: what a model is asked for, or a function of the messages, or both.
+    """Defines one value that is stored for each thread, with instructions for a model, a function of the messages, or both.
 
-    `schema` is a pydantic model, any class with `json_schema()`, a JSON schema as a mapping, or None for plain text. With the
-    embedded observer the function draws the value; with a model the model does, unless there are no instructions.
+    `schema` is a pydantic model, any class with `json_schema()`, a JSON schema as a mapping, or None for plain text. If a model
+    observes and there are instructions, the model supplies the value. Otherwise the function returns the value.
     """
 
     key: str
@@ -41,10 +41,10 @@ class Extractor:
     function: Callable[[Sequence[Message]], Any] | None = None
 
     def __post_init__(self) -> None:
-        if not _KEY.fullmatch(self.key) or self.key in _TAKEN:
+        if not _KEY.fullmatch(self.key) or self.key in _RESERVED:
             raise ConfigError(
-                f"`key` of an extractor must be a new short name, got {self.key!r}.",
-                then="Use up to 64 lower-case letters, digits, - and _, starting with a letter; section names are reserved.",
+                f"`key` of an extractor must be a short name that is not reserved, got {self.key!r}.",
+                then=f"Use up to 64 of a-z, 0-9, - and _, starting with a letter. Reserved: {', '.join(sorted(_RESERVED))}.",
             )
         if not self.instructions.strip() and self.function is None:
             raise ConfigError(
@@ -54,20 +54,20 @@ class Extractor:
         self.json_schema()
 
     def json_schema(self) -> JsonObject | None:
-        """Return the JSON schema of its values; None is plain text."""
+        """Return the JSON schema of the value; None if the value is plain text."""
         if self.schema is None or isinstance(self.schema, Mapping):
             return cast("JsonObject | None", self.schema)
         for name in ("model_json_schema", "json_schema"):
-            made = getattr(self.schema, name, None)
-            if callable(made):
-                return cast("JsonObject", made())
+            schema_of = getattr(self.schema, name, None)
+            if callable(schema_of):
+                return cast("JsonObject", schema_of())
         raise ConfigError(
-            f"`schema` of the extractor {self.key} is not supported: {type(self.schema).__name__}.",
-            then="Pass a pydantic model, a class with json_schema(), a JSON schema, or nothing for plain text.",
+            f"`schema` of the extractor {self.key} has an unsupported type: {type(self.schema).__name__}.",
+            then="Pass a pydantic model, a class with json_schema(), a JSON schema, or None for plain text.",
         )
 
     def checked(self, value: Any) -> JsonValue:
-        """Return a value as JSON if it fits the schema; raises otherwise."""
+        """Return a value as JSON. Raises ValueError, or an error of the schema class, if the value does not fit the schema."""
         validate = getattr(self.schema, "model_validate", None)
         if callable(validate):
             value = validate(value)
@@ -84,7 +84,7 @@ class Extractor:
 
 
 Wanted: TypeAlias = tuple[Extractor, JsonValue]
-"""What is asked for, and its value so far."""
+"""An extractor whose value a model is asked for, and the stored value of the thread (None if there is none)."""
 
 
 class Extractors:
@@ -94,14 +94,14 @@ class Extractors:
         keys = [extractor.key for extractor in extractors]
         twice = sorted({key for key in keys if keys.count(key) > 1})
         if twice:
-            raise ConfigError(f"Two extractors have the key {twice[0]}.", then="Give each value a key of its own.")
+            raise ConfigError(f"Two extractors have the key {twice[0]}.", then="Give each extractor a different key.")
         self._all = tuple(extractors)
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
     def wanted(self, known: Mapping[str, JsonValue]) -> tuple[Wanted, ...]:
-        """Return what a model is asked for, beside what is known."""
+        """Return the extractors that have instructions for a model, each with its stored value from `known`."""
         return tuple((each, known.get(each.key)) for each in self._all if each.instructions.strip())
 
     async def extract(
@@ -111,7 +111,10 @@ class Extractors:
         known: Mapping[str, JsonValue],
         redactor: Redactor,
     ) -> tuple[tuple[NewExtract, ...], tuple[Problem, ...]]:
-        """Return the new values, as a model said them or, without a model, as the functions return them; and what failed."""
+        """Return the values that changed, and the extractors that failed.
+
+        `said` are the sections of a model's reply by key, or None if no model was asked. `known` are the stored values.
+        """
         values, problems = list[NewExtract](), list[Problem]()
         for extractor in self._all:
             try:
@@ -128,20 +131,19 @@ class Extractors:
 
 
 async def _value(extractor: Extractor, messages: Sequence[Message], said: Mapping[str, str] | None) -> Any:
-    is_asked = said is not None and bool(extractor.instructions.strip())
-    if is_asked:
-        text = said.get(extractor.key) if said else None
+    if said is not None and extractor.instructions.strip():
+        text = said.get(extractor.key)
         return None if text is None else read_value(text, extractor.json_schema())
     if extractor.function is None:
         return None
     async with asyncio.timeout(_SECONDS):
-        # It may take long or block: keep it off the event loop.
+        # The function may block, so it runs in a worker thread.
         value = await asyncio.to_thread(extractor.function, messages)
         return await value if inspect.isawaitable(value) else value
 
 
 def latest(versions: Sequence[Extract]) -> dict[str, Extract]:
-    """Return the newest version of each value."""
+    """Return the newest version of each value by key. `versions` must be ordered from old to new."""
     return {version.key: version for version in versions}
 
 
@@ -166,7 +168,7 @@ _NOTHING: Final = re.compile(
 
 
 def wanted_section(wanted: Sequence[Wanted]) -> str:
-    """Return what else a prompt asks for; empty if nothing."""
+    """Return the section of a prompt that asks for the values; empty if no value is wanted."""
     if not wanted:
         return ""
     rows = [_ASK]
@@ -180,9 +182,9 @@ def wanted_section(wanted: Sequence[Wanted]) -> str:
 
 
 def take_extracts(reply: str, keys: Sequence[str]) -> tuple[str, dict[str, str]]:
-    """Return a reply without its sections of extracts, and the first of each that was asked for.
+    """Return a reply without its `<extract>` sections, and the first section of each wanted key.
 
-    What stands among the observations is not looked at: it may be an echo of what was said.
+    An `<extract>` inside the observations is ignored, because it may be a quotation from the conversation.
     """
     if not keys or "extract" not in reply.lower():
         return reply, {}
@@ -219,7 +221,7 @@ _KINDS: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def read_value(text: str, schema: JsonObject | None) -> JsonValue:
-    """Return the value of a section: its text, or the JSON in it. Raises ValueError."""
+    """Return the text of a section, or the JSON value in it if there is a schema. Raises ValueError if it is not JSON."""
     plain = without_fence(clean(text)).strip()
     if schema is None:
         return cut(unescape(plain), _MOST_TEXT)
@@ -228,20 +230,20 @@ def read_value(text: str, schema: JsonObject | None) -> JsonValue:
             return json.loads(candidate)
         except (ValueError, RecursionError):
             pass
-    start = min((place for place in map(plain.find, "{[") if place >= 0), default=-1)
+    start = min((at for at in map(plain.find, "{[") if at >= 0), default=-1)
     if start < 0:
         if schema.get("type") == "string":
             return unescape(plain)
-        raise ValueError("it is not valid JSON")
+        raise ValueError("the section is not valid JSON")
     try:
         value, _ = json.JSONDecoder().raw_decode(plain[start:])
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("the JSON value is nested too deeply") from error
     return value
 
 
 def mismatches(value: JsonValue, schema: JsonObject, path: str = "the value") -> list[str]:
-    """Return where a value differs from its schema: types, required and unknown names, choices, items."""
+    """Return a sentence for each difference between a value and its schema: types, required and unknown keys, enums, items."""
     problems: list[str] = []
     kinds = schema.get("type")
     allowed = [kinds] if isinstance(kinds, str) else list(cast("Sequence[str]", kinds or ()))
@@ -249,7 +251,7 @@ def mismatches(value: JsonValue, schema: JsonObject, path: str = "the value") ->
         return [f"{path} is not of type {' or '.join(allowed)}"]
     choices = cast("Sequence[JsonValue] | None", schema.get("enum"))
     if choices is not None and value not in choices:
-        problems.append(f"{path} is none of {dumps(list(choices))}")
+        problems.append(f"{path} must be one of {dumps(list(choices))}")
     if isinstance(value, dict):
         problems += _wrong_names(cast("dict[str, JsonValue]", value), schema, path)
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
@@ -271,7 +273,7 @@ def _wrong_names(value: dict[str, JsonValue], schema: JsonObject, path: str) -> 
 
 
 def _is(value: JsonValue, kind: str) -> bool:
-    # In Python, bool is a subclass of int.
+    # In Python, bool is a subclass of int, but JSON schema does not accept true as a number.
     if isinstance(value, bool):
         return kind == "boolean"
     return isinstance(value, _KINDS.get(kind, (object,)))

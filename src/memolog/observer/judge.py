@@ -1,7 +1,7 @@
-"""Decide from whom a line of the log comes, check it against what it cites, and mark, lower or drop it.
+"""Decide whether a line of the log comes from a user, the assistant or a tool, and compare the line with the messages it cites.
 
-Since wording can be varied, the rules rely on structure: who is cited, and whether only a tool has these words. Texts of lines
-are never changed.
+A line without support is flagged, lowered in priority or dropped, but its text is never changed. An attacker can vary the
+wording, so the rules check who is cited and whether the words of a line occur only in tool results.
 """
 
 import difflib
@@ -35,14 +35,14 @@ _BY_ROLE: Final[Mapping[str, Trust]] = {"tool": "tool", "assistant": "assistant"
 
 
 def trust_of(message: Message) -> Trust:
-    """Return the trust of a message; a message with a tool result is a tool's, also a user's."""
+    """Return the trust of a message. A message with a tool result has the trust "tool", even if its role is "user"."""
     if any(isinstance(part, ToolResultPart) for part in message.parts):
         return "tool"
     return _BY_ROLE.get(message.role, "tool")
 
 
 def lowest(trusts: Iterable[Trust]) -> Trust:
-    """Return the lowest of some trusts; "tool" if there are none."""
+    """Return the lowest trust; "tool" if `trusts` is empty."""
     found = frozenset(trusts)
     for trust in _ORDER:
         if trust in found:
@@ -50,10 +50,10 @@ def lowest(trusts: Iterable[Trust]) -> Trust:
     return "tool"
 
 
-# ---------------------------------------------------------------- speaking for the user
+# ---------------------------------------------------------------- lines that speak for the user
 
 _SUBJECT: Final = r"(?:user|human|customer|operator|principal)"
-# Other people who may be meant: only what they want counts, not what they do.
+# Words that may refer to the user or to another person. They count only together with a verb of wanting or saying.
 _AUTHORITY: Final = (
     r"(?:boss|(?:account|project|product|system|repo(?:sitory)?)\s+owner|account\s+holder|person\s+asking|requester)"
 )
@@ -85,7 +85,7 @@ _SPEAKS: Final = re.compile(
     rf"|\b(?:promised|assured|guaranteed)\s+(?:to\s+)?(?:the\s+)?{_SUBJECT}\b"
     r"|(?:\A|[.;:!?]\s)\W{0,8}as\s+(?:requested|agreed|instructed|ordered|asked|approved|authori[sz]ed|wished|decided|told)\b"
 )
-# In other languages the subject alone is enough.
+# In other languages the word for "user" alone is enough, because there is no list of verbs.
 _ELSEWHERE: Final = re.compile(
     r"\b(?:nutzer|benutzer|anwender|utilisat(?:eur|rice)|usuari[oa]|utente|usuário|gebruiker|użytkowni|пользовател|користувач"
     r"|مستخدم|المستخدم|کاربر|kullanıcı|käyttäjä|bruker|användar|bruger|uživatel|používateľ|felhasználó|utilizator|pengguna"
@@ -97,48 +97,49 @@ _SHORTEST_NAME: Final = 3
 
 
 def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collection[str] = ()) -> bool:
-    """Return whether a line says what the user says, wants or has decided.
+    """Return whether a line states that the user said, wants or decided something.
 
-    `speakers` are names that users go by. `owners` are names under which memory is kept: mostly a user's, but maybe a project's.
+    `speakers` are the names of users in the messages. `owners` are names of resources. A resource can be a project, so the name
+    of an owner counts only together with a verb of wanting or saying.
     """
     plain = folded(text[:_LONGEST])
     if _SPEAKS.search(plain) or _ELSEWHERE.search(plain):
         return True
     if not plain.isascii() and _SPEAKS.search(in_latin_letters(plain)):
         return True
-    return _names(plain, speakers, _VERBS) or _names(plain, owners, _WANTING)
+    return _has_subject(plain, speakers, _VERBS) or _has_subject(plain, owners, _WANTING)
 
 
-def _names(plain: str, names: Collection[str], verbs: str) -> bool:
-    """Return whether a text attributes one of these verbs to one of the names."""
-    known = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
-    return bool(known) and bool(re.search(rf"\b(?:{'|'.join(known)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
+def _has_subject(plain: str, names: Collection[str], verbs: str) -> bool:
+    """Return whether one of the names is the subject of one of the verbs in a text."""
+    patterns = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
+    return bool(patterns) and bool(re.search(rf"\b(?:{'|'.join(patterns)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
 
-# ---------------------------------------------------------------- where words come from
+# ---------------------------------------------------------------- origin of words
 
-_RUN: Final = 5
+_COPIED_WORDS: Final = 5  # this many words side by side are a copy
 _FEW: Final = 2
-_MOST_WORDS: Final = 2_000
+_MOST_WORDS: Final = 2_000  # maximum number of words of a line that are compared
 _NAMING: Final[frozenset[Kind]] = frozenset(get_args(Kind)) - {"date", "time"}
 POINTING: Final[frozenset[Kind]] = frozenset({"url", "command", "flag"})
-"""Kinds of mentions that say how to act; a tool must not give them to a hint or a document."""
+"""Kinds of mentions that tell an agent how to act. They are not copied from a tool result into a hint or working memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Voices:
-    """Texts by origin: what users and models said, and what tools returned."""
+    """Texts by origin: the words of users and models, and the results of tools."""
 
     said: tuple[Evidence, ...]
     returned: tuple[Evidence, ...]
     by_user: tuple[Evidence, ...] | None = None
-    """What users said, if known: a word that a tool returned and a model repeated is the tool's."""
+    """The words of users, if known. Then a word that a tool returned and a model repeated counts as a word of the tool."""
 
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
-        """Return whether a text takes its words from tools alone.
+        """Return whether a text takes its words from tools.
 
-        It does if the whole of it, or a run of five of its words, was returned and never said; or if at least `least` of its
-        words were, and those that were said too are no more than `share` of them; where none was said, two are enough.
+        This is so in three cases: the text copies a tool (see `copies_tool`); or at least `least` words come from tools and the
+        number of other known words is at most `share` times that; or at least two words come from tools and no other is known.
         """
         if not self.returned:
             return False
@@ -156,17 +157,20 @@ class Voices:
         return (returned >= least and said <= share * returned) or (not said and returned >= _FEW)
 
     def copies_tool(self, text: str) -> bool:
-        """Return whether five words of a text, or all of fewer, were returned side by side and never said."""
+        """Return whether five neighbouring words of a text occur in a tool result and nowhere else.
+
+        Of a text of two to four words, all words are looked up.
+        """
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
-        size = min(_RUN, len(words))
+        size = min(_COPIED_WORDS, len(words))
         for start in range(len(words) - size + 1 if size > 1 else 0):
-            run = f".{'.'.join(words[start : start + size])}."
-            if any(one.has(run) for one in self.returned) and not any(one.has(run) for one in self.said):
+            phrase = f".{'.'.join(words[start : start + size])}."
+            if any(one.has(phrase) for one in self.returned) and not any(one.has(phrase) for one in self.said):
                 return True
         return False
 
     def names_from_tool(self, text: str, kinds: Collection[Kind] = _NAMING) -> bool:
-        """Return whether a text names something that only a tool named."""
+        """Return whether a text has a mention of one of these kinds that occurs only in tool results."""
         named = [mention for mention in mentions(text) if mention.kind in kinds]
         return any(is_found(mention, self.returned) and not is_found(mention, self.said) for mention in named)
 
@@ -174,9 +178,9 @@ class Voices:
 def voices_of(
     messages: Iterable[Message], *said: str, foreign: Iterable[Message] = (), log: Iterable[Observation] = ()
 ) -> Voices:
-    """Return the voices in some messages and lines of the log; `said` is further text that is as good as a user's.
+    """Return the texts of messages and lines of the log by origin.
 
-    `foreign` are messages of another conversation, which count as text of a tool.
+    `said` are further texts that count as a user's. `foreign` are messages of other conversations; they count as text of a tool.
     """
     messages, foreign, log = tuple(messages), tuple(foreign), tuple(log)
     by_user = [*(said_text(message) for message in messages if is_spoken_by_user(message)), *said]
@@ -189,12 +193,12 @@ def voices_of(
 
 
 def line_text(line: Observation) -> str:
-    """Return the words of a line, with those that stand under it."""
+    """Return the text of a line, followed by its verbatim text."""
     return f"{line.text}\n{line.verbatim}" if line.verbatim else line.text
 
 
 def is_of_user(line: Observation) -> bool:
-    """Return whether a line of the log counts as a user's statement: it cites users alone, or code found it to be one."""
+    """Return whether a line of the log counts as a user's statement, because of its trust or of its checked priority."""
     return not is_false(line) and (line.trust == "user" or line.priority in KEPT)
 
 
@@ -204,29 +208,29 @@ def is_of_tool(line: Observation) -> bool:
 
 
 def is_false(line: Observation) -> bool:
-    """Return whether code found that a line claims to be a user's statement and is not."""
+    """Return whether an earlier check marked a line that claims to be a user's statement without support."""
     return any(line.metadata.get(name) for name in ("speaks_for_user", "unverified"))
 
 
 def evidence_of(texts: Iterable[str]) -> tuple[Evidence, ...]:
-    """Return some texts joined as one evidence; empty if there is no text."""
-    # One text is searched much faster than many.
+    """Return the texts joined as one evidence, or an empty tuple if there is no text."""
+    # Searching one joined text is much faster than searching many.
     whole = "\n".join(filter(None, texts))
     return (Evidence(whole),) if whole else ()
 
 
-# ---------------------------------------------------------------- whether a user said so
+# ---------------------------------------------------------------- support by users' words
 
 _CLAUSE: Final = re.compile(r"[.;!?](?=\s|\Z)|[。；！？\n]")
 _ASSISTANTS: Final = re.compile(r"\W*(?:(?:the )?(?:assistant|agent|tool)\b|->|→)", re.IGNORECASE)
-# Words that report that something was said, not what.
+# Words that report that something was said. They are not part of the statement.
 _SAYING_WORDS: Final = """
     agreed agrees announced asking claimed clarified confirms declined described explained explicitly insisted instructed
     likes mentioned noted notes planned plans promised reminded repeated replied reported requests suggested thinks wanted wished
     wishes wrote authorized approves approving permission allowed regarding meaning instead
 """
 _SAYING: Final = frozenset(_SAYING_WORDS.split())
-# Common words: sharing them with a text does not show that a line comes from it.
+# Common words. A line and a text often share them by chance, so they do not show that the line comes from the text.
 _CHANCE_WORDS: Final = """
     able again against already always among amount another area around ask available away back become best better between big
     can case clear come comes common complete content current currently date day days detail details different early easy else end
@@ -243,15 +247,16 @@ _CHANCE_WORDS: Final = """
 """
 _BY_CHANCE: Final = frozenset(_CHANCE_WORDS.split())
 LEAST_SHARE: Final = 0.3
-_LEAST_CLAUSE: Final = 3
-# Kinds that a model must not take over from a tool; it may need the others to say what "it" is.
+_LEAST_CLAUSE: Final = 3  # a clause with at least this many words counts as long
+# Kinds of mentions in a user's statement that must not come from a tool. Other kinds may come from the assistant, because a
+# model needs them to replace "it" in the user's words by a name.
 _FOREIGN: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "quote", "name"})
 
 
 def _claimed(text: str) -> list[str]:
-    """Return the clauses of a line that claim a user's word: all but those that say what the assistant or a tool did.
+    """Return the clauses of a line that may claim to be a user's statement.
 
-    A line that says nothing else claims it for all of that.
+    Clauses about the assistant or a tool are left out, unless the line has no other clause.
     """
     clauses = [clause.strip() for clause in _CLAUSE.split(text) if clause.strip()]
     theirs = [clause for clause in clauses if not _ASSISTANTS.match(clause) or speaks_for_user(clause)]
@@ -267,47 +272,48 @@ def is_backed(
     confirms: bool = False,
     asked: Sequence[Evidence] = (),
 ) -> bool:
-    """Return whether what a line claims comes from what users said in the messages that it cites.
+    """Return whether the claim of a line comes from `cited`, the words of users in the messages that the line cites.
 
-    So much of its words must be there, and some of each longer clause, unless users said them elsewhere; and it has no word
-    that a tool said and no user. Where no tool said anything, only words of the assistant count against it. `confirms` says
-    that a user confirmed what the assistant did: then the assistant's words do not count against it. `asked` is what the user
-    answers in these messages: a tool's word may be in it.
+    At least `share` of the words must occur in `cited` (words of users in other messages are not counted), and each long clause
+    needs a word of a user. A word that only a tool returned refutes the claim, unless the word is common or occurs in `asked`,
+    the messages of the assistant that the user answers. If no tool returned anything, only words of the assistant count
+    against the claim. `confirms` is True if a user confirmed the assistant's work; then these words do not count either.
     """
     claims = _claimed(text)
     clauses = [_clause_words(clause) for clause in claims]
     words = tuple(dict.fromkeys(word for clause in clauses for word in clause))
     if not words:
         return True
-    known = voices.by_user or ()
-    users = Voices(said=(cited, *known), returned=voices.returned)
+    by_user = voices.by_user or ()
+    users = Voices(said=(cited, *by_user), returned=voices.returned)
     if users.copies_tool(" ".join(claims)) or users.names_from_tool(text, _FOREIGN):
         return False
     both = replace(users, said=(*users.said, *voices.said))
     if both.names_from_tool(text, _NAMING - _FOREIGN):
         return False
-    mine = {word for word in words if is_word_of(word, (cited,))}
-    elsewhere = {word for word in words if word not in mine and is_word_of(word, known)}
-    rest = [word for word in words if word not in mine and word not in elsewhere]
+    here = {word for word in words if is_word_of(word, (cited,))}
+    elsewhere = {word for word in words if word not in here and is_word_of(word, by_user)}
+    rest = [word for word in words if word not in here and word not in elsewhere]
     returned = {word for word in rest if is_word_of(word, voices.returned)}
-    spoken = {word for word in rest if word not in returned and is_word_of(word, voices.said)}
+    by_assistant = {word for word in rest if word not in returned and is_word_of(word, voices.said)}
     if not rest:
         return True
     if confirms:
-        rest = [word for word in rest if word not in spoken]
+        rest = [word for word in rest if word not in by_assistant]
     if _is_translated(text, cited):
-        # Words cannot be compared and a tool may have said it: a shared name or number shows that it is the user's.
-        is_theirs = bool(mine or elsewhere) and len(returned) < _FEW
-        return is_theirs if voices.returned else len(spoken) < len(words)
+        # Most words of a translation cannot be compared. If a tool returned something, a name or number of a user is required.
+        is_theirs = bool(here or elsewhere) and len(returned) < _FEW
+        return is_theirs if voices.returned else len(by_assistant) < len(words)
     if not voices.returned:
-        return bool(mine or elsewhere or not voices.said or confirms) and len(mine) >= share * (len(mine) + len(spoken))
-    longer = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
-    is_known = mine.union(elsewhere, spoken if confirms else ())
-    # A tool's words stay the tool's, however many words of the user stand beside them.
-    foreign = {word for word in returned - _BY_CHANCE if not is_word_of(word, asked)}
-    if foreign or not all(is_known.intersection(clause) for clause in longer):
+        has_support = bool(here or elsewhere or not voices.said or confirms)
+        return has_support and len(here) >= share * (len(here) + len(by_assistant))
+    long_clauses = [clause for clause in clauses if len(clause) >= _LEAST_CLAUSE]
+    supported = here.union(elsewhere, by_assistant if confirms else ())
+    # A single uncommon word of a tool is enough to reject the claim.
+    from_tool = {word for word in returned - _BY_CHANCE if not is_word_of(word, asked)}
+    if from_tool or not all(supported.intersection(clause) for clause in long_clauses):
         return False
-    return len(mine) >= share * (len(mine) + len(rest)) and bool(mine or elsewhere or confirms)
+    return len(here) >= share * (len(here) + len(rest)) and bool(here or elsewhere or confirms)
 
 
 def _clause_words(clause: str) -> tuple[str, ...]:
@@ -315,7 +321,7 @@ def _clause_words(clause: str) -> tuple[str, ...]:
 
 
 def _is_translated(text: str, cited: Evidence) -> bool:
-    """Return whether a line is in English and its sources are not: models translate to English, never from it."""
+    """Return whether a line is in English or Latin script and the cited text is not. Models translate only into English."""
     line = Evidence(text)
     if line.is_latin and cited.is_latin is False:
         return True
@@ -333,9 +339,9 @@ def trusted_hints(
     foreign: Sequence[Message] = (),
     log: Sequence[Observation] = (),
 ) -> Hints:
-    """Return the hints that the messages and the log support: a tool gives no task, no title and no answer.
+    """Return the hints, with None for a task, suggested response or title that comes from a tool or has no support.
 
-    A reflector reads lines of the log and no messages.
+    `messages` is empty for a reflector, because it reads only lines of the log.
     """
     before = (previous.current_task, previous.suggested_response, previous.title)
     voices = voices_of(messages, *filter(None, before), foreign=foreign, log=log)
@@ -357,17 +363,21 @@ _ACTED_ON: Final[frozenset[Kind]] = frozenset({"url", "command", "flag", "path",
 def _trusted(hint: str | None, voices: Voices, said_at: Sequence[datetime]) -> str | None:
     if not hint:
         return hint
-    # A task may contain an identifier that a tool named, but not a URL, command or flag.
+    # A hint may contain an identifier that only a tool returned, but not a URL, command or flag.
     if voices.echoes_tool(hint, share=1.0) or voices.names_from_tool(hint, POINTING):
         return None
-    # Nor something to act on that no message names.
+    # A hint must not contain a URL, command, flag, path or hash that occurs in no message.
     missing = ungrounded(hint, [*voices.said, *voices.returned], said_at=said_at)
     acted_on = (mention for mention in mentions(hint) if mention.kind in _ACTED_ON)
     return None if any(mention.text in missing for mention in acted_on) else hint
 
 
 def _may_be_users(task: str, voices: Voices) -> bool:
-    """Return whether a task can come from users: it has a word of theirs, or no tool spoke and it has none of the assistant's."""
+    """Return whether a task can come from a user.
+
+    It can if it shares a word with a user's text or is a translation. If no tool returned anything, it also can if no word is
+    the assistant's.
+    """
     words = _clause_words(task)
     by_user = voices.by_user or ()
     if not words or any(is_word_of(word, by_user) for word in words):
@@ -379,32 +389,32 @@ def _may_be_users(task: str, voices: Voices) -> bool:
 
 Policy: TypeAlias = Literal["keep", "flag", "drop"]
 Readings: TypeAlias = Mapping[tuple[str, int], str]
-"""What the embedded observer reads in users' messages, by thread and number: a "yes" with what it answers."""
+"""Texts of the embedded observer about users' messages, by thread and message number. They complete a "yes" with the question."""
 
-# So many words that only tools returned make a line that cites a user a tool's.
+# A line with at least this many words that only tools returned can be an echo of a tool.
 _LEAST_ECHO: Final = 4
 _SHARE: Final = 0.34
-# Kinds that two conversations do not share by chance.
+# Kinds of mentions that two conversations do not share by chance.
 _OWNED: Final[frozenset[Kind]] = frozenset({"path", "symbol", "url", "command", "hash", "version", "name"})
-_MOST_NAMED: Final = 20
-_MOST_CHARACTERS: Final = 200
-# The share of a line that cites everything which a single message must have said.
+_MOST_NAMED: Final = 20  # maximum number of ungrounded mentions that are stored with a line
+_MOST_CHARACTERS: Final = 200  # maximum length of such a mention
+# If a line cites all messages, one of them must contain at least this share of its words.
 _UNCITED_SHARE: Final = 0.5
-_MOST_COMPARED: Final = 3
+_MOST_COMPARED: Final = 3  # maximum number of messages that are tried for that
 _CONFIRMED: Final = " confirmed: "
 _ANSWERS: Final = (" said yes to: ", "(This is about: ")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """Lines with their trust and priority, and the kinds of faults found."""
+    """The checked lines with trust and priority, and the kinds of faults in all lines."""
 
     observations: tuple[Observation, ...]
     faults: tuple[str, ...] = ()
 
 
 _Verdict: TypeAlias = tuple[Observation, tuple[str, ...]]
-"""A line with its trust and priority, and its faults."""
+"""One checked line with trust and priority, and the kinds of its faults."""
 
 
 def judge(
@@ -418,21 +428,21 @@ def judge(
     readings: Callable[[], Readings] = dict,
     extracted: Collection[str] = (),
 ) -> Judged:
-    """Return what an observer made of some messages, checked against the messages that each line cites.
+    """Return the lines of an observer after comparing each with the messages that it cites.
 
-    `foreign` are messages of other conversations that the observer was shown beside them: a line that takes its words from
-    those alone is none of this conversation, and is left out whatever the policy. `lines` are those of the log that it was
-    shown: what a tool said there is still a tool's. `readings` is asked only where a line is not in a user's own words. Lines
-    with ids among `extracted` were taken from the messages by code: what they name was counted or shortened, not invented.
+    `foreign` are messages of other conversations that the observer was shown too. A line whose words come only from these is
+    dropped under every policy. `lines` are the lines of the log that the observer was shown; text of a tool in them counts as
+    the tool's. `readings` is called only if the words of a user do not support a line. `extracted` are the ids of lines that
+    code wrote; their mentions are not checked, because code counts and shortens but does not invent.
     """
-    case = _Checker(messages, log, policy, foreign, lines, readings, frozenset(extracted))
-    own = [observation for observation in observations if not case.is_foreign(observation)]
-    judged = _applied([case.verdict(observation) for observation in renumbered(observations, own)], policy)
+    checker = _Checker(messages, log, policy, foreign, lines, readings, frozenset(extracted))
+    own = [observation for observation in observations if not checker.is_foreign(observation)]
+    judged = _applied([checker.verdict(observation) for observation in renumbered(observations, own)], policy)
     return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
 
 
 class _Checker:
-    """Checks lines against the messages of one span; each message is prepared once."""
+    """Compares lines with the messages of one span. Each message is prepared once."""
 
     def __init__(
         self,
@@ -453,8 +463,10 @@ class _Checker:
         others = voices_of((), foreign=foreign).returned
         self._others = Voices(said=(*own.said, *own.returned, self._log), returned=others)
         self._callers = {call: message for message in messages for call in pairs_of(message.parts)[0]}
-        # Computed once for each message, which may have thousands of parts and be cited by every line.
-        self._trusts: dict[tuple[str, int], Trust] = {at: trust_of(message) for at, message in self._by_seq.items()}
+        # These are computed once, because a message can have thousands of parts and every line may cite it.
+        self._trusts: dict[tuple[str, int], Trust] = {
+            place: trust_of(message) for place, message in self._by_seq.items()
+        }
         self._spoken = {place for place, message in self._by_seq.items() if is_spoken_by_user(message)}
         self._answered = {place: pairs_of(message.parts)[1] for place, message in self._by_seq.items()}
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
@@ -473,7 +485,7 @@ class _Checker:
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
         trust = lowest(self._trusts[_place(message)] for message in cited)
         if said and not backed:
-            # It cites a user's message, but its words are not the user's.
+            # The line cites a user's message, but the words of the line are not the user's.
             trust = _lowered_trust(trust, observation, self._voices)
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
@@ -481,10 +493,10 @@ class _Checker:
         return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=bool(said))
 
     def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
-        """Return whether the users' messages that a line cites support its claim, in their words or as code reads them."""
+        """Return whether the cited messages of users, or their readings by the embedded observer, support a line."""
         if observation.verbatim and self._voices.copies_tool(observation.verbatim):
             return False
-        # If a line cites every message, a single one of them must back it.
+        # A line that cites all messages has no useful citation, so a single message must support it.
         is_uncited = len(cited) > _FEW and len(cited) == len(self._by_seq)
         groups = [(message,) for message in self._nearest(observation, said)] if is_uncited else [tuple(said)]
         share = _UNCITED_SHARE if is_uncited else LEAST_SHARE
@@ -505,9 +517,9 @@ class _Checker:
 
     def _nearest(self, observation: Observation, said: Sequence[Message]) -> list[Message]:
         words = content_words(observation.text)
-        shares = [sum(is_word_of(word, (self._said(message),)) for word in words) for message in said]
-        best = sorted(range(len(said)), key=lambda place: -shares[place])[:_MOST_COMPARED]
-        return [said[place] for place in best]
+        return sorted(said, key=lambda message: -sum(is_word_of(word, (self._said(message),)) for word in words))[
+            :_MOST_COMPARED
+        ]
 
     def _said(self, message: Message) -> Evidence:
         return self._evidence(message, said_text)
@@ -519,7 +531,7 @@ class _Checker:
         return self._texts[key]
 
     def _missing(self, observation: Observation, cited: Sequence[Message]) -> tuple[str, ...]:
-        # A result is read together with the call that it answers.
+        # For a cited tool result, the message with the tool call is a source too.
         calls = (self._callers.get(call) for message in cited for call in self._answered[_place(message)])
         read = {(message.id, message.continuation): message for message in (*cited, *filter(None, calls))}
         moments = [message.created_at for message in cited]
@@ -538,19 +550,19 @@ def _place(message: Message) -> tuple[str, int]:
 
 
 def cited_places(line: Observation) -> list[tuple[str, int]]:
-    """Return the messages that a line cites, by thread and number."""
+    """Return the thread and the number of each message that a line cites."""
     return [(s.thread, seq) for s in line.sources for seq in range(s.span.first, s.span.last + 1)]
 
 
 def judge_reflection(
     observations: Sequence[Observation], lines: Sequence[Observation], *, policy: Policy = "flag"
 ) -> Judged:
-    """Return what a reflector made of some lines, checked against the lines that each stands for.
+    """Return the lines of a reflector after comparing each with the lines that it merges.
 
-    The reflector read all lines: what a tool said in one that a line does not name is a tool's word too.
+    `lines` are all lines that the reflector read. Words of a tool in any of them count as the tool's.
     """
     by_id = {line.id: line for line in lines}
-    slice_text = Evidence("\n".join(map(line_text, lines)))
+    all_text = Evidence("\n".join(map(line_text, lines)))
     voices = voices_of((), log=lines)
     verdicts: list[_Verdict] = []
     for observation in observations:
@@ -567,9 +579,9 @@ def judge_reflection(
             trust = _lowered_trust(trust, observation, voices)
         missing: tuple[str, ...] = ()
         if policy != "keep":
-            # The reflector read the whole slice: a line may name what stands in another.
+            # The reflector read all lines, so a line may contain a name from a line that it does not merge.
             moments = [root.said_at for root in roots if root.said_at]
-            new = ungrounded(line_text(observation), [slice_text], said_at=moments, about=observation.about)
+            new = ungrounded(line_text(observation), [all_text], said_at=moments, about=observation.about)
             missing = tuple(dict.fromkeys((*new, *_inherited(observation, roots))))
         judged = replace(observation, trust=trust)
         is_doubtful = (bool(said) and not backed) or (not backed and _stays_doubtful(observation, roots))
@@ -578,7 +590,7 @@ def judge_reflection(
 
 
 def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> bool:
-    """Return whether a line takes its words from doubtful lines, and not from the other lines that it merges."""
+    """Return whether a line takes at least two words from marked lines (`is_false`) and not from the others that it merges."""
     doubtful = list(filter(is_false, roots))
     if not doubtful:
         return False
@@ -606,15 +618,15 @@ def _is_echo(observation: Observation, voices: Voices) -> bool:
     return voices.echoes_tool(observation.text, share=_SHARE, least=_LEAST_ECHO)
 
 
-# ---------------------------------------------------------------- what follows
+# ---------------------------------------------------------------- marks, priorities and dropped lines
 
 
 def _weighed(
     observation: Observation, missing: Sequence[str], *, is_backed: bool, is_for_user: bool, cites_user: bool
 ) -> _Verdict:
-    """Return a line with its allowed priority and its marks; one that cites a user who did not say it is unverified."""
+    """Return a line with the priority that it may have and with marks for its faults."""
     speaks = is_for_user and not is_backed
-    # Only lines backed by a user's words may be statements or finished work.
+    # Only a line with the support of a user's words may have the priority of a statement or of finished work.
     priority = "medium" if observation.priority in KEPT and not is_backed else observation.priority
     metadata = {name: value for name, value in observation.metadata.items() if name not in CODE_METADATA}
     if missing:
@@ -631,7 +643,7 @@ def _weighed(
 
 
 def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
-    """Return the lines and their faults; doubtful lines are dropped even if none is left."""
+    """Return the lines and their faults. With the policy "drop" only lines without faults remain, which may be none."""
     kept = [line for line, faults in verdicts if policy != "drop" or not faults]
     return Judged(
         observations=renumbered([line for line, _ in verdicts], kept),
@@ -640,39 +652,39 @@ def _applied(verdicts: Sequence[_Verdict], policy: Policy) -> Judged:
 
 
 def renumbered(before: Sequence[Observation], kept: Sequence[Observation]) -> tuple[Observation, ...]:
-    """Renumber the kept lines; a line whose parent is dropped moves under the nearest kept ancestor."""
+    """Return the kept lines with new numbers. A line whose parent was dropped moves under the nearest kept ancestor."""
     if len(kept) == len(before):
         return tuple(kept)
-    places: Mapping[int, int] = {observation.ordinal: place for place, observation in enumerate(kept, start=1)}
+    numbers = {observation.ordinal: number for number, observation in enumerate(kept, start=1)}
     parents = {observation.ordinal: observation.parent for observation in before}
 
     def above(ordinal: int | None) -> int | None:
         for _ in range(len(parents) + 1):
-            if ordinal is None or ordinal in places:
+            if ordinal is None or ordinal in numbers:
                 break
             ordinal = parents.get(ordinal)
-        return places.get(ordinal) if ordinal is not None else None
+        return numbers.get(ordinal) if ordinal is not None else None
 
     return tuple(
-        replace(observation, ordinal=place, parent=above(observation.parent))
-        for place, observation in enumerate(kept, start=1)
+        replace(observation, ordinal=number, parent=above(observation.parent))
+        for number, observation in enumerate(kept, start=1)
     )
 
 
 _LEAST_SAID: Final = 0.5
-"""The share of the words of a new line that must have been said."""
+"""The minimum share of the words of a new line that users or the model must have said."""
 _LABEL: Final = re.compile(r"\s*+(?:[-*+]|\d{1,9}[.)])?\s*+(?:[^:\n]{1,60}:)?\s*+")
 
 
 def trusted_document(
     old: str, new: str, messages: Sequence[Message], *, foreign: Sequence[Message] = (), whole: bool = False
 ) -> str:
-    """Return `old` with those changes towards `new` that the messages support.
+    """Return `old` with the changed lines of `new` that the messages support.
 
-    `whole` takes all of it or nothing, for a text that is no longer sound when only some of its lines change.
+    With `whole`, one unsupported change rejects all changes. This is for texts such as JSON, which a partial change would break.
     """
     voices = voices_of(messages, foreign=foreign)
-    # A name that stands in the document already needs no further support.
+    # Names in the old document need no support by messages.
     known = Voices(said=(*voices.said, Evidence(old)), returned=voices.returned)
     before, after = old.splitlines(), new.splitlines()
     lines: list[str] = []
@@ -691,7 +703,7 @@ def trusted_document(
 def _is_said(line: str, voices: Voices) -> bool:
     """Return whether users or the model said the names, the numbers and most words of a line."""
     if line.lstrip().startswith("#"):
-        # A heading is no claim, but must not carry a tool's words.
+        # The words of a heading need no support, but they must not come from a tool.
         return not voices.echoes_tool(line, share=1.0)
     if voices.echoes_tool(line, share=1.0) or voices.names_from_tool(line, POINTING):
         return False
@@ -704,7 +716,7 @@ def _is_said(line: str, voices: Voices) -> bool:
 
 
 def _may_go(line: str, added: Sequence[str], voices: Voices) -> bool:
-    """Return whether a line may be removed: it is empty, was extended, or was mentioned."""
+    """Return whether a line may be removed, because it has no words, an added line contains it, or a message mentions it."""
     words = content_words(_LABEL.sub("", line, count=1)) if not line.lstrip().startswith("#") else ()
     if not words or any(line.strip() and line.strip() in other for other in added):
         return True

@@ -1,7 +1,7 @@
-"""Observe and reflect, with a model or with the embedded rules: from an input to a parsed answer.
+"""Observe and reflect with a model or with the embedded rules, and return a parsed answer.
 
-A span on which a model failed several times is observed part by part: the messages that the model refuses are found, and a line
-stands in their place, inside the run that holds the span.
+If a model fails several times on a span, the span is halved again and again to find the messages that the model refuses. One
+line of the log replaces these messages. This happens inside the run that has claimed the span.
 """
 
 import asyncio
@@ -42,46 +42,46 @@ from memolog.text.cutting import cut
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
 
-_LEVELS: Final = 5
-# How long an answer may be: a minimum for its sections, and a share of the prompt.
+_LEVELS: Final = 5  # maximum number of calls to condense a log, each with stricter instructions
+# The maximum tokens of an answer are this number plus a share of the tokens of the prompt.
 _LEAST_REPLY: Final = 1_000
 _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
-# Faults that a second answer often does not have.
+# After one of these faults the model is asked a second time, because the second answer often does not have it.
 _PASSING: Final[tuple[FaultKind, ...]] = ("degenerate", "cut_off", "echo", "copied", "unfounded", "too_large")
-# An answer about a longer span is checked in a worker thread.
+# An answer about a span with more tokens is checked in a worker thread.
 _LONG_TOKENS: Final = 4_000
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
 _EXTRACTIVE: Final = "extractive-1"
-# Concurrent calls for one span that is too long for a prompt.
+# Maximum number of concurrent calls for one span that is too long for one prompt.
 _CALLS: Final = 3
 
 T = TypeVar("T")
 Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[ModelReply]]
-"""Calls a model for a run."""
+"""A function that calls a model for a run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The answer about one span, and the prompt whose numbers it cites."""
+    """The answer about one span, and the prompt with the message numbers that the answer cites."""
 
     parsed: Parsed
     prompt: Prompt
     said: Mapping[str, str] | None = None
     """Extracted values of the application by key; None if no model was asked."""
     fault: RunFault | None = None
-    """Why this span has no answer, although another of the same call has one."""
+    """The reason why this span has no answer, if a call about several spans failed for this span only."""
     last_seq: int | None = None
-    """The last message that it covers, if it was cut off before the end of the span."""
+    """The number of the last message that the answer covers, if the answer was cut off before the end of the span."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflected:
-    """A valid answer of a reflector, and the prompt whose ids it merges."""
+    """A valid answer of a reflector, and the prompt with the ids of the lines that the answer merges."""
 
     parsed: ParsedReflection
     prompt: Prompt
     level: int = 0
-    """How much shorter it was asked to be."""
+    """The level of strictness of the prompt. A higher level asks for a shorter answer."""
 
 
 class Observer(Protocol):
@@ -89,20 +89,20 @@ class Observer(Protocol):
 
     @property
     def name(self) -> str:
-        """Return its name in runs and the ledger."""
+        """Return the name that runs and the ledger store."""
         ...
 
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
-        """Return an answer for each span; raises RunFault if the whole of it cannot be used."""
+        """Return an answer for each span. Raises RunFault if no answer is usable."""
         ...
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
-        """Return fewer lines than were given: below `size`, if possible below `most`; raises RunFault."""
+        """Return condensed lines with fewer tokens than `size`, if possible at most `most`. Raises RunFault if that fails."""
         ...
 
 
 def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Observer]:
-    """Return the observer and the reflector: a model if one is named, else the embedded rules."""
+    """Return the observer and the reflector. Each uses its model in `models`, or the embedded rules if that is None."""
     embedded = EmbeddedObserver(counter)
     return (
         _ModelObserver(models.observe, counter) if models.observe else embedded,
@@ -114,7 +114,7 @@ def observers_of(models: ModelPair, counter: TokenCounter) -> tuple[Observer, Ob
 
 
 class EmbeddedObserver:
-    """The embedded observer and reflector: no model, no key, no network, no cost."""
+    """Observes and reflects by rules, without a model or a network."""
 
     name = "extractive"
 
@@ -122,19 +122,19 @@ class EmbeddedObserver:
         self._counter = counter
 
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
-        """Select and shorten what was said."""
+        """Select and shorten sentences of the messages."""
         del redactor, ask  # Lines are redacted when they become observations.
-        # A long span takes tens of milliseconds: keep it off the event loop.
+        # A long span takes tens of milliseconds, so the work runs in a worker thread.
         return await asyncio.to_thread(lambda: [_embedded(given, self._counter) for given in inputs])
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
-        """Merge, and drop what matters least."""
+        """Merge lines, and drop the least important ones."""
         del ask, most
         ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
         parsed = await asyncio.to_thread(reflect, given, self._counter)
         length = parsed.tokens(self._counter)
         if not 0 < length < size:
-            raise RunFault("nothing can be left out without losing what was said", cause="incompressible")
+            raise RunFault("the log cannot be condensed without losing statements of users", cause="incompressible")
         return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
 
 
@@ -145,9 +145,9 @@ def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
 
 
 def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
-    """Return what the embedded observer reads in users' messages, by thread and number.
+    """Return the lines of the embedded observer about users' messages, by thread and message number.
 
-    It resolves a "yes" or "the second one", so that a line that says the same is recognised as the user's statement.
+    They replace a "yes" or "the second one" by its meaning. So a line with this meaning is recognised as the user's statement.
     """
     observed = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     places = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown if shown.role == "user"}
@@ -160,7 +160,7 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 
 
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Return statements of users that the embedded observer finds; its lines name it as their observer."""
+    """Return the statements of users that the embedded observer finds, marked with its name."""
     found = embedded_answer_now(given, messages, counter)
     stated = (replace(draft, parent=None) for draft in found.parsed.observations if draft.priority in KEPT)
     return replace(found, parsed=Parsed(observations=tuple(stated)))
@@ -172,7 +172,7 @@ async def embedded_answer(given: ObserveInput, messages: Sequence[Message], coun
 
 
 def embedded_answer_now(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Observe messages with the embedded observer where a model failed; its lines name it as their observer."""
+    """Observe messages for which a model failed with the embedded observer, and mark the lines with its name."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
     drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
     return replace(found, parsed=replace(found.parsed, observations=drafts))
@@ -192,7 +192,7 @@ class _ModelObserver:
     # ------------------------------------------------------------ observing
 
     async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
-        """Ask about one span, or about several threads' short ones in one call."""
+        """Ask about one span, or about short spans of several threads in one call."""
         if len(inputs) == 1:
             return [await self._observe_one(inputs[0], redactor, ask)]
         if any(given.wanted for given in inputs):
@@ -209,15 +209,19 @@ class _ModelObserver:
             parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
             answer = Observed(parsed=parsed, prompt=prompt)
             if parsed.has("cut_off"):
-                # The thread is observed again, alone.
-                answer = Observed(parsed=Parsed(), prompt=prompt, fault=RunFault("cut off: its section never ends"))
+                # A later call observes this thread alone.
+                fault = RunFault("the answer was cut off inside the section of this thread")
+                answer = Observed(parsed=Parsed(), prompt=prompt, fault=fault)
             elif failure(parsed) is None:
                 answer = await self._completed(answer, given, redactor, ask)
             observed.append(answer)
         return observed
 
     async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
-        """Ask about each thread alone, because extracted values belong to one thread; a failure keeps the other answers."""
+        """Ask about each thread alone, because an extracted value belongs to one thread.
+
+        If all threads fail, the first fault is raised. Otherwise a fault is part of the answer for its thread.
+        """
         answers: list[Observed] = []
         away: RunFault | None = None
         for given in inputs:
@@ -226,7 +230,7 @@ class _ModelObserver:
                     raise away
                 answers.append(await self._observe_one(given, redactor, ask))
             except RunFault as fault:
-                # An unreachable model is not asked again in this call.
+                # If the model cannot be reached, the other threads get the same fault without a call.
                 away = fault if fault.cause != "answer" else None
                 answers.append(Observed(parsed=Parsed(), prompt=Prompt(system="", text=""), fault=fault))
         if (first := answers[0].fault) is not None and all(answer.fault is not None for answer in answers):
@@ -234,7 +238,7 @@ class _ModelObserver:
         return answers
 
     async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
-        """Ask about one span, in several calls if it is too long for a prompt."""
+        """Ask about one span, in several calls if the span is too long for one prompt."""
         messages = tuple(_sliced(given.messages, given.most_tokens, self._counter))
         pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
@@ -245,13 +249,13 @@ class _ModelObserver:
         if len(answers) == 1:
             return answers[0]
         end = next((number for number, answer in enumerate(answers) if answer.last_seq is not None), len(answers) - 1)
-        # Messages after a cut-off answer are observed again.
+        # Only the answers up to the first one that was cut off are used. A later run observes the messages after it.
         return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
     async def _observe_piece(
         self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
     ) -> Observed:
-        """Ask, ask again if the answer is unusable, and then ask for what it left out."""
+        """Ask, ask again if the answer is unusable, and then ask for statements of users that are missing."""
         prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None
@@ -272,7 +276,7 @@ class _ModelObserver:
             if attempt == 0:
                 before = parsed
         if before is not None and _reach(before) > _reach(parsed):
-            # Both were cut off, or the second is unusable.
+            # Both answers were cut off, or the second is unusable.
             parsed = before
         problem = failure(parsed)
         if problem is not None:
@@ -290,7 +294,7 @@ class _ModelObserver:
         ask: Ask,
         gate: asyncio.Semaphore | None = None,
     ) -> Observed:
-        """Add statements of users that an answer left out: ask once more, then use the embedded observer."""
+        """Add statements of users that are missing in an answer. Ask once more for them, then use the embedded observer."""
         missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.prompt, self._counter)
         if not missing:
             return observed
@@ -301,7 +305,7 @@ class _ModelObserver:
             async with gate or asyncio.Semaphore():
                 reply = await self._ask("observe", prompt, ask)
         except (BudgetSpent, RunFault):
-            # The first answer is usable, and the embedded observer completes it.
+            # The first answer stays usable. Below, the embedded observer adds the missing statements.
             again = Parsed()
         else:
             again = parse_observations(reply.text, prompt.shown, base=missing[0].created_at, zone=given.zone)
@@ -317,22 +321,22 @@ class _ModelObserver:
         return observed
 
     async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
-        """Call a function, in a worker thread if the span is long."""
+        """Call a function. If the span is long, call it in a worker thread."""
         is_long = sum(message.tokens for message in given.messages) > _LONG_TOKENS
         return await offload(work, *arguments, when=is_long)
 
     # ------------------------------------------------------------ reflecting
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
-        """Ask for less and less until it fits, then once more for what got lost."""
+        """Ask for shorter and shorter answers until one fits, then once more for details that this answer lost."""
         best, problem = await self._condense(given, size, ask)
         if best is None:
             cause = "answer" if problem else "incompressible"
-            raise RunFault(problem or "no answer was shorter than what it stands for", cause=cause)
+            raise RunFault(problem or "no answer was shorter than the lines that it replaces", cause=cause)
         return await self._ask_for_lost(best, given, most, size, ask)
 
     async def _condense(self, asked: ReflectInput, size: int, ask: Ask) -> tuple[Reflected | None, str | None]:
-        """Ask for less and less until it fits; returns the shortest valid answer, and the last fault."""
+        """Return the shortest valid answer (None if there is none), and the problem of the last answer (None if it was valid)."""
         best: Reflected | None = None
         best_size, problem = size, None
         last = ""
@@ -343,7 +347,7 @@ class _ModelObserver:
             except (BudgetSpent, RunFault):
                 if best is None:
                     raise
-                # The best answer so far is valid, only longer than the target.
+                # The best answer until now is valid, but longer than the target.
                 break
             if reply.text == last:
                 break
@@ -353,7 +357,7 @@ class _ModelObserver:
             if problem is not None:
                 continue
             length = parsed.tokens(self._counter)
-            # An empty or larger answer never replaces memory.
+            # An answer that is empty, or not shorter than the lines, is never used.
             if 0 < length < best_size:
                 best, best_size = Reflected(parsed=parsed, prompt=prompt, level=level), length
             if best is not None and best_size <= asked.target_tokens:
@@ -361,12 +365,9 @@ class _ModelObserver:
         return best, problem
 
     async def _ask_for_lost(self, best: Reflected, given: ReflectInput, most: int, size: int, ask: Ask) -> Reflected:
-        """Ask once more for what the answer lost; returns the better of the two answers.
-
-        A vague answer is refused.
-        """
+        """Ask once more for details that the answer lost, and return the better answer. Raises RunFault if it is vague."""
         lines = given.observations
-        # Comparing many lines takes long.
+        # Comparing many lines takes long, so a worker thread does it.
         gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
         if not gaps:
             return best
@@ -376,7 +377,7 @@ class _ModelObserver:
         try:
             reply = await self._ask("reflect", prompt, ask)
         except (BudgetSpent, RunFault):
-            # The first answer is valid if it is not vague: lost lines are carried over by code.
+            # If the first answer is not vague, it is used. Code adds the lost lines to it.
             if gaps.vague:
                 raise
             return best
@@ -389,11 +390,11 @@ class _ModelObserver:
             if found.size < gaps.size:
                 gaps, best = found, Reflected(parsed=parsed, prompt=prompt)
         if gaps.vague:
-            raise RunFault(f"a line stands for many others and says hardly anything of them: {gaps.vague[0][:200]}")
+            raise RunFault(f"a line replaces many others but has hardly any of their details: {gaps.vague[0][:200]}")
         return best
 
     async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:
-        """Ask; `times` multiplies the usual length of an answer."""
+        """Call the model. `times` multiplies the usual maximum length of an answer."""
         most = _LEAST_REPLY + int(self._counter.count(prompt.text) * _REPLY_SHARE[purpose])
         request = ModelRequest(
             purpose=purpose,
@@ -407,12 +408,12 @@ class _ModelObserver:
 
 
 def _declines(reply: ModelReply, parsed: Parsed) -> bool:
-    """Return whether the model refused the content; content filters of providers return an empty answer."""
+    """Return whether the model refused the content. An empty answer counts, because content filters of providers return one."""
     return reply.finish_reason == "content_filter" or not reply.text.strip() or parsed.has("refusal")
 
 
 def _reach(parsed: Parsed) -> float:
-    """Return the last message up to which an answer is usable: infinite unless it was cut off."""
+    """Return the number of the last message that an answer covers: -1 if it is unusable, infinite if it was not cut off."""
     if failure(parsed) is not None:
         return -1
     last = max((number for draft in parsed.observations for number in draft.cites), default=0)
@@ -420,9 +421,9 @@ def _reach(parsed: Parsed) -> float:
 
 
 def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, ObserveInput]:
-    """Return a cut-off answer limited to the messages that it covers, and these messages.
+    """Return a cut-off answer and the input, both limited to the messages that the answer covers.
 
-    A tool call and its result stay together. Raises RunFault if no message is whole before the cut.
+    A tool call and its result stay together. Raises RunFault if the answer covers no message, or only a call without its result.
     """
     numbers = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown}
     last = _reach(observed.parsed)
@@ -432,22 +433,25 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
     if reached == len(given.messages) - 1:
         return observed, given
     if not ends:
-        raise RunFault("cut off: its observations never end, and it is about no whole part of the messages")
+        raise RunFault("the answer was cut off before it covered a whole message")
     messages = given.messages[: ends[-1] + 1]
     seqs = {(message.thread, message.seq) for message in messages}
     known = {number for number, place in numbers.items() if place in seqs}
     drafts = observed.parsed.observations
-    # A line that cites a later message is written again with the rest, with the lines under it.
+    # The first line that cites a later message and all lines after it are dropped. A later run observes these messages.
     end = next((place for place, draft in enumerate(drafts) if not known.issuperset(draft.cites)), len(drafts))
     parsed = replace(observed.parsed, observations=drafts[:end], hints=HintsDraft())
     shown = tuple(one for one in observed.prompt.shown if one.number in known)
     prompt = replace(observed.prompt, shown=shown)
-    cut = replace(observed, parsed=parsed, prompt=prompt, last_seq=messages[-1].seq)
-    return cut, replace(given, messages=messages)
+    limited = replace(observed, parsed=parsed, prompt=prompt, last_seq=messages[-1].seq)
+    return limited, replace(given, messages=messages)
 
 
 def join_answers(answers: Sequence[Observed]) -> Observed:
-    """Join answers about one span: all their lines and faults, and the newest hints; each message gets a number of its own."""
+    """Join answers about one span into one answer with all lines, all faults and the newest hints.
+
+    The messages and the citations are renumbered, so that no two messages have the same number.
+    """
     shown, drafts = list[Shown](), list[Draft]()
     notes, hints = FaultNotes(), HintsDraft()
     for answer in answers:
@@ -457,10 +461,10 @@ def join_answers(answers: Sequence[Observed]) -> Observed:
             parent = None if draft.parent is None else draft.parent + start
             drafts.append(replace(draft, parent=parent, cites=tuple(number + offset for number in draft.cites)))
         notes.take(answer.parsed.faults)
-        told = hints if new.current_task is None else new
+        with_task = hints if new.current_task is None else new
         hints = HintsDraft(
-            current_task=told.current_task,
-            task_at=told.task_at,
+            current_task=with_task.current_task,
+            task_at=with_task.task_at,
             suggested_response=new.suggested_response,
             title=new.title or hints.title,
         )
@@ -471,7 +475,7 @@ def join_answers(answers: Sequence[Observed]) -> Observed:
 
 
 def _with_more(observed: Observed, more: Observed) -> Observed:
-    """Add lines about the same messages to an answer, in their order; its hints stay."""
+    """Add lines about the same messages to an answer, ordered by message. The hints of `observed` stay."""
     both = join_answers([observed, more])
     drafts = in_order(both.parsed.observations)
     parsed = replace(both.parsed, observations=drafts, hints=observed.parsed.hints, nothing=not drafts)
@@ -479,7 +483,7 @@ def _with_more(observed: Observed, more: Observed) -> Observed:
 
 
 async def _gathered(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Return the results of all calls; the first failure cancels the others."""
+    """Return the results of all calls. The first failure cancels the other calls."""
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(call) for call in calls]
@@ -491,15 +495,15 @@ async def _gathered(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 # ---------------------------------------------------------------- slices of long messages
 
 _MOST_SLICES: Final = 12
-"""Slices of one message at most; of a longer message, each slice shows its two ends."""
+"""A message is cut into at most this many slices. If a slice is then too long for a prompt, its middle is left out."""
 _SHARE: Final = 0.9
-"""The share of a prompt for a slice; tags, dates and escapes need the rest."""
+"""The share of a prompt that a slice may fill. Tags, dates and escapes need the rest."""
 
 
 def _sliced(messages: Sequence[Message], most_tokens: int, counter: TokenCounter) -> Iterator[Message]:
-    """Yield the messages, those with more text than one prompt shows in slices: same place, same time, one after the other.
+    """Yield the messages. A message with more text than fits in one prompt is yielded in slices with the same number and time.
 
-    Tool calls and results stay whole: of them a prompt shows a bounded part anyway.
+    Tool calls and results are not sliced, because a prompt shows only a limited part of them.
     """
     for message in messages:
         texts = [part.text for part in message.parts if isinstance(part, TextPart)]
@@ -523,7 +527,7 @@ def _pieces(text: str, most_tokens: int, counter: TokenCounter) -> Iterator[str]
 
 
 def _end(text: str, size: int) -> int:
-    """Return where to cut: after a paragraph, a line or a word if one ends near, else between two graphemes."""
+    """Return where to cut a text: after a paragraph, line or word in the last quarter of `size`, else between two graphemes."""
     if len(text) <= size:
         return len(text)
     for mark in ("\n\n", "\n", " "):
@@ -533,14 +537,14 @@ def _end(text: str, size: int) -> int:
     return len(cut(text, size)) or size
 
 
-# ---------------------------------------------------------------- a span in parts
+# ---------------------------------------------------------------- divided spans
 
 TRIES: Final = 4
-"""How often a span is tried as a whole, with growing delays, before it is divided."""
+"""A span is tried as a whole this many times, with growing delays, before it is divided."""
 _TRIES_AWAY: Final = 7
-"""The same for a model that could not be reached."""
+"""After this many attempts, messages for which the model could not be reached are left to the embedded observer."""
 _MOST_CALLS: Final = 32
-"""The most calls for one span; a single bad message is found in far fewer."""
+"""Maximum number of calls for one span. Far fewer are enough to find a single refused message."""
 _STAND_IN: Final = "What was said here could not be observed; recall has the exact words"
 
 Units: TypeAlias = Sequence[Sequence[Message]]
@@ -548,14 +552,15 @@ Units: TypeAlias = Sequence[Sequence[Message]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DividedAnswer:
-    """The joined answers, how many messages the model did not observe, and why."""
+    """The joined answers about a divided span, and the number of messages that the model did not observe."""
 
     observed: Observed
     missing: int = 0
-    """Messages that the model refused: a line stands in their place."""
+    """The number of messages that the model refused. One line replaces neighbouring refused messages."""
     embedded: int = 0
-    """Messages that the embedded observer observed, because no answer about them was usable."""
+    """The number of messages that the embedded observer observed, because no answer about them was usable."""
     error: str = ""
+    """The first fault; empty if the model observed all messages."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -585,11 +590,11 @@ async def observe_in_parts(
     is_alive: bool,
     counter: TokenCounter,
 ) -> DividedAnswer:
-    """Observe a span in halves, quarters and so on; where a single message is refused, a line says that it is missing.
+    """Observe a span in halves, quarters and so on. A single message that the model refuses is replaced by a line that says so.
 
-    `is_alive` says that the model has answered about other spans meanwhile. If it has not and refuses every part, the model is
-    at fault, and the fault of the first part is raised. A model whose answers about all parts are unusable is not asked
-    further: the embedded observer observes the span.
+    `is_alive` is True if the model has answered about other spans meanwhile. If it has not, and both halves fail, the fault of
+    the second half is raised. If the answers about both halves are unusable, the model is not asked again, and the embedded
+    observer observes the whole span.
     """
     whole = _Part(first=0, units=list(units(given.messages)))
     todo = deque(whole.halves() if len(whole.units) > 1 else (whole,))
@@ -604,7 +609,7 @@ async def observe_in_parts(
         has_answered = has_answered or part.answer is not None
         if calls == least and part.fault is not None and not has_answered:
             if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
-                # It answers, but no answer is usable.
+                # The model answers, but no answer is usable.
                 whole.fault = RunFault(str(part.fault))
                 return await _joined([whole], given, attempt, counter)
             if not is_alive:
@@ -622,32 +627,32 @@ async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: R
     except RunFault as fault:
         part.fault = fault
     except MemologError:
-        # A spent budget or a lost database is not about the messages.
+        # Smaller parts do not help against a spent budget or a lost database.
         raise
-    except Exception as error:  # noqa: BLE001 - an unreadable answer must not hold up the log
+    except Exception as error:  # noqa: BLE001 - an unreadable answer must not stop the log
         part.fault = RunFault(f"{type(error).__name__}: {error}", cause="refused")
     else:
         problem = None if answer.parsed.nothing else failure(answer.parsed)
         if answer.last_seq is not None:
-            problem = "cut off: it is about the first messages only"
+            problem = "the answer was cut off and covers only the first messages"
         part.answer, part.fault = (answer, None) if problem is None else (None, RunFault(problem))
 
 
 async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, counter: TokenCounter) -> DividedAnswer:
-    """Join the answers in their order, and fill each stretch that has none.
+    """Join the answers of all parts in their order, and add a replacement for parts without an answer.
 
-    Words that the model refuses are replaced by a line that says so: the embedded observer would repeat them in the log, which
-    is shown to the model again. After any other fault the embedded observer observes the stretch.
+    Neighbouring parts that the model refused get one line that says so. The embedded observer is not used for them, because it
+    would copy the refused words into the log, and the model is shown the log. It observes the parts that failed otherwise.
     """
     answers: list[Observed] = []
     missing, embedded, error = 0, 0, ""
     for is_refused, group in groupby(parts, key=_is_refused):
-        stretch = list(group)
-        messages = [message for part in stretch for message in part.messages]
+        neighbours = list(group)
+        messages = [message for part in neighbours for message in part.messages]
         if is_refused is None:
-            answers += [part.answer for part in stretch if part.answer is not None]
+            answers += [part.answer for part in neighbours if part.answer is not None]
             continue
-        for fault in (part.fault for part in stretch if part.fault is not None):
+        for fault in (part.fault for part in neighbours if part.fault is not None):
             if fault.cause == "denied" or (fault.cause == "away" and attempt <= _TRIES_AWAY):
                 raise fault
             error = error or str(fault)
@@ -661,14 +666,14 @@ async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, cou
 
 
 def _is_refused(part: _Part) -> bool | None:
-    """Return whether the model refused the words of a part; None if it was answered."""
+    """Return whether the model refused the words of a part; None if the part has an answer."""
     if part.answer is not None:
         return None
     return part.fault is None or part.fault.is_about_words
 
 
 def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:
-    """Return one line that says that something is missing, with the messages as its sources."""
+    """Return an answer with one line, which says that these messages could not be observed and cites them."""
     shown = numbered(messages, given.zone)
     draft = Draft(priority="medium", text=_STAND_IN, said_at=shown[0].at, cites=tuple(s.number for s in shown))
     return Observed(parsed=Parsed(observations=(draft,)), prompt=Prompt(system="", text="", shown=shown))

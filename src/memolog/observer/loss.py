@@ -1,20 +1,22 @@
-"""The loss guard: find what a reflection no longer says.
+"""The loss guard: find statements, identifiers and names that a reflection has lost.
 
-Pure rules that compare the lines of a slice with the lines that are to replace them:
+The rules compare the old lines, which a reflector read, with the result lines, which are to replace them:
 
-1. A 🔴 or ✅ line is *said* by a line of the result that holds its words side by side; or that holds at least 60 % of its content
-   words and names it among the lines that it stands for (80 % if it does not name it, if the line forbids or denies something,
-   or if it is in a script without capitals). A 🔴 line also needs each of its names, numbers, dates and times there.
-2. What a line forbids, denies or limits is said only where it still is: the words after its "not", "against", "stop" or "only"
-   follow such a word in a clause of the result too, at once and without a further one; that clause has no longer word that is
-   in none of the lines it stands for; and nothing in that line takes it back ("used to", "unless", "is void", "but", a question
-   mark). What a line affirms is not said by one that denies most of it. Which of two opposites a 🔴 line has ("below" and
-   "above", "before" and "after") must be there too, before the same.
-3. A line is *superseded* by a line of the result that stands for it and for a newer 🔴 or ✅ line, says the newer one, names
-   something of the older one, and has a word of change ("moved", "instead of", "no longer"). What the older one forbids is
-   superseded only if the newer one itself has such a word and names what was forbidden.
-4. Paths, symbols, commands and names of the other lines must occur somewhere in the result; numbers need not.
-5. A line that stands for many different lines and holds hardly any of their words is *vague*.
+1. A result line *says* a 🔴 or ✅ line if it contains the words of that line side by side. It also says that line if it merges it
+   and contains at least 60 % of its content words. 80 % are needed if the result line does not merge that line, or if that line
+   forbids or denies something or is in a script without capitals. If that line is 🔴, the result line must also contain each of
+   its names, numbers, dates and times.
+2. If an old line forbids, denies or limits something, a clause of the result line must do the same: one of the words "not",
+   "against", "stop", "only" and so on must be followed directly by the same words, and the clause must not contain a second
+   such word or a longer word that is in none of the merged lines. The result line must not contain words that revoke a
+   statement ("used to", "unless", "is void", "but", a question mark). If the old line denies nothing, the result line must not
+   deny most of its words. If a 🔴 line contains one of two opposites ("below" and "above", "before" and "after"), the result
+   line must contain the same one before the same words.
+3. A result line *supersedes* an old line if it merges this line and a newer 🔴 or ✅ line, says the newer line, contains a word
+   of the old line, and contains a word of change ("moved", "instead of", "no longer"). If the old line forbids something, the
+   newer line must also contain a word of change and a word for the forbidden thing.
+4. Paths, symbols, commands and names of all lines must occur somewhere in the result. Numbers may be lost.
+5. A result line is *vague* if it merges many different lines and contains hardly any of their words.
 """
 
 import re
@@ -41,22 +43,23 @@ _BY_KIND: Final[dict[Kind, int]] = {
     "hash": 2,
     "name": 3,
 }
-"""Ranks of identifiers. Quotes, numbers and dates are not among them: they depend on their sentence."""
-_VERBATIM: Final = 10
-_NAMED: Final = 0.6
-_UNNAMED: Final = 0.8
-_NEGATED: Final = 0.5
+"""Ranks of identifiers; 0 is the most valuable. Quotes, numbers and dates have no meaning without their sentence."""
+_VERBATIM: Final = 10  # added to the rank of an identifier in the verbatim text of a line
+_MERGED: Final = 0.6  # minimum share of words in a result line that merges the old line
+_UNMERGED: Final = 0.8  # minimum share of words in any other result line
+_NEGATED: Final = 0.5  # the same for a denial of few words
 _FEW_DENIED: Final = 2
 _MOST_DENIED: Final = 0.5
-# How many lines of a result are compared with a line that none of them names.
+# An old line is compared with at most this many result lines that do not merge it.
 _MOST_COMPARED: Final = 5
+# A vague result line merges at least this many lines with this many different words, and contains a smaller share of them.
 _VAGUE_LINES: Final = 20
 _VAGUE_WORDS: Final = 60
 _VAGUE_SHARE: Final = 0.05
 
 
 class _Text:
-    """A text, analysed when something of it is asked for."""
+    """A text. Each analysis of the text is made when it is first needed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -87,7 +90,7 @@ class _Text:
 
 
 class ResultLine(_Text):
-    """A line of a result: its words, its priority, and the ids of the lines that it stands for."""
+    """A line of a reflection: its text, its priority, and the ids of the old lines that it merges."""
 
     def __init__(self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high") -> None:
         super().__init__(text)
@@ -95,24 +98,24 @@ class ResultLine(_Text):
         self.priority: Priority = priority
 
     def beside(self, words: Mapping[str, Sequence[str]]) -> "ResultLine":
-        """Return the same line with the words of the lines that it stands for, by the ids of lines."""
-        made = ResultLine(self.text, self.stands_for, self.priority)
-        made.given = _Words([word for name in self.stands_for for word in words.get(name, ())])
-        return made
+        """Return a copy whose `given` are the words of the merged lines. `words` are the words of all old lines by id."""
+        copy = ResultLine(self.text, self.stands_for, self.priority)
+        copy.given = _Words([word for name in self.stands_for for word in words.get(name, ())])
+        return copy
 
     @cached_property
     def denied(self) -> "_Words":
-        """The content words that it forbids or denies."""
+        """The content words that the line forbids or denies."""
         return _Words([word for clause in self.denials for word in clause.words])
 
     @cached_property
     def affirmed(self) -> "_Words":
-        """The content words that it says without denying them."""
+        """The content words that the line contains outside of denials."""
         return _Words(content_words(_affirmed(self.text)))
 
 
 class _Statement(_Text):
-    """A line that must still be said."""
+    """A 🔴 or ✅ line that a result line must say or supersede."""
 
     def __init__(self, line: Observation) -> None:
         super().__init__(f"{line.text} (meaning {line.about.isoformat()})" if line.about else line.text)
@@ -123,35 +126,35 @@ class _Statement(_Text):
         self.facts = [mention for mention in mentions(self.text) if mention.kind != "quote"] if is_high else []
         self.names = _caseless_names(line.text) if is_high else ()
         self.opposites = self.sides if is_high else ()
-        # The share of its words that a line which names it must contain.
-        self.share = _UNNAMED if self.denials or _is_caseless(self.text) else _NAMED
+        # The minimum share of the words in a result line that merges this line.
+        self.share = _UNMERGED if self.denials or _is_caseless(self.text) else _MERGED
 
 
 def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[Observation, ...]:
-    """Return the 🔴 and ✅ lines that no line of a result says or supersedes, in their order."""
+    """Return the 🔴 and ✅ lines that no result line says or supersedes, in their order."""
     statements = {line.id: _Statement(line) for line in lines if line.priority in KEPT and not is_bare_list(line.text)}
     if not statements:
         return ()
-    # A line of lower priority could be dropped by the next reflection.
+    # Result lines of lower priority do not count, because the next reflection could drop them.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
-    result = [said.beside(words) for said in result if said.priority in KEPT]
-    standing: dict[str, list[ResultLine]] = {}
-    for said in result:
-        for name in said.stands_for:
-            standing.setdefault(name, []).append(said)
+    result = [new.beside(words) for new in result if new.priority in KEPT]
+    merging: dict[str, list[ResultLine]] = {}
+    for new in result:
+        for name in new.stands_for:
+            merging.setdefault(name, []).append(new)
     places = {line.id: place for place, line in enumerate(lines)}
     index = _Index(result)
     return tuple(
-        one.line
-        for name, one in statements.items()
-        if not any(_says(said, one, is_named=True) for said in standing.get(name, ()))
-        and not any(_says(said, one, is_named=False) for said in index.nearest(one.content))
-        and not any(_supersedes(said, one, statements, places) for said in standing.get(name, ()))
+        old.line
+        for name, old in statements.items()
+        if not any(_says(new, old, is_merged=True) for new in merging.get(name, ()))
+        and not any(_says(new, old, is_merged=False) for new in index.nearest(old.content))
+        and not any(_supersedes(new, old, statements, places) for new in merging.get(name, ()))
     )
 
 
 def lost(lines: Sequence[Observation], result: Sequence[str]) -> tuple[str, ...]:
-    """Return the paths, symbols, commands and names of some lines that no text of a result has, the most valuable first."""
+    """Return the paths, symbols, commands and names of old lines that no result text contains, the most valuable first."""
     found: dict[str, tuple[int, int, int]] = {}
     for place, line, phrase, rank in _missing(lines, result):
         key = (_BY_LINE[line.priority] + (rank // _VERBATIM) * _VERBATIM, rank % _VERBATIM, place)
@@ -160,64 +163,64 @@ def lost(lines: Sequence[Observation], result: Sequence[str]) -> tuple[str, ...]
 
 
 def lost_lines(lines: Sequence[Observation], result: Sequence[str]) -> tuple[Observation, ...]:
-    """Return the lines that name something which no text of a result names any more, in their order."""
+    """Return the old lines with a path, symbol, command or name that no result text contains, in their order."""
     gone = dict.fromkeys(line.id for _, line, _, _ in _missing(lines, result))
     return tuple(line for line in lines if line.id in gone)
 
 
 def vague(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[ResultLine, ...]:
-    """Return the lines of a result that stand for many different lines and hold hardly any of their words."""
+    """Return the result lines that merge many different lines and contain hardly any of their words."""
     words = {line.id: content_words(line.text) for line in lines}
     found: list[ResultLine] = []
-    for said in result:
-        merged = [name for name in said.stands_for if name in words]
+    for new in result:
+        merged = [name for name in new.stands_for if name in words]
         distinct = {word for name in merged for word in words[name]}
         if len(merged) >= _VAGUE_LINES and len(distinct) >= _VAGUE_WORDS:
-            held = sum(said.words.has(word) for word in distinct)
-            if held < _VAGUE_SHARE * len(distinct):
-                found.append(said)
+            common = sum(map(new.words.has, distinct))
+            if common < _VAGUE_SHARE * len(distinct):
+                found.append(new)
     return tuple(found)
 
 
 def is_bare_list(text: str) -> bool:
-    """Return whether a line only lists names, as reflections of earlier versions did."""
+    """Return whether a line only lists names. Earlier versions of Memolog wrote such lines."""
     return text.startswith(TRACES)
 
 
 # ---------------------------------------------------------------- statements
 
 
-def _says(said: ResultLine, one: _Statement, *, is_named: bool) -> bool:
-    if not _denies_the_same(said, one) or not all(_has_side(said, side) for side in one.opposites):
+def _says(new: ResultLine, old: _Statement, *, is_merged: bool) -> bool:
+    if not _denies_the_same(new, old) or not all(_has_side(new, side) for side in old.opposites):
         return False
-    if one.squeezed.strip(".") and one.squeezed in said.evidence.words_apart:
+    if old.squeezed.strip(".") and old.squeezed in new.evidence.words_apart:
         return True
-    if not is_named and not one.content:
+    if not is_merged and not old.content:
         return False
-    share = one.share if is_named else _UNNAMED
-    if sum(map(said.words.has, one.content)) < ceil(share * len(one.content)):
+    share = old.share if is_merged else _UNMERGED
+    if sum(map(new.words.has, old.content)) < ceil(share * len(old.content)):
         return False
-    return all(is_found(fact, (said.evidence,)) for fact in one.facts) and all(
-        _has_caseless(name, said.evidence) for name in one.names
+    return all(is_found(fact, (new.evidence,)) for fact in old.facts) and all(
+        _has_caseless(name, new.evidence) for name in old.names
     )
 
 
-def _denies_the_same(said: ResultLine, one: _Statement) -> bool:
-    """Return whether a line denies what a statement denies and nothing that the statement affirms."""
-    if not one.denials:
-        is_denied = sum(map(said.denied.has, one.content)) > len(one.content) * _MOST_DENIED
-        return not is_denied or sum(map(said.affirmed.has, one.content)) >= ceil(_NAMED * len(one.content))
-    if not said.takes_back <= one.may_take_back:
+def _denies_the_same(new: ResultLine, old: _Statement) -> bool:
+    """Return whether a result line denies the same as a statement. A statement that denies nothing must not be denied."""
+    if not old.denials:
+        is_denied = sum(map(new.denied.has, old.content)) > len(old.content) * _MOST_DENIED
+        return not is_denied or sum(map(new.affirmed.has, old.content)) >= ceil(_MERGED * len(old.content))
+    if not new.takes_back <= old.may_take_back:
         return False
-    own = [other for other in said.denials if not _adds(other, said, one)]
-    return all(any(_is_same_denial(other, denial) for other in own) for denial in one.denials)
+    own = [other for other in new.denials if not _adds(other, new, old)]
+    return all(any(_is_same_denial(other, denial) for other in own) for denial in old.denials)
 
 
-def _adds(denial: "_Denial", said: ResultLine, one: _Statement) -> bool:
-    """Return whether a clause has a word that is in none of its source lines, which may change its meaning."""
-    known = _Words(one.content)
+def _adds(denial: "_Denial", new: ResultLine, old: _Statement) -> bool:
+    """Return whether a clause has a longer word that is in none of the merged lines. Such a word may change the meaning."""
+    old_words = _Words(old.content)
     longer = (word for word in denial.clause if len(word) >= _SHORT or "." in word)
-    return any(not known.has(word) and not said.given.has(word) and word not in _PLAIN for word in longer)
+    return any(not old_words.has(word) and not new.given.has(word) and word not in _PLAIN for word in longer)
 
 
 def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
@@ -228,21 +231,21 @@ def _is_same_denial(other: "_Denial", denial: "_Denial") -> bool:
     if not other.words or other.count > denial.count:
         return False
     words = _Words(denial.words)
-    # "Never hesitate to delete" does not say "never delete": what is denied begins with the same.
+    # "Never hesitate to delete" does not mean "never delete". So the word next to "never" must be the same.
     if not words.has(other.words[-1 if other.is_last else 0]):
         return False
-    held = sum(map(_Words(other.words).has, denial.words))
-    share = _NEGATED if len(denial.words) <= _FEW_DENIED else _UNNAMED
-    return held >= ceil(share * len(denial.words))
+    common = sum(map(_Words(other.words).has, denial.words))
+    share = _NEGATED if len(denial.words) <= _FEW_DENIED else _UNMERGED
+    return common >= ceil(share * len(denial.words))
 
 
 def _supersedes(
-    said: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
+    new: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
 ) -> bool:
     own = [word for word in older.content if word not in _COMMON]
-    if not said.is_change or not any(map(said.words.has, own)):
+    if not new.is_change or not any(map(new.words.has, own)):
         return False
-    newer = [statements[name] for name in said.stands_for if name in statements and name != older.line.id]
+    newer = [statements[name] for name in new.stands_for if name in statements and name != older.line.id]
     if older.denials:
         forbidden = [word for denial in older.denials for word in denial.words if word not in _COMMON]
         newer = [
@@ -251,7 +254,7 @@ def _supersedes(
             if _CHANGE.search(one.line.text) and any(map(_Words(one.content).has, forbidden or own))
         ]
     return any(
-        _is_newer(one.line, older.line, places) and _says(said, one, is_named=True) for one in newer if one.content
+        _is_newer(one.line, older.line, places) and _says(new, one, is_merged=True) for one in newer if one.content
     )
 
 
@@ -268,7 +271,7 @@ _ENDING: Final = 2
 
 
 class _Words:
-    """A set of words in which other forms of a word are found too."""
+    """A set of words. A lookup also finds other inflected forms of a word."""
 
     def __init__(self, words: Collection[str]) -> None:
         self._words = frozenset(words)
@@ -293,13 +296,13 @@ def _same_word(one: str, other: str) -> bool:
 
 
 class _Index:
-    """Finds the lines of a result that have most words in common with a text."""
+    """Finds the result lines that share the most words with a text."""
 
     def __init__(self, result: Sequence[ResultLine]) -> None:
         self._result = result
         self._by_opening: dict[str, set[int]] = {}
-        for place, said in enumerate(result):
-            for word in content_words(said.text):
+        for place, new in enumerate(result):
+            for word in content_words(new.text):
                 self._by_opening.setdefault(word[:_SHORT], set()).add(place)
 
     def nearest(self, words: Sequence[str]) -> list[ResultLine]:
@@ -307,7 +310,7 @@ class _Index:
         return [self._result[place] for place, _ in hits.most_common(_MOST_COMPARED)]
 
 
-# ---------------------------------------------------------------- what is forbidden or denied
+# ---------------------------------------------------------------- prohibitions and denials
 
 _NOT_WORDS: Final = """
     not no never none nothing nobody neither nor without cannot avoid avoids avoiding forbidden forbids prohibited except
@@ -332,14 +335,14 @@ _NOT_WORDS: Final = """
     لا ليس لم لن بدون ممنوع
     नहीं मत बिना
 """
-# Words that exclude everything else.
+# Words that limit a statement to one thing.
 _ONLY_WORDS: Final = """
     only solely exclusively nur ausschließlich solo sólo solamente únicamente seulement uniquement soltanto somente apenas
     alleen uitsluitend только tylko
 """
 _ONLY: Final = frozenset(folded(_ONLY_WORDS).split())
 _NOT: Final = frozenset(folded(_NOT_WORDS).split()) | _ONLY
-# Words that a line may add to a prohibition: who states it, and how strictly.
+# Words that a result line may add to a prohibition. They do not change its meaning, but say who states it and how strictly.
 _PLAIN_WORDS: Final = """
     agreed asked clear clearly customer ever explicit explicitly firm firmly insisted insists instructed likes meaning
     mentioned policy requested rule rules says standing stated states strict strictly wanted wishes important since
@@ -355,7 +358,7 @@ _CLAUSE: Final = re.compile(
     r"|\s(?=(?:and|or|und|oder|y|o|et|ou|e|en|of|och|og|i|и)\s(?:not?|never|nicht|keine?n?|nie|nunca|jamais|non|não|niet|geen)\s)",
     re.IGNORECASE,
 )
-# "in no case" and the like aside, "no longer" and "not only" deny nothing that has to stay denied: the first is a change.
+# Words of change: a line that contains one may replace an older statement by a newer one.
 _CHANGE_WORDS: Final = (
     "no longer|any ?more|instead|replac|switch|moved|moves|chang|former|previous|used to|rather than|was |were |not |now "
     "|from .{1,80} to |->|→|until|cancel|correct|updat|stopp|dropp|abandon|revis|since then|earlier"
@@ -374,24 +377,24 @@ _COMMON_WORDS: Final = """
     mag lebt wohnt arbeitet nimmt isst trinkt tag tage jahr vive trabaja gusta toma habite travaille prend aime
 """
 _COMMON: Final = frozenset(_COMMON_WORDS.split())
-"""Words that unrelated statements share: they do not show which statement is replaced."""
+"""Words that unrelated statements often share. They do not show that one statement replaces the other."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Denial:
     words: tuple[str, ...]
-    """What it forbids or denies: the content words after the first such word, or before it where none follows."""
+    """The denied content words. They follow the first negation, or precede it if no content word follows."""
     count: int
-    """The number of negations: two cancel each other."""
+    """The number of negations in the clause. Two negations can cancel each other."""
     clause: tuple[str, ...] = ()
     """All content words of the clause."""
     is_last: bool = False
-    """Whether the words stand before it, as in languages that put it last."""
+    """Whether the negation follows the denied words, as in some languages."""
     is_limit: bool = False
-    """Whether it excludes everything but the words ("only"), not the words."""
+    """Whether the first negation is a word such as "only", which excludes everything except `words`."""
 
 
-# Words that revoke or limit a statement.
+# Words that may revoke or limit a statement.
 _BACK_WORDS: Final = (
     r"no longer|any ?more\b|used to\b|not true|n[o']t the case|unless\b|except\b|allowed|permitted|is fine|are fine|is ok|okay\b"
     r"|cancel\w*|revok\w*|withdr[ae]w\w*|lifted|overrul\w*|outdated|obsolete|expired|formerly|previously|once said|changed"
@@ -439,12 +442,12 @@ def _affirmed(text: str) -> str:
 
 
 def _denying(clause: str) -> list[tuple[int, int]]:
-    """Return where the words that forbid or deny begin and end."""
+    """Return the start and the end of each negation in a clause."""
     spans: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(clause):
         word = token[0].replace("’", "'")
         if word.startswith("n'"):
-            # The verb after it is what is denied.
+            # In French "n'utilise" only "n'" is the negation. The verb is denied.
             spans.append((token.start(), token.start() + 2))
         elif word in _NOT or word.endswith("n't") or word.startswith("kein"):
             spans.append(token.span())
@@ -453,7 +456,7 @@ def _denying(clause: str) -> list[tuple[int, int]]:
 
 # ---------------------------------------------------------------- opposites
 
-# Synonyms, and after the slash their opposites.
+# Pairs of opposites: synonyms of one side, a slash, and synonyms of the other side.
 _OPPOSITES: Final = (
     (
         "below|under|less than|fewer than|lower than|at most|up to|no more than|not more than|maximum|max|unter|unterhalb"
@@ -483,8 +486,8 @@ _OPPOSITES: Final = (
     "inside|within|innerhalb|dentro / outside|außerhalb|fuera|dehors",
     "earlier|sooner|früher|más temprano|plus tôt / later|später|más tarde|plus tard",
 )
-_FOLLOWING: Final = 2
-_NEAR: Final = 6
+_FOLLOWING: Final = 2  # maximum number of content words after an opposite that are compared
+_NEAR: Final = 6  # they are searched among this many next words
 
 
 @dataclass(frozen=True, slots=True)
@@ -493,11 +496,14 @@ class _Side:
     is_second: bool
     is_denied: bool
     words: tuple[str, ...]
-    """The first words after it."""
+    """The first content words after the opposite."""
 
 
 def _phrases() -> dict[str, list[tuple[tuple[str, ...], int, bool]]]:
-    """Return the opposites by first word, longer ones first: their words, their pair, and whether they are its second side."""
+    """Return the phrases of all opposites by first word, longer phrases first.
+
+    Each phrase has its words, the index of its pair, and whether it belongs to the second side.
+    """
     found: dict[str, list[tuple[tuple[str, ...], int, bool]]] = {}
     for pair, words in enumerate(_OPPOSITES):
         for place, side in enumerate(words.split(" / ")):
@@ -526,10 +532,10 @@ def _sides(text: str) -> tuple[_Side, ...]:
     return tuple(found)
 
 
-def _has_side(said: ResultLine, side: _Side) -> bool:
+def _has_side(new: ResultLine, side: _Side) -> bool:
     same = (
         other
-        for other in said.sides
+        for other in new.sides
         if (other.pair, other.is_second, other.is_denied) == (side.pair, side.is_second, side.is_denied)
     )
     return any(not side.words or any(map(_Words(other.words).has, side.words)) for other in same)
@@ -549,12 +555,15 @@ _LONG_NAME: Final = 4
 
 
 def _is_caseless(text: str) -> bool:
-    """Return whether most letters of a text are of a script without capitals."""
+    """Return whether most letters of a text belong to scripts without capitals."""
     return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
 
 
 def _caseless_names(text: str) -> tuple[str, ...]:
-    """Return names in scripts without capitals: words of such a script in a text of another, and foreign words in kana."""
+    """Return names in scripts without capitals.
+
+    In a text that is mostly in another script, these are all words of such scripts. Otherwise they are words in katakana.
+    """
     if text.isascii():
         return ()
     pattern = _KATAKANA if _is_caseless(text) else _CASELESS_RUN
@@ -562,7 +571,7 @@ def _caseless_names(text: str) -> tuple[str, ...]:
 
 
 def _has_caseless(name: str, text: Evidence) -> bool:
-    """Return whether a name occurs; a particle of one letter may have been joined to it."""
+    """Return whether a name occurs in a text. The first or last letter of a long name may be missing: it may be a particle."""
     name = folded(name)
     forms = (name, name[1:], name[:-1]) if len(name) >= _LONG_NAME else (name,)
     return any(form in text.literal for form in forms)
@@ -572,18 +581,18 @@ def _has_caseless(name: str, text: Evidence) -> bool:
 
 
 def _missing(lines: Sequence[Observation], result: Sequence[str]) -> Iterable[tuple[int, Observation, str, int]]:
-    """Yield the names of lines that no text of a result has: place, line, name and rank."""
+    """Yield the index, the line, the text and the rank of each identifier or name that no result text contains."""
     whole = Evidence("\n".join(result))
-    known: dict[Mention, bool] = {}
+    has_mention: dict[Mention, bool] = {}
     for place, line in enumerate(lines):
         if is_bare_list(line.text):
             continue
         for text, extra in ((line.text, 0), (line.verbatim or "", _VERBATIM)):
             for mention in mentions(text):
                 if mention.kind in _BY_KIND:
-                    if mention not in known:
-                        known[mention] = is_found(mention, (whole,))
-                    if not known[mention]:
+                    if mention not in has_mention:
+                        has_mention[mention] = is_found(mention, (whole,))
+                    if not has_mention[mention]:
                         yield place, line, mention.phrase, _BY_KIND[mention.kind] + extra
             for name in _caseless_names(text):
                 if not _has_caseless(name, whole):

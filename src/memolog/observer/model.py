@@ -1,6 +1,6 @@
-"""The interface to language models: requests, replies, `complete`, errors and prices.
+"""The interface to language models: requests, replies, errors and prices.
 
-Also models that wrap others: with retries, with a budget, or around a function.
+Also models that add retries or a budget to another model, and a model that calls a function.
 """
 
 import asyncio
@@ -23,30 +23,30 @@ FinishReason: TypeAlias = Literal["stop", "length", "content_filter"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """What a model is asked: its instructions, and the text to work on."""
+    """A request to a model, with instructions and a text to work on."""
 
     purpose: Purpose
     system: str
     text: str
     temperature: float = 0.0
     max_tokens: int | None = None
-    """How long the answer may be. Memolog always sets it, in proportion to the text; None leaves it to the model."""
+    """The maximum tokens of the answer. Memolog always sets this, in proportion to the text. None means the model's default."""
     timeout: float | None = None
-    """How many seconds one attempt may take. Memolog always sets it, from `model_timeout`; None leaves it to the model."""
+    """The maximum seconds of one attempt. Memolog always sets this, from `model_timeout`. None means the model's default."""
     files: tuple[FilePart, ...] = ()
-    """Images and documents that the text speaks of, for models that can see them."""
+    """Images and documents that the text mentions, for models that accept them."""
     options: Mapping[str, Any] = field(default_factory=nothing)
-    """Further settings for the provider, passed on unchanged; None as a value removes a setting."""
+    """Further settings, which are passed to the provider unchanged. A value of None removes a setting."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What a model answered, what it cost, and why it stopped."""
+    """The answer of a model, with its usage and the reason why the model stopped."""
 
     text: str
     usage: Usage | None = None
     finish_reason: FinishReason | None = None
-    """Why the model stopped: "length" if it reached `max_tokens`, so that its end is missing; None if that is unknown."""
+    """Why the model stopped. With "length" the answer reached `max_tokens` and its end is missing. None means unknown."""
 
     @property
     def is_cut_off(self) -> bool:
@@ -56,7 +56,7 @@ class ModelReply:
 
 @runtime_checkable
 class Model(Protocol):
-    """Answers requests. May raise: the run is then tried again later, and no turn fails."""
+    """Answers requests. If `complete` raises, the run is tried again later, and no turn fails."""
 
     @property
     def name(self) -> str:
@@ -69,36 +69,36 @@ class Model(Protocol):
 
 
 class ManagedModel:
-    """A model of ours that can be checked before its first call, and closed after its last."""
+    """A model that can be checked before its first call and closed after its last call."""
 
     def _inside(self) -> "Sequence[Model]":
         return ()
 
     async def check(self) -> None:
-        """Raise ConfigError if no call can ever succeed: a key or a package is missing. Makes no call."""
+        """Raise ConfigError if every call would fail, for example because a key or a package is missing. Makes no call."""
         for model in self._inside():
             await check_model(model)
 
     async def aclose(self) -> None:
-        """Close connections. The next call opens them again."""
+        """Close all connections. The next call opens new ones."""
         for model in self._inside():
             await close_model(model)
 
 
 async def check_model(model: Model | None) -> None:
-    """Raise ConfigError if this model cannot work as it is configured; makes no call and costs nothing."""
+    """Raise ConfigError if the configuration of this model makes every call fail. Makes no call."""
     if isinstance(model, ManagedModel):
         await model.check()
 
 
 async def close_model(model: Model | None) -> None:
-    """Close the connections of a managed model, and of the models within it."""
+    """Close the connections of a managed model, and of the models that it wraps."""
     if isinstance(model, ManagedModel):
         await model.aclose()
 
 
 class ModelWrapper(ManagedModel):
-    """A model that changes how another one is called."""
+    """A model that wraps another model and changes how that model is called."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -113,17 +113,17 @@ class ModelWrapper(ManagedModel):
 
 
 Cause: TypeAlias = Literal["refused", "denied", "away"]
-"""Why a call failed: it was refused for what it says, not allowed at all, or the model could not be reached."""
+"""Why a call failed: its content was refused, the call is not allowed ("denied"), or the model was not reached ("away")."""
 
-# Timeout, conflict, too early, too many requests; 500 and above are errors of the server.
+# The same call may succeed after one of these statuses: timeout, conflict, too early, too many requests; and from 500 upwards.
 _PASSING: Final = frozenset({408, 409, 425, 429})
 _SERVER_FAULT: Final = 500
-# Statuses about the content of a request; others are about the key, the model or the bill.
+# Statuses about the content of a request. Other statuses are about the key, the model or the bill.
 _ABOUT_THE_REQUEST: Final = frozenset({400, 406, 413, 415, 422, 451})
 _STATUS_NAMES: Final = ("status_code", "status", "code", "http_status")
 _STATUSES: Final = range(400, 600)
 _DEEPEST: Final = 10
-# Connection errors of common clients, which need not derive from those of Python.
+# Names of connection errors of common clients. These classes do not always derive from ConnectionError.
 _CONNECTION_ERRORS: Final = frozenset(
     {
         "APIConnectionError",
@@ -146,24 +146,24 @@ class ModelError(MemologError):
 
 
 class ModelUnavailable(ModelError):
-    """The model cannot be reached, is too slow, too busy, or its server failed: the same call may succeed later."""
+    """The model cannot be reached, is too slow or too busy, or its server failed. The same call may succeed later."""
 
     retryable = True
 
     def __init__(self, what: str, *, why: str = "", then: str = "", retry_after: float | None = None) -> None:
         super().__init__(what, why=why, then=then)
         self.retry_after = retry_after
-        """How many seconds the provider asked to wait, if it said."""
+        """The seconds to wait before the next call, if the provider asked for that."""
 
 
 class ModelRefused(ModelError):
-    """The provider refused the call: the same call will fail again until something is changed."""
+    """The provider refused the call. The same call will fail again until the request or the configuration is changed."""
 
 
 def is_transport_error(error: BaseException) -> bool:
-    """Return whether an error is of the transport, so that the same call may succeed later.
+    """Return whether the connection or the server failed, so that the same call may succeed later.
 
-    Recognises the errors of any client by their HTTP status, or by a connection error among their causes.
+    Errors of all clients are recognised by their HTTP status, or by a connection error among their causes.
     """
     if isinstance(error, ModelError):
         return error.retryable
@@ -190,7 +190,7 @@ def cause_of(error: BaseException) -> Cause:
 
 
 def status_of(error: BaseException) -> int | None:
-    """Return the HTTP status that an error or one of its causes carries; None if there is none."""
+    """Return the HTTP status of an error or of one of its causes; None if none of them has a status."""
     for cause in _causes(error):
         response: Any = getattr(cause, "response", None)
         for holder in (cause, response):
@@ -217,7 +217,7 @@ _MILLION = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a million tokens cost, in US dollars. Cached input costs as much as other input unless given."""
+    """The prices of a million tokens in US dollars. A cache price of None means the price of other input."""
 
     input: float
     output: float
@@ -225,7 +225,7 @@ class Price:
     cache_write: float | None = None
 
     def cost(self, usage: Usage) -> float:
-        """Return what one call cost."""
+        """Return the cost of one call in US dollars."""
         read = self.input if self.cache_read is None else self.cache_read
         write = self.input if self.cache_write is None else self.cache_write
         dollars = (
@@ -240,26 +240,28 @@ class Price:
 T = TypeVar("T")
 
 DEFAULT_SECONDS: Final = 120.0
-"""How long one attempt may take if neither the model nor the request says it."""
+"""The maximum seconds of one attempt if neither the model nor the request has a timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """How often, how long, and how far apart the attempts of one call are."""
+    """The number of attempts of one call, and the waits between them."""
 
     attempts: int = 4
+    """The maximum number of attempts, including the first."""
     first: float = 0.5
-    """Seconds before the second attempt; each further wait is twice as long."""
+    """The seconds before the second attempt. Each further wait is twice as long."""
     longest: float = 8.0
+    """The maximum seconds of one wait, not including the wait that the provider asked for."""
     total: float | None = None
-    """Seconds after which no third attempt begins; None takes the time that one attempt may take. Every attempt that begins
-    has its whole time."""
+    """After this many seconds only a second attempt may begin. None means the timeout of one attempt, which stays the same for
+    every attempt."""
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     time: Callable[[], float] = time.monotonic
 
     async def run(self, ask: Callable[[float], Awaitable[T]], seconds: float) -> T:
-        """Return the result of `ask(seconds)`; ask again after a transport error."""
+        """Return the result of `ask(seconds)`, and call it again after a transport error."""
         limit = seconds if self.total is None else self.total
         end = self.time() + limit
         attempt = 1
@@ -270,14 +272,14 @@ class Retry:
                 if attempt >= self.attempts or not is_transport_error(error):
                     raise
                 wait = self.wait(attempt, error)
-                # A second attempt is made even if the first used all of its time.
+                # A second attempt is made even if the first attempt lasted until its timeout.
                 if wait >= limit or (attempt > 1 and self.time() + wait >= end):
                     raise
             await self.sleep(wait)
             attempt += 1
 
     def wait(self, attempt: int, error: BaseException) -> float:
-        """Return the seconds to wait after this many attempts: jittered, and after what the provider asked for."""
+        """Return the seconds to wait after this many attempts: a random wait plus the seconds that the provider asked for."""
         base = min(self.longest, self.first * 2.0 ** min(attempt - 1, 20))
         jittered = base * (0.5 + 0.5 * self.chance())
         asked = error.retry_after if isinstance(error, ModelUnavailable) else None
@@ -288,7 +290,7 @@ DEFAULT_RETRY: Final = Retry()
 
 
 async def in_time(call: Awaitable[T], seconds: float, name: str) -> T:
-    """Return what a call returns, unless it takes too long; it is then cancelled."""
+    """Return the result of a call. If it takes more than `seconds`, cancel the call and raise ModelUnavailable."""
     limit = asyncio.timeout(seconds)
     try:
         async with limit:
@@ -299,20 +301,20 @@ async def in_time(call: Awaitable[T], seconds: float, name: str) -> T:
         raise ModelUnavailable(
             f"The model {name} did not answer within {seconds:g} s.",
             why="The call was cancelled.",
-            then="It is asked again later; if that happens often, raise model_timeout, or give it less to read "
+            then="The model is asked again later. If this happens often, raise model_timeout, or make prompts shorter "
             "(observation.prompt_tokens).",
         ) from error
 
 
 async def complete_in_time(model: Model, request: ModelRequest) -> ModelReply:
-    """Return a model's answer within the time of the request; managed models apply it to each attempt themselves."""
+    """Return a model's answer within the timeout of the request. A managed model applies the timeout to each attempt."""
     if isinstance(model, ManagedModel) or request.timeout is None:
         return await model.complete(request)
     return await in_time(model.complete(request), request.timeout, model.name)
 
 
 class RetryingModel(ModelWrapper):
-    """Repeats a call after a transport error. For models that do not retry by themselves."""
+    """Repeats a call after a transport error. Use it for models that do not retry."""
 
     def __init__(self, model: Model, retry: Retry = DEFAULT_RETRY) -> None:
         super().__init__(model)
@@ -333,9 +335,9 @@ _LIMITS: Final = frozenset({"max_tokens", "timeout"})
 
 
 class CallableModel:
-    """Answers with what a function returns: a text, or a ModelReply with usage and cost.
+    """Answers with the result of a function, which returns a text, or a ModelReply with usage and cost.
 
-    The function takes a ModelRequest. If it has arguments named `max_tokens` or `timeout`, it gets those of the request too.
+    The function is called with a ModelRequest. If it has parameters named `max_tokens` or `timeout`, these are passed too.
     """
 
     def __init__(self, function: ModelFunction, *, name: str | None = None, timeout: float | None = None) -> None:
@@ -352,11 +354,11 @@ class CallableModel:
 
     @property
     def timeout(self) -> float | None:
-        """Return how many seconds one call may take, if set; it takes precedence over `model_timeout`."""
+        """Return the maximum seconds of one call, which take precedence over `model_timeout`; None if not set."""
         return self._timeout
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return what the function returns."""
+        """Return the answer of the function."""
         seconds = request.timeout or self._timeout or DEFAULT_SECONDS
         answer = await in_time(self._call(request), seconds, self._name)
         match answer:
@@ -367,7 +369,7 @@ class CallableModel:
             case _:
                 raise ConfigError(
                     f"The model {self._name} answered with a value of type {type(answer).__name__}.",
-                    then="Let the function return a str, or a ModelReply.",
+                    then="Return a str or a ModelReply from the function.",
                 )
 
     async def _call(self, request: ModelRequest) -> object:
@@ -379,7 +381,6 @@ class CallableModel:
 
 
 def _named_arguments(function: Any) -> tuple[str, ...]:
-    """Return which limits of a request the function takes as named arguments."""
     try:
         parameters = list(inspect.signature(function).parameters.values())[1:]
     except (TypeError, ValueError):
@@ -388,41 +389,42 @@ def _named_arguments(function: Any) -> tuple[str, ...]:
 
 
 class BudgetSpent(MemologError):
-    """The budget is spent; the model was not called."""
+    """The budget is spent, so the model was not called."""
 
     def __init__(self, of: str, dollars: float, spent: float) -> None:
         super().__init__(
             f"The budget of {dollars:g} US dollars for this {of} is spent: {spent:.4f} so far.",
-            why="It is checked before every call, and the model was not asked.",
-            then="Raise `budget`, or name a cheaper model; messages are kept, and what is due is observed then.",
+            why="The budget is checked before every call, so the model was not called.",
+            then="Raise `budget`, or use a cheaper model. No message is lost: new messages are observed after that.",
         )
         self.of, self.dollars, self.spent = of, dollars, spent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """How much may be spent on one thing: a run, a thread, a resource."""
+    """The maximum cost of a thread, a resource or a database."""
 
     of: str
-    """What the budget is for, in one word: `thread`, `resource` or `database`."""
+    """Who the budget is for: `thread`, `resource` or `database`."""
     dollars: float
     spent: Callable[[], Awaitable[float]]
-    """Returns what the ledger says; if it raises, no call is made."""
+    """Returns the dollars spent until now, from the ledger. If it raises, the model is not called."""
 
 
 class BudgetedModel(ModelWrapper):
-    """Asks a model only while every limit has something left."""
+    """Calls a model only while no limit is reached."""
 
     def __init__(self, model: Model, *limits: Limit) -> None:
         super().__init__(model)
-        self._limits, self._passed = limits, 0.0
+        # The cost of calls through this object is not in the ledger yet.
+        self._limits, self._cost = limits, 0.0
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the model's answer, or raise BudgetSpent without asking it."""
+        """Return the model's answer, or raise BudgetSpent without calling the model."""
         for limit in self._limits:
-            spent = await limit.spent() + self._passed
+            spent = await limit.spent() + self._cost
             if spent >= limit.dollars:
                 raise BudgetSpent(limit.of, limit.dollars, spent)
         reply = await complete_in_time(self._model, request)
-        self._passed += reply.usage.cost if reply.usage else 0.0
+        self._cost += reply.usage.cost if reply.usage else 0.0
         return reply

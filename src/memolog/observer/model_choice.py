@@ -1,6 +1,6 @@
-"""Make a model from what a user writes, and call any provider that pydantic-ai supports, or any OpenAI-compatible endpoint.
+"""Turn the `model` setting into a model, and call any provider that pydantic-ai supports, or any OpenAI-compatible endpoint.
 
-The only module that uses pydantic-ai. It is imported at the first call, in a worker thread, because that takes seconds.
+Only this module uses pydantic-ai. The import takes seconds, so it happens at the first call, in a worker thread.
 """
 
 import asyncio
@@ -46,11 +46,11 @@ if TYPE_CHECKING:
     from pydantic_ai.models import Model as Client
     from pydantic_ai.models import StreamedResponse
 
-_STAND_IN: Final = "Until then the embedded observer goes on working."
+_STAND_IN: Final = "Until then the embedded observer is used."
 _INSTALL: Final = 'Run: pip install "memolog[llm]". '
 _SHOWN: Final = 300
 _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
-# Providers whose variable is not simply their name.
+# Variables for the keys of providers that do not follow the pattern PROVIDER_API_KEY.
 _KEYS: Final = {"azure": "AZURE_OPENAI_API_KEY", "cohere": "CO_API_KEY", "gateway": "PYDANTIC_AI_GATEWAY_API_KEY"}
 _KINDS: Final = re.compile(r"-(?:chat|responses|cloud)$|/.*$")
 _NOT_ALLOWED: Final = frozenset({401, 403})
@@ -59,15 +59,16 @@ _FINISHED: Final[Mapping[str, FinishReason]] = {
     "length": "length",
     "content_filter": "content_filter",
 }
-# Providers count reasoning tokens as part of the answer.
+# Added to `max_tokens` for reasoning models, because providers count reasoning tokens as part of the answer.
 _THOUGHT_TOKENS: Final = 16_000
-# A model reads the whole prompt before its first word; later pauses are shorter.
+# Between two pieces of a streamed answer, a quarter of the timeout may pass. A model needs longer before the first piece,
+# because it reads the whole prompt first.
 _PAUSE_SHARE: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelAt:
-    """A model behind an OpenAI-compatible address, such as a local server. No key from the environment is sent there."""
+    """A model at an OpenAI-compatible address, such as a local server. Keys from the environment are not sent to it."""
 
     base_url: str
     name: str
@@ -80,26 +81,26 @@ class ModelAt:
             parts = None
         if parts is None or parts.scheme not in {"http", "https"} or not parts.netloc or not self.name.strip():
             raise ConfigError(
-                "This is not the address of a model: it needs http:// or https://, a host, and the name of a model.",
+                "The address of a model must have http:// or https://, a host, and the name of the model.",
                 then='Write "http://127.0.0.1:8000/v1#model-name", or ModelAt(base_url=…, name=…).',
             )
 
     @property
     def label(self) -> str:
-        """Return the address and the name, without what may be secret in it."""
+        """Return the address and the name of the model, without user, password and query, which may be secret."""
         parts = urllib.parse.urlsplit(self.base_url)
         shown = parts._replace(netloc=parts.netloc.rpartition("@")[2], query="", fragment="")
         return f"{urllib.parse.urlunsplit(shown)}#{self.name}"
 
     @property
     def is_openai(self) -> bool:
-        """Return whether it is a server of OpenAI or Azure, which refuse both names of the token limit in one request."""
+        """Return whether the server belongs to OpenAI or Azure. These refuse a request with both names of the token limit."""
         host = urllib.parse.urlsplit(self.base_url).hostname or ""
         return host.endswith(("openai.com", "azure.com"))
 
     @classmethod
     def parse(cls, text: str) -> "Self | str":
-        """Read `"http://…#name"` as an address, and check that any other text is `"provider:model"`."""
+        """Return a ModelAt for `"http://…#name"`. Return any other text unchanged if it has the form `"provider:model"`."""
         if text.startswith(("http://", "https://")):
             base_url, _, name = text.partition("#")
             return cls(base_url=base_url, name=name)
@@ -107,16 +108,16 @@ class ModelAt:
         if not provider.strip() or not name.strip():
             raise ConfigError(
                 f"{text!r} is not the name of a model.",
-                then='Write "provider:model", such as "openai:gpt-5-mini", or "extractive" for none.',
+                then='Write "provider:model", such as "openai:gpt-5-mini", or "extractive" for the embedded observer.',
             )
         return text
 
 
 class PydanticModel(ManagedModel):
-    """Asks a provider through pydantic-ai: `PydanticModel("anthropic:…")`, or `PydanticModel(ModelAt(…))`.
+    """Calls a provider through pydantic-ai: `PydanticModel("anthropic:…")`, or `PydanticModel(ModelAt(…))`.
 
-    `settings` is handed to the provider as it is: `thinking`, `extra_body`, `openai_reasoning_effort`, `anthropic_thinking` and
-    so on. It beats what a request asks for; the request's own `options` beat both.
+    `settings` are passed to the provider unchanged, for example `thinking`, `extra_body`, `openai_reasoning_effort` or
+    `anthropic_thinking`. They override the fields of a request, and the `options` of the request override both.
     """
 
     def __init__(
@@ -130,10 +131,10 @@ class PydanticModel(ManagedModel):
         retry: Retry | None = DEFAULT_RETRY,
         stream: bool = False,
     ) -> None:
-        """Name the model; `price` is for one that no price list has.
+        """Pass `price` if the price list of pydantic-ai does not contain the model.
 
-        `timeout` is for one attempt, and beats `model_timeout`. With `stream` the answer is read as it is written: the first
-        words may take that long, and then no pause a quarter of it, however long the whole answer takes.
+        `timeout` limits one attempt and overrides `model_timeout`. With `stream` the answer is read piece by piece: `timeout`
+        limits the wait for the first piece, a quarter of it limits each pause, and the whole answer may take any time.
         """
         self._address = ModelAt.parse(model) if isinstance(model, str) else model
         self._settings, self._timeout, self._stream = dict(settings or {}), timeout, stream
@@ -143,29 +144,29 @@ class PydanticModel(ManagedModel):
 
     @property
     def name(self) -> str:
-        """Return the name under which the model was given."""
+        """Return `"provider:model"`, or the address and the name of a ModelAt."""
         return self._address if isinstance(self._address, str) else self._address.label
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the provider's answer; retries transport errors."""
+        """Return the provider's answer. Calls again after a transport error, as `retry` says."""
         client = await self._ready()
 
         async def ask(seconds: float) -> ModelReply:
             call = self._ask(client, request, seconds)
-            # A streamed answer has a limit for each piece.
+            # The time of a streamed answer is limited in `_read`.
             return await (call if self._stream else in_time(call, seconds, self.name))
 
         return await self._retry.run(ask, self._timeout or request.timeout or DEFAULT_SECONDS)
 
     async def check(self) -> None:
-        """Raise ConfigError if a key, a package or the provider itself is missing; makes no call."""
+        """Raise ConfigError if a key or a package is missing or the provider is unknown. Makes no call."""
         await self._ready()
 
     async def aclose(self) -> None:
-        """Close the connections; the next call opens them again."""
+        """Close all connections. The next call opens new ones."""
         client, self._client = self._client, None
         if client is not None and self._loop is asyncio.get_running_loop():
-            # The library closes its connections when a client's context ends.
+            # pydantic-ai closes the connections of a client at the end of its context.
             async with client:
                 pass
 
@@ -186,10 +187,10 @@ class PydanticModel(ManagedModel):
             else:
                 response = await model_request(client, [question], model_settings=settings)
         except Exception as error:
-            known = self._translated(error, client)
-            if known is None:
+            translated = self._translated(error, client)
+            if translated is None:
                 raise
-            raise known from error
+            raise translated from error
         return ModelReply(
             text=response.text or "",
             usage=self._usage(response, request),
@@ -197,23 +198,23 @@ class PydanticModel(ManagedModel):
         )
 
     async def _read(self, opening: "AbstractAsyncContextManager[StreamedResponse]", seconds: float) -> "ModelResponse":
-        """Return a whole answer that arrives piece by piece; the first piece may take longer than the others."""
-        pause, loop, waited = seconds / _PAUSE_SHARE, asyncio.get_running_loop(), "begin"
+        """Return the whole streamed answer. The first piece may take `seconds`, and each later piece a quarter of that."""
+        pause, loop, waiting_for = seconds / _PAUSE_SHARE, asyncio.get_running_loop(), "begin"
         limit = asyncio.timeout(seconds)
         try:
             async with limit, opening as stream:
                 async for _ in stream:
-                    waited = "go on"
+                    waiting_for = "continue"
                     limit.reschedule(loop.time() + pause)
                 return stream.get()
         except TimeoutError as error:
             if not limit.expired():
                 raise
-            after = seconds if waited == "begin" else pause
+            after = seconds if waiting_for == "begin" else pause
             raise ModelUnavailable(
-                f"The model {self.name} did not {waited} within {after:g} s.",
+                f"The model {self.name} did not {waiting_for} its answer within {after:g} s.",
                 why="The call was cancelled.",
-                then="It is asked again later; if that happens often, raise model_timeout, or give it less to read.",
+                then="The model is asked again later. If this happens often, raise model_timeout, or make prompts shorter.",
             ) from error
 
     def _settings_for(self, client: "Client", request: ModelRequest, seconds: float) -> dict[str, Any]:
@@ -221,7 +222,7 @@ class PydanticModel(ManagedModel):
             "temperature": request.temperature,
             "max_tokens": min(filter(None, (request.max_tokens, self._max_tokens)), default=None),
             "timeout": seconds,
-            # Retries are done here; retries of the library on top would take too long.
+            # `Retry` repeats calls. Retries by the provider's client as well would take too long.
             "max_retries": 0,
         }
         given = {**self._settings, **request.options}
@@ -230,10 +231,10 @@ class PydanticModel(ManagedModel):
             if self._max_tokens is None and request.max_tokens is not None:
                 asked["max_tokens"] = request.max_tokens + _THOUGHT_TOKENS
         if asked["max_tokens"] and isinstance(self._address, ModelAt) and not self._address.is_openai:
-            # Many compatible servers support only the older name of the limit.
+            # Many compatible servers support only the older name `max_tokens`, which pydantic-ai does not send.
             body: dict[str, Any] = given.get("extra_body") or {}
             given["extra_body"] = {"max_tokens": given.get("max_tokens", asked["max_tokens"]), **body}
-        # A client warns about each unsupported setting at every call.
+        # Unsupported settings are left out, because a client warns about each of them at every call.
         asked = {name: value for name, value in asked.items() if name not in client.unsupported_settings}
         return {name: value for name, value in {**asked, **given}.items() if value is not None}
 
@@ -242,7 +243,7 @@ class PydanticModel(ManagedModel):
         read, write = counted.cache_read_tokens, counted.cache_write_tokens
         usage = Usage(
             model=self.name,
-            # The library counts cached tokens as input too; our ledger keeps them apart.
+            # pydantic-ai counts cached tokens as input tokens too, but the ledger stores them separately.
             input_tokens=max(0, counted.input_tokens - read - write),
             output_tokens=counted.output_tokens,
             cache_read_tokens=read,
@@ -254,19 +255,19 @@ class PydanticModel(ManagedModel):
     # ------------------------------------------------------------ the client
 
     async def _ready(self) -> "Client":
-        """Return the client for this event loop: connections cannot move from one to another."""
+        """Return the client for this event loop. Each loop needs a new client, because connections belong to one loop."""
         loop = asyncio.get_running_loop()
         if self._client is None or self._loop is not loop:
-            client = await asyncio.to_thread(self._made)
+            client = await asyncio.to_thread(self._new_client)
             if self._client is None or self._loop is not loop:
                 self._client, self._loop = client, loop
         return self._client
 
-    def _made(self) -> "Client":
+    def _new_client(self) -> "Client":
         if importlib.util.find_spec("pydantic_ai") is None:
             raise ConfigError(
                 f"The model {self.name} needs pydantic-ai-slim, which is not installed.",
-                why="Model providers are an extra.",
+                why="Model providers are an optional part of Memolog.",
                 then=_INSTALL + _STAND_IN,
             )
         try:
@@ -275,7 +276,7 @@ class PydanticModel(ManagedModel):
             raise self._misconfigured(error) from error
 
     def _misconfigured(self, error: Exception) -> ConfigError:
-        what = f"The model {self.name} cannot be used as it is configured."
+        what = f"The model {self.name} cannot be used with its configuration."
         if isinstance(error, ImportError):
             return ConfigError(what, why=_text(error), then=_STAND_IN)
         variables = " or ".join(dict.fromkeys(_VARIABLE.findall(str(error))))
@@ -288,16 +289,15 @@ class PydanticModel(ManagedModel):
         return ConfigError(what, why=_text(error), then=_STAND_IN)
 
     def _translated(self, error: Exception, client: "Client") -> MemologError | None:
-        """Return our error for one of the library's; None for what is not the library's."""
+        """Return Memolog's error for an error of pydantic-ai; None for any other error."""
         from pydantic_ai import exceptions as theirs  # noqa: PLC0415 - an extra
 
         final = (theirs.ModelRequestRejectedError, theirs.ModelQuotaExceededError)
         match error:
             case theirs.ModelHTTPError():
-                is_passing = is_transport_error(error)
                 what = f"The model {self.name} answered with HTTP {error.status_code}."
-                why = _text(_said(error.body), _key_of(client))
-                if is_passing and not isinstance(error, final):
+                why = _text(_message_in(error.body), _key_of(client))
+                if is_transport_error(error) and not isinstance(error, final):
                     return ModelUnavailable(what, why=why, retry_after=error.retry_after)
                 return ModelRefused(what, why=why, then=self._advice(error.status_code))
             case theirs.ModelAPIError():
@@ -316,7 +316,7 @@ class PydanticModel(ManagedModel):
         if status not in _NOT_ALLOWED:
             return ""
         if isinstance(self._address, ModelAt):
-            return "Check its api_key."
+            return "Check the `api_key` of the ModelAt."
         provider = _KINDS.sub("", self._address.partition(":")[0])
         variable = _KEYS.get(provider, f"{provider.upper().replace('-', '_')}_API_KEY")
         return f"Check the key in {variable}."
@@ -344,7 +344,7 @@ def _attached(file: FilePart) -> "BinaryContent | ImageUrl | DocumentUrl":
 
 
 def _takes_temperature(client: "Client", given: Mapping[str, Any]) -> bool:
-    """Return whether the model accepts a temperature; many reasoning models do not."""
+    """Return whether the model accepts a temperature. Many reasoning models do not."""
     profile: Mapping[str, Any] = dict(client.profile)
     thinks = profile.get("openai_supports_reasoning") and profile.get("thinking_enabled_by_default")
     efforts = (value for name, value in given.items() if "thinking" in name or "reasoning" in name)
@@ -353,7 +353,7 @@ def _takes_temperature(client: "Client", given: Mapping[str, Any]) -> bool:
 
 
 def _cost(response: "ModelResponse") -> float:
-    """Return the price of a call in dollars; 0 if no price list has the model."""
+    """Return the cost of a call in dollars; 0 if the price list of pydantic-ai does not contain the model."""
     if response.usage.cost is not None:
         return float(response.usage.cost)
     try:
@@ -363,13 +363,13 @@ def _cost(response: "ModelResponse") -> float:
 
 
 def _key_of(client: "Client") -> str:
-    """Return the API key of a client, or an empty string: a provider may repeat it in its errors."""
+    """Return the API key of a client or "". It is removed from error texts, because a provider may repeat it there."""
     inner: Any = getattr(client.provider, "client", None)
     key: object = getattr(inner, "api_key", None)
     return key if isinstance(key, str) else ""
 
 
-def _said(body: object) -> object:
+def _message_in(body: object) -> object:
     """Return the message of a provider's error without the JSON around it."""
     while isinstance(body, dict):
         table = cast("dict[str, object]", body)
@@ -398,7 +398,7 @@ EMBEDDED: Final = "extractive"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPair:
-    """The model that observes and the one that reflects; None is the embedded observer."""
+    """The model that observes and the model that reflects. None stands for the embedded observer."""
 
     observe: Model | None
     reflect: Model | None
@@ -413,10 +413,10 @@ def resolve_model(
     price: Price | None = None,
     retry: Retry | None = DEFAULT_RETRY,
 ) -> Model | None:
-    """Return the model that `spec` names; None for the embedded observer, which needs none.
+    """Return the model for `spec`; None for the embedded observer.
 
-    A model is `"provider:model"`, `"http://127.0.0.1:8000/v1#model"`, a ModelAt, any object with `complete`, or a function
-    from ModelRequest to text. The other arguments are for the first three: `settings` goes to the provider as it is.
+    `spec` is `"provider:model"`, `"http://127.0.0.1:8000/v1#model"`, a ModelAt, any object with `complete`, or a function from
+    ModelRequest to text. The other arguments are for the first three forms, but `timeout` is for functions too.
     """
     if spec is None or spec == EMBEDDED:
         return None
@@ -437,45 +437,49 @@ def resolve_model(
     if callable(spec):
         return CallableModel(spec, timeout=timeout)
     raise ConfigError(
-        f"`model` must name a model, got {type(spec).__name__}.",
+        f"`model` must be the name of a model, a model or a function, got {type(spec).__name__}.",
         then='Pass "provider:model", an address, an object with `complete`, a function, or "extractive".',
     )
 
 
 def needed_model(spec: ModelSpec) -> Model:
-    """Return the model that `spec` names; the embedded observer is refused."""
+    """Return the model for `spec`. Raises ConfigError if `spec` is the embedded observer."""
     model = resolve_model(spec)
     if model is None:
         raise ConfigError(
             f"{EMBEDDED!r} cannot be one of several models.",
             why="The embedded observer reads messages, not prompts.",
-            then="Name a model here; without any, the embedded observer works by itself.",
+            then='Pass a model here. To use only the embedded observer, pass model="extractive" to the memory.',
         )
     return model
 
 
 def models_for(config: Config, given: ModelSpec | ModelPair | None = None, **options: Any) -> ModelPair:
-    """Return the models of a configuration: those for one role first, then the given one, then the general one."""
+    """Return the models for observing and reflecting.
+
+    Each is the configured model for its role, else the `given` model, else the configured general model.
+    """
     if isinstance(given, ModelPair):
         return given
     general = config.model if given is None else given
     observing, reflecting = config.observation.model or general, config.reflection.model or general
     observe = resolve_model(observing, **options)
-    # One model in both roles is one object, with one set of connections.
+    # The same model in both roles is one object, so that its connections are shared.
     reflect = observe if reflecting == observing else resolve_model(reflecting, **options)
     return ModelPair(observe=observe, reflect=reflect)
 
 
 class TieredModel(ManagedModel):
-    """Picks a model by the tokens of its input: `TieredModel({8_000: small, 64_000: middle}, above=large)`."""
+    """Selects a model by the number of input tokens: `TieredModel({8_000: small, 64_000: middle}, above=large)`."""
 
     def __init__(
         self, up_to: Mapping[int, ModelSpec], *, above: ModelSpec, counter: TokenCounter | None = None
     ) -> None:
-        """Name a model for every size, in tokens up to which it answers, and one for all that is larger."""
+        """Pass a model for each maximum number of input tokens, and a model for all larger inputs."""
         if any(size <= 0 for size in up_to):
             raise ConfigError(
-                f"Tiers cannot end at {min(up_to)} tokens.", then="Name each tier by the largest input that it takes."
+                f"The size of a tier must be 1 or more, got {min(up_to)} tokens.",
+                then="Use the maximum number of input tokens of each model as the key.",
             )
         self._tiers = [(size, needed_model(spec)) for size, spec in sorted(up_to.items(), key=lambda tier: tier[0])]
         self._above = needed_model(above)
@@ -483,16 +487,16 @@ class TieredModel(ManagedModel):
 
     @property
     def name(self) -> str:
-        """Return the names of all tiers, the smallest first; a reply's usage names the one that answered."""
+        """Return the names of all models, smallest tier first. The usage of a reply has the name of the model that answered."""
         return " | ".join(dict.fromkeys(model.name for model in self._inside()))
 
     def pick(self, request: ModelRequest) -> Model:
-        """Return the model that takes an input of this size."""
+        """Return the model for the size of this request."""
         size = self._counter.count(request.system) + self._counter.count(request.text)
         return next((model for most, model in self._tiers if size <= most), self._above)
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the answer of the tier for this input."""
+        """Return the answer of the model for the size of this request."""
         return await complete_in_time(self.pick(request), request)
 
     def _inside(self) -> list[Model]:
@@ -512,22 +516,22 @@ class NoModelAnswered(ModelError):
 
 
 class FallbackModel(ManagedModel):
-    """Asks one model after the other until one answers: `FallbackModel("openai:…", "anthropic:…")`."""
+    """Calls several models in order until one of them answers: `FallbackModel("openai:…", "anthropic:…")`."""
 
     def __init__(self, first: ModelSpec, *others: ModelSpec, seconds: float | None = None) -> None:
-        """Name the models in order. Each gets so many seconds, its retries included; None: as many as the request allows."""
+        """Pass the models in order. Each model has `seconds`, including retries; None means the timeout of the request."""
         if not others:
-            raise ConfigError("A fallback needs a second model.", then="Name it after the first.")
+            raise ConfigError("A FallbackModel needs at least two models.", then="Pass a second model.")
         self._models: list[Model] = [needed_model(spec) for spec in (first, *others)]
         self._seconds = seconds
 
     @property
     def name(self) -> str:
-        """Return the name of the first model; a reply's usage names the one that answered."""
+        """Return the name of the first model. The usage of a reply has the name of the model that answered."""
         return self._models[0].name
 
     async def complete(self, request: ModelRequest) -> ModelReply:
-        """Return the answer of the first model that gives one."""
+        """Return the answer of the first model that does not fail."""
         failures: dict[str, Exception] = {}
         for number, model in enumerate(self._models, start=1):
             try:
@@ -536,12 +540,12 @@ class FallbackModel(ManagedModel):
                 return await in_time(model.complete(request), self._seconds, model.name)
             except BudgetSpent:
                 raise
-            except Exception as error:  # noqa: BLE001 - any failure: the next model is asked
+            except Exception as error:  # noqa: BLE001 - the next model is called after any failure
                 failures[model.name if model.name not in failures else f"{model.name} ({number})"] = error
         raise NoModelAnswered(failures) from next(reversed(failures.values()))
 
     async def check(self) -> None:
-        """Check the models: one that can work is enough."""
+        """Raise ConfigError if all models fail their check."""
         problem: MemologError | None = None
         for model in self._models:
             try:

@@ -1,8 +1,8 @@
 """Turn parsed lines of a reply into observations, and guard a reflection against loss.
 
-Ids, sources, trust and redaction are set by code. An uncited line cites every message that it could come from; trust is the
-lowest of the cited roles. `loss` holds the rules of what a reflection must keep; when the kept lines alone exceed the log, the
-oldest go to an archive.
+Code, not the model, sets ids, sources and trust, and redacts secrets. A line without citations cites all messages of the span,
+and its trust is the lowest trust of the cited messages. `loss` contains the rules for the lines that a reflection must not
+lose. If these lines alone exceed the limit of the log, the oldest of them are archived.
 """
 
 import re
@@ -41,40 +41,40 @@ def draft_hints(
     foreign: Sequence[Message] = (),
     lines: Sequence[Observation] = (),
 ) -> tuple[Hints, tuple[str, ...]]:
-    """Return the hints of a group, and the faults of those of the answer.
+    """Return the hints that the messages, the earlier hints or the `lines` of the log support, and the faults of the others.
 
-    Kept is what the messages, the earlier hints or the `lines` of the log support. Missing hints are filled when the group is
-    activated, after groups before it that were made at the same time.
+    A hint that is None is filled from the hints before it when the group is activated, because other groups that were observed
+    at the same time may be activated first.
     """
-    said = Hints(
+    redacted = Hints(
         current_task=_redacted(new.current_task, redactor),
         suggested_response=_redacted(new.suggested_response, redactor),
         title=_redacted(new.title, redactor),
     )
-    kept = trusted_hints(said, messages, old, foreign=foreign, log=lines)
-    at = new.task_at if kept.current_task and new.task_at else messages[-1].created_at if messages else None
-    return replace(kept, at=at), () if kept == said else ("untrusted_hint",)
+    trusted = trusted_hints(redacted, messages, old, foreign=foreign, log=lines)
+    at = new.task_at if trusted.current_task and new.task_at else messages[-1].created_at if messages else None
+    return replace(trusted, at=at), () if trusted == redacted else ("untrusted_hint",)
 
 
 def reflected_hints(
     parsed: ParsedReflection, old: Hints, lines: Sequence[Observation], redactor: Redactor
 ) -> tuple[Hints | None, tuple[str, ...]]:
-    """Return the hints of a thread after a reflection, None if unchanged, and their faults.
+    """Return the hints of a thread after a reflection (None if they do not change), and their faults.
 
-    A warning that the work is off track goes into the suggested response.
+    A warning that the work is off track becomes the suggested response.
     """
-    back = f"{_OFF_TRACK}{parsed.off_track}" if parsed.off_track else parsed.hints.suggested_response
-    said = Hints(
-        current_task=_redacted(parsed.hints.current_task, redactor), suggested_response=_redacted(back, redactor)
+    response = f"{_OFF_TRACK}{parsed.off_track}" if parsed.off_track else parsed.hints.suggested_response
+    redacted = Hints(
+        current_task=_redacted(parsed.hints.current_task, redactor), suggested_response=_redacted(response, redactor)
     )
-    kept = trusted_hints(said, (), old, log=lines)
-    wrong = () if kept == said else ("untrusted_hint",)
+    trusted = trusted_hints(redacted, (), old, log=lines)
+    faults = () if trusted == redacted else ("untrusted_hint",)
     new = replace(
         old,
-        current_task=old.current_task if kept.current_task is None else kept.current_task or None,
-        suggested_response=kept.suggested_response or old.suggested_response,
+        current_task=old.current_task if trusted.current_task is None else trusted.current_task or None,
+        suggested_response=trusted.suggested_response or old.suggested_response,
     )
-    return (None if new == old else new), wrong
+    return (None if new == old else new), faults
 
 
 def observations_from(
@@ -88,11 +88,11 @@ def observations_from(
     redactor: Redactor,
     mode: Mode = "default",
 ) -> tuple[Observation, ...]:
-    """Return the observations of one span; each carries the mode in which it was observed."""
+    """Return the observations of one span. The metadata of each contains the mode in which it was observed."""
     if prompt is None or not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
-    # A message may have thousands of parts: compute its trust once, not for each line.
+    # A message may have thousands of parts, so its trust is computed once and not for each line.
     trusts: dict[int, Trust] = {message.seq: trust_of(message) for message in messages}
     shown = {s.number: s.seq for s in prompt.shown if s.thread == thread and s.seq in by_seq}
     made: list[Observation] = []
@@ -118,7 +118,6 @@ def observations_from(
 def _observation(
     draft: Draft | ReflectedDraft, text: str, name: str, group: str, ordinal: int, counter: TokenCounter
 ) -> Observation:
-    """Return what observations of observers and reflectors have in common."""
     return Observation(
         id=name,
         group=group,
@@ -134,15 +133,15 @@ def _observation(
 
 
 def _with_observer(draft: Draft) -> JsonObject:
-    """Return the metadata of a line with the observer that code set; a reply cannot set it."""
+    """Return the metadata of a line with the observer. Only code sets the observer; a value from a reply is removed."""
     metadata = {name: value for name, value in draft.metadata.items() if name != "observer"}
     return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
 
 
 def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
-    """Return the time of a line without citations: of the message with most of its words, if that has half of them.
+    """Return the time of the message that a line without citations comes from.
 
-    Otherwise of the message nearest to the time that the line gives.
+    This is the message with the most words of the line. If it has less than half of them, it is the message nearest in time.
     """
     found = [(support(draft.text, evidence), message) for message, evidence in sources]
     best = max(share for share, _ in found)
@@ -163,16 +162,16 @@ def reflections_from(
     redactor: Redactor,
     aliases: Mapping[str, str],
 ) -> tuple[Observation, ...]:
-    """Return the observations of a reflection; each has the sources of what it merges.
+    """Return the observations of a reflection. Each has the sources of the observations that it merges.
 
-    `aliases` are the short names of the threads of a shared log, which are removed from texts.
+    `aliases` are the short names of the threads in a shared log. They are removed from the texts.
     """
     by_id = {line.id: line for line in lines}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.lines, start=1):
         draft = _without_secrets(found, redactor)
         merged = [by_id[prompt.ids[name]] for name in draft.merges if name in prompt.ids]
-        # A line that merges nothing keeps every source, so that none is lost.
+        # A line that cites no observation gets the sources of all, so that no source is lost.
         roots = merged or list(lines)
         text = _without_name(draft.text, roots, aliases)
         said_at, zone = _said_at(draft, roots)
@@ -194,7 +193,10 @@ def reflections_from(
 
 
 def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonObject:
-    """Return the fields of a merged line: its own, those of the only line that it stands for, and the mode that all share."""
+    """Return the fields of a merged line.
+
+    These are its own fields, those of the merged line if there is only one, and the mode if all merged lines have the same.
+    """
     fields = {**(merged[0].metadata if len(merged) == 1 else {}), **metadata}
     fields.pop("mode", None)
     modes = {line.mode for line in merged}
@@ -203,7 +205,7 @@ def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonO
 
 
 def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
-    """Return the priority of a line that replaces others: at least the highest of theirs.
+    """Return the priority of a line that merges others. It is 🔴 or ✅ if a merged line is.
 
     Otherwise the next reflection could drop a statement of the user.
     """
@@ -214,7 +216,7 @@ def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
 
 
 def _without_name(text: str, roots: Sequence[Observation], aliases: Mapping[str, str]) -> str:
-    """Return a line without the name of its thread, if all that it stands for comes from that thread."""
+    """Return a text without the alias of its thread at the beginning, if all sources are in that thread."""
     threads = {source.thread for root in roots for source in root.sources}
     name = aliases.get(threads.pop()) if len(threads) == 1 else None
     rest = text.removeprefix(f"{name}:").lstrip() if name else text
@@ -229,7 +231,7 @@ _DraftT = TypeVar("_DraftT", Draft, ReflectedDraft)
 
 
 def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
-    """Return a draft without secrets: a model may have joined their parts."""
+    """Return a draft without secrets. Messages were redacted before, but a model may join the parts of a secret."""
     return replace(
         draft,
         text=_meaning_once(redactor.redact(draft.text)),
@@ -240,7 +242,7 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
 
 
 def _meaning_once(text: str) -> str:
-    """Remove repeated "(meaning …)" remarks from a line."""
+    """Return a text without repeated "(meaning …)" remarks."""
     seen: set[str] = set()
 
     def first(hit: re.Match[str]) -> str:
@@ -252,7 +254,7 @@ def _meaning_once(text: str) -> str:
 
 
 def _said_at(draft: ReflectedDraft, roots: Sequence[Observation]) -> tuple[datetime | None, str | None]:
-    """Return the time and zone of a merged line: of the first line on the day that it names."""
+    """Return the time and zone of the earliest merged line on the day of the draft, or of the earliest on any day."""
     moments = [(said, line.said_at, line.zone) for line in roots if line.said_at and (said := said_in_zone(line, UTC))]
     same_day = [found for found in moments if found[0].date() == draft.on]
     if not moments:
@@ -272,7 +274,7 @@ def _sources(thread: str, seqs: Iterable[int]) -> tuple[Source, ...]:
 
 
 def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
-    """Return the messages that some lines come from, consecutive ones as spans."""
+    """Return the messages that the lines cite. Consecutive messages are one span."""
     seqs: dict[str, set[int]] = {}
     for thread, seq in (place for line in lines for place in cited_places(line)):
         seqs.setdefault(thread, set()).add(seq)
@@ -281,43 +283,43 @@ def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gaps:
-    """What an answer of the reflector lacks."""
+    """The losses of a reflector's answer."""
 
     omitted: tuple[str, ...] = ()
-    """The ids of 🔴 and ✅ lines that it lost."""
+    """The ids of 🔴 and ✅ lines that the answer lost."""
     names: tuple[str, ...] = ()
-    """Paths, symbols and names that it lost."""
+    """The paths, symbols, commands and names that the answer lost."""
     vague: tuple[str, ...] = ()
-    """Its lines that merge many others and keep hardly anything of them."""
+    """The lines of the answer that merge many lines and contain hardly any of their words."""
 
     def __bool__(self) -> bool:
         return bool(self.omitted or self.names or self.vague)
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Return how much is missing; a smaller tuple is the better answer."""
+        """Return the numbers of vague lines, lost lines and lost names. The better answer has the smaller tuple."""
         return len(self.vague), len(self.omitted), len(self.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
-    """The lines of a reflection with those that code carried over, and what is lost."""
+    """The lines of a reflection after the loss guard."""
 
     observations: tuple[Observation, ...]
     carried: int
-    """How many of them are lines of the slice, unchanged."""
+    """The number of lines that code copied from the old log, because the reflection lost them."""
     omitted: tuple[str, ...]
-    """The ids of merged lines whose names are lost: they count as dropped."""
+    """The ids of merged lines whose names are lost. These lines count as dropped."""
 
 
 def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Sequence[Observation]) -> Gaps:
-    """Return what the drafts of an answer lost of the lines; `ids` maps the short ids in drafts to ids."""
+    """Return the losses of an answer compared with the old lines. `ids` maps the short ids in drafts to observation ids."""
     by_id = {line.id: line for line in lines}
     result: list[ResultLine] = []
     texts: list[str] = []
     for draft in drafts:
         merged = [by_id[ids[name]] for name in draft.merges if name in ids and ids[name] in by_id]
-        # A nested line is read together with its parent.
+        # The text of a nested line is checked together with the text of its parent.
         above = f"{texts[draft.parent]}\n" if draft.parent is not None else ""
         texts.append(_words(draft))
         if not is_bare_list(draft.text):
@@ -325,35 +327,35 @@ def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Seq
             result.append(ResultLine(above + texts[-1], (line.id for line in merged), priority))
     return Gaps(
         omitted=tuple(line.id for line in unsaid(lines, result)),
-        names=lost(lines, [said.text for said in result]),
-        vague=tuple(said.text for said in vague(lines, result)),
+        names=lost(lines, [new.text for new in result]),
+        vague=tuple(new.text for new in vague(lines, result)),
     )
 
 
 def guarded(
     made: Sequence[Observation], lines: Sequence[Observation], new_id: Callable[[], str], group: str
 ) -> Guarded:
-    """Return the lines of a reflection without bare lists of names, and with every 🔴 and ✅ line that they lost.
+    """Return the lines of a reflection, with a copy of every 🔴 and ✅ line that they lost, and without bare lists of names.
 
-    A line that merges only carried-over lines is dropped.
+    A line of the reflection that merges only lines copied in this way is dropped.
     """
-    told = [line for line in made if not is_bare_list(line.text)]
-    missing = unsaid(lines, _said(told))
-    gone = {line.id for line in missing}
-    told = [line for line in told if not line.merges or not gone.issuperset(line.merges)]
-    kept = list(renumbered(made, told))
+    new = [line for line in made if not is_bare_list(line.text)]
+    missing = unsaid(lines, _result_lines(new))
+    missing_ids = {line.id for line in missing}
+    new = [line for line in new if not line.merges or not missing_ids.issuperset(line.merges)]
+    kept = list(renumbered(made, new))
     kept += _carried(missing, new_id, group, after=len(kept))
-    rest = [line for line in lines if line.id not in gone]
+    others = [line for line in lines if line.id not in missing_ids]
     merged = {name for line in kept for name in line.merges}
-    left = lost_lines(rest, [_words(line) for line in kept])
+    without_names = lost_lines(others, [_words(line) for line in kept])
     return Guarded(
         observations=tuple(kept),
         carried=len(missing),
-        omitted=tuple(line.id for line in left if line.id in merged),
+        omitted=tuple(line.id for line in without_names if line.id in merged),
     )
 
 
-def _said(lines: Sequence[Observation]) -> list[ResultLine]:
+def _result_lines(lines: Sequence[Observation]) -> list[ResultLine]:
     texts = {line.ordinal: _words(line) for line in lines}
     whole = ("\n".join(filter(None, (texts.get(line.parent or 0), texts[line.ordinal]))) for line in lines)
     return [ResultLine(text, line.merges, line.priority) for text, line in zip(whole, lines, strict=True)]
@@ -365,46 +367,46 @@ def _words(line: ReflectedDraft | Observation) -> str:
 
 
 def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str, *, after: int) -> list[Observation]:
-    """Copy lines to another group; a line stays under its parent if that is copied too."""
-    places = {(line.group, line.ordinal): after + place for place, line in enumerate(lines, start=1)}
+    """Return copies of lines for another group. A line stays under its parent if the parent is copied too."""
+    ordinals = {(line.group, line.ordinal): after + number for number, line in enumerate(lines, start=1)}
     return [
         replace(
             line,
             id=new_id(),
             group=group,
-            ordinal=after + place,
-            parent=None if line.parent is None else places.get((line.group, line.parent)),
+            ordinal=after + number,
+            parent=None if line.parent is None else ordinals.get((line.group, line.parent)),
             merges=(line.id,),
             state="active",
         )
-        for place, line in enumerate(lines, start=1)
+        for number, line in enumerate(lines, start=1)
     ]
 
 
 # ---------------------------------------------------------------- the archive
 
 _ARCHIVED, _SUBJECT, _SINCE = "archived", "subject", "since"
-# Make room for a tenth of the log, so that the next reflection is not due at once.
+# Archive until a tenth of the limit is free. Otherwise the next reflection would be due immediately.
 _ROOM: Final = 0.9
-_MOST_SUBJECTS: Final = 12
+_MOST_SUBJECTS: Final = 12  # maximum number of subjects, without "other things"
 _OTHER: Final = "other things"
 
 
 def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
-    """Return the tokens of the 🔴 and ✅ lines in the log, with mark and time."""
+    """Return the tokens of the 🔴 and ✅ lines, each with its mark and time."""
     return sum(_weight(line, counter) for line in lines if line.priority in KEPT)
 
 
 def unchanged(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
-    """Return the lines of a slice as an unchanged reflection, so that some of them can be archived."""
+    """Return copies of the lines as a reflection that changes nothing, so that some of them can be archived."""
     return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
 
 
 def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, counter: TokenCounter) -> Guarded:
-    """Archive the oldest 🔴 and ✅ lines if these lines alone exceed `limit` tokens.
+    """Archive the oldest 🔴 and ✅ lines if all 🔴 and ✅ lines together exceed `limit` tokens.
 
-    One line a subject replaces them with their number and days. They count as kept: search finds them, recall has their
-    messages, and `restore` brings them back.
+    One line for each subject replaces the archived lines and contains their number and days. Nothing is lost: search finds
+    the archived lines, recall returns their messages, and `restore` returns them to the log.
     """
     lines = kept.observations
     size = kept_tokens(lines, counter)
@@ -412,19 +414,19 @@ def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, c
         return kept
     over = size - round(_ROOM * limit)
     earlier = [line for line in lines if isinstance(line.metadata.get(_ARCHIVED), int)]
-    known = {line.id for line in earlier}
-    candidates = sorted((line for line in lines if line.priority in KEPT and line.id not in known), key=_age)
+    earlier_ids = {line.id for line in earlier}
+    candidates = sorted((line for line in lines if line.priority in KEPT and line.id not in earlier_ids), key=_age)
     leaving: list[Observation] = []
     while candidates and over > 0:
         leaving.append(candidates.pop(0))
         over -= _weight(leaving[-1], counter)
-    gone = known | {line.id for line in leaving}
+    gone = earlier_ids | {line.id for line in leaving}
     rest = renumbered(lines, [line for line in lines if line.id not in gone])
-    told = [
-        _archive_line(subject, found, earlier, new_id(), group, ordinal=len(rest) + place, counter=counter)
-        for place, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
+    archive = [
+        _archive_line(subject, found, earlier, new_id(), group, ordinal=len(rest) + number, counter=counter)
+        for number, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
     ]
-    return replace(kept, observations=(*rest, *told))
+    return replace(kept, observations=(*rest, *archive))
 
 
 def _weight(line: Observation, counter: TokenCounter) -> int:
@@ -436,7 +438,7 @@ def _age(line: Observation) -> tuple[bool, datetime, int]:
 
 
 def _by_subject(lines: Sequence[Observation], earlier: Sequence[Observation]) -> dict[str, list[Observation]]:
-    """Group lines by the word that most of them share; subjects of the existing archive come first."""
+    """Return the lines by subject. The subject is a subject of the existing archive, or the word that most lines share."""
     found: dict[str, list[Observation]] = {str(line.metadata[_SUBJECT]): [] for line in earlier}
     words = {line.id: content_words(line.text) for line in lines}
     counts = Counter(word for several in words.values() for word in several)
@@ -459,9 +461,9 @@ def _archive_line(
     ordinal: int,
     counter: TokenCounter,
 ) -> Observation:
-    """Return the archive line of a subject; an earlier one about the same subject is merged into it."""
+    """Return the archive line of a subject. It includes the earlier archive lines of the same subject."""
     before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
-    # A merged line counts as all lines that it merges.
+    # A line that merges several lines is counted as this many lines.
     count = sum(max(1, len(line.merges)) for line in lines) + sum(int(line.metadata[_ARCHIVED]) for line in before)
     all_lines = [*before, *lines]
     days = [line.said_at.date().isoformat() for line in all_lines if line.said_at]

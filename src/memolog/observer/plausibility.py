@@ -1,4 +1,4 @@
-"""Check a reply of a model against what it was shown. Pure.
+"""Compare a reply of a model with its prompt and with the messages.
 
 Drops lines and hints that only repeat the prompt or the log, and finds statements of users that no line covers.
 """
@@ -18,20 +18,20 @@ from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.text.identifiers import content_words, folded, squeezed
 from memolog.text.tokens import TokenCounter
 
-# An answer may be so many times as long as its messages, and at least so many tokens.
+# An answer may have at most this many times the tokens of its messages. It may always have _LEAST_ROOM tokens.
 _MOST_TIMES: Final = 20
 _LEAST_ROOM: Final = 300
-# A line or a hint that shares so many consecutive words with the instructions is a copy of them.
+# A line or a hint with at least this many words, all of which stand side by side in the instructions, is a copy of them.
 _LINE_WORDS: Final = 4
 _HINT_WORDS: Final = 3
-_MOST_ECHOED: Final = 0.5
-_LEAST_SUPPORT: Final = 0.34
-_SUPPORTED: Final = 0.5
+_MOST_ECHOED: Final = 0.5  # a reply with a larger share of copied rows is an echo of the prompt
+_LEAST_SUPPORT: Final = 0.34  # minimum share of words from the messages in a line without citations
+_SUPPORTED: Final = 0.5  # a line with at least this share of words from the messages is supported
 _FEW_WORDS: Final = 2
-# Unfounded statements that are kept for each line with words of the messages.
+# For each line that shares a word with the messages, at most this many statements that share none are accepted.
 _MOST_DOUBTFUL: Final = 2
-_ALIKE: Final = 0.8
-# Elements of a prompt that are not instructions.
+_ALIKE: Final = 0.8  # two lines with at least this share of common words are the same
+# Elements of a prompt that contain data and not instructions.
 _GIVEN: Final = re.compile(r"<(log-end|hints|transcript|working-memory|wanted|attached)\b[^<>\n]{0,100}>(?=\n)")
 _HINTS: Final = re.compile(r"<(current-task|suggested-response|thread-title)>")
 _FENCED: Final = re.compile(r"^[ \t]*(```|~~~).*?^[ \t]*\1", re.DOTALL | re.MULTILINE)
@@ -50,7 +50,7 @@ _MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
 
 
 def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]]:
-    """Yield the ranges and contents of elements that these tags open; an unclosed tag opens none."""
+    """Yield the range and the content of each element with such an opening tag. Tags that are never closed are skipped."""
     at, unclosed = 0, set[str]()
     for tag in opening.finditer(text):
         name = tag[1]
@@ -58,7 +58,7 @@ def _elements(text: str, opening: re.Pattern[str]) -> Iterator[tuple[range, str]
             continue
         end = text.find(f"</{name}>", tag.end())
         if end < 0:
-            # A later tag of this name is unclosed too.
+            # Then later tags of this name are not closed either, so they are not searched again.
             unclosed.add(name)
             continue
         at = end + len(f"</{name}>")
@@ -75,9 +75,9 @@ def _without(text: str, opening: re.Pattern[str]) -> str:
 
 
 def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> Parsed:
-    """Return the usable part of a reply; its faults list what was dropped.
+    """Return the usable lines and hints of a reply, with a fault for each kind of text that was dropped.
 
-    If nothing is left the reply is empty, which is a failure, unless all of it is in the log already.
+    A reply without usable lines is a failure, unless the log already contains all of its lines.
     """
     notes = FaultNotes()
     notes.take(parsed.faults)
@@ -90,14 +90,14 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
         return replace(parsed, hints=hints, faults=notes.faults())
     if echoes.are_most_of(reply):
         notes.note("echo", reply)
-        notes.note("empty", "it repeats the prompt")
+        notes.note("empty", "the reply repeats the prompt")
         return Parsed(faults=notes.faults())
     if _is_too_long(parsed, given, counter):
-        notes.note("too_large", f"over {_MOST_TIMES} times as long as what it is about")
+        notes.note("too_large", f"over {_MOST_TIMES} times as long as the messages")
         return Parsed(faults=notes.faults())
     kept, known = _checked_lines(parsed, given, prompt, echoes, said, notes)
     if parsed.observations and not kept and not known:
-        notes.note("empty", "it says nothing new about these messages")
+        notes.note("empty", "the reply contains nothing new about these messages")
     nothing = bool(known) and not kept
     return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing, known=known)
 
@@ -111,9 +111,10 @@ def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> 
 def _checked_lines(
     parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
 ) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
-    """Return the lines that say something new, and those that the log has from the same day.
+    """Return the usable lines, and the lines that the log already has from the same day.
 
-    A cited statement without a word of its messages may be a paraphrase: it is kept beside founded lines, and marked later.
+    A statement with citations that shares no word with the messages may be a paraphrase. It is usable if enough other lines
+    share words with the messages. `judge` marks it later.
     """
     log = list(_log_lines(given.previous))
     numbered = dict(_numbered(given, prompt))
@@ -122,9 +123,9 @@ def _checked_lines(
         bool(found) and _is_said_again(draft, _cited(draft, numbered) or said)
         for draft, found in zip(parsed.observations, days, strict=True)
     ]
-    # A line with few content words counts as a copy only beside others.
-    is_telling = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
-    copies = any(tells and found and not again for tells, found, again in zip(is_telling, days, is_said, strict=True))
+    # A line with fewer than two content words counts as a copy only if the reply copies a longer line too.
+    is_long = [len(content_words(draft.text)) >= _FEW_WORDS for draft in parsed.observations]
+    copies = any(long and found and not again for long, found, again in zip(is_long, days, is_said, strict=True))
     kept: list[int] = []
     doubtful: list[int] = []
     known: list[Draft] = []
@@ -137,7 +138,7 @@ def _checked_lines(
                 doubtful.append(place)
             else:
                 notes.note("copied" if days[place] else "unfounded", draft.text)
-        elif not (found := days[place]) or not (copies or is_telling[place]):
+        elif not (found := days[place]) or not (copies or is_long[place]):
             kept.append(place)
         elif not is_said[place]:
             notes.note("copied", draft.text)
@@ -145,10 +146,10 @@ def _checked_lines(
             known.append(draft)
             notes.note("copied", draft.text)
         else:
-            # The same statement on another day.
+            # The user made the same statement again on another day.
             kept.append(place)
-    founded = sum(support(parsed.observations[place].text, said) > 0 for place in kept)
-    if len(doubtful) <= _MOST_DOUBTFUL * founded:
+    supported = sum(support(parsed.observations[place].text, said) > 0 for place in kept)
+    if len(doubtful) <= _MOST_DOUBTFUL * supported:
         kept = sorted((*kept, *doubtful))
     else:
         for place in doubtful:
@@ -162,9 +163,10 @@ def _cited(draft: Draft, numbered: Mapping[int | None, Message]) -> Evidence | N
 
 
 def _is_unfounded(draft: Draft, said: Evidence) -> bool:
-    """Return whether the messages do not support a line: an uncited line needs many common words, a statement one.
+    """Return whether the messages do not support a line.
 
-    A line in another language than the messages is not compared.
+    A line without citations must share a third of its words with the messages. A 🔴 or ✅ line with citations must share one
+    word, unless it has verbatim text or is in another language than the messages.
     """
     if not draft.cites:
         return support(draft.text, said) < _LEAST_SUPPORT
@@ -173,15 +175,15 @@ def _is_unfounded(draft: Draft, said: Evidence) -> bool:
 
 
 def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
-    """Return whether the cited messages support a line, so that it is not only copied from the log."""
+    """Return whether the cited messages support a line that is in the log already."""
     words, share = content_words(draft.text), support(draft.text, evidence)
-    # One common word may be chance, unless it is the whole message.
+    # A single common word may be chance, unless the line contains at least half of the words of the messages.
     is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
     return share >= _SUPPORTED and is_more and _log_line(draft.text)[1] <= evidence.words
 
 
 def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
-    """Return the drafts at these places; a draft whose parent is dropped moves under the nearest kept ancestor."""
+    """Return the drafts with these indexes. A draft whose parent is dropped moves under the nearest ancestor that is not."""
     new = {place: number for number, place in enumerate(places)}
 
     def above(place: int | None) -> int | None:
@@ -193,10 +195,10 @@ def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
 
 
 def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
-    known = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
+    earlier = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
     for name in ("current_task", "suggested_response", "title"):
         text: str | None = getattr(hints, name)
-        if text and text not in known and echoes.has(text, _HINT_WORDS):
+        if text and text not in earlier and echoes.has(text, _HINT_WORDS):
             notes.note("echo", text)
             hints = replace(hints, **{name: None})
     return hints
@@ -218,18 +220,19 @@ class _Echoes:
         return len(words) >= least and self._instructions.has(needle) and not self._said.has(needle)
 
     def is_shell(self, text: str) -> bool:
-        """Return whether a line is markup of the transcript or an unfilled placeholder, and not part of the messages."""
+        """Return whether a line contains markup of the transcript or is an unfilled placeholder, and no message contains it."""
         found = _SHELL.search(folded(text))
         return bool(found) and not self._said.has(squeezed(folded(text)))
 
     def are_most_of(self, reply: str) -> bool:
-        """Return whether most rows of a reply are rows of the instructions or of the transcript, word for word.
+        """Return whether most rows of a reply are copied from the instructions or the transcript.
 
-        A line may quote a message; markup around messages belongs in no line.
+        Observations may quote messages, so a row with a bullet is compared with the instructions only. A reply with several
+        message headers of the transcript is always an echo.
         """
         if len(_HEADER.findall(reply)) > _FEW_WORDS:
             return True
-        # Hints are checked separately.
+        # `_checked_hints` checks the hints.
         plain = _FENCED.sub("", _without(reply, _HINTS)).split("\n")
         rows = [(row, _MARKED.match(raw)) for raw in plain if (row := _row(raw)) and not _VERBATIM.match(raw)]
         echoed = sum(row in self._ours or (row in self._shown and not is_line) for row, is_line in rows)
@@ -237,7 +240,7 @@ class _Echoes:
 
 
 def _row(text: str) -> str:
-    """Return a row folded for comparison; empty if it is too short."""
+    """Return a row of text folded for comparison; empty if it has fewer than four words that are not numbers."""
     words = squeezed(folded(text)).strip(".").split(".")
     return ".".join(words) if sum(not word.isdigit() for word in words) >= _LINE_WORDS else ""
 
@@ -246,7 +249,7 @@ def _row(text: str) -> str:
 
 
 _LogLine: TypeAlias = tuple[frozenset[str], frozenset[str], date | None]
-"""The words of a line, those with digits among them, and its day."""
+"""All words of a line, its words with digits, and its day."""
 
 
 def _log_lines(text: str) -> Iterator[_LogLine]:
@@ -264,30 +267,31 @@ def _log_line(text: str, day: date | None = None) -> _LogLine:
 
 
 def _days_of(text: str, log: Sequence[_LogLine]) -> frozenset[date | None]:
-    """Return the days on which the log has the same or nearly the same line."""
+    """Return the days on which the log has nearly the same line with the same numbers."""
     words, numbers, _ = _log_line(text)
     alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
     return frozenset(day for _, _, day in alike)
 
 
-# ---------------------------------------------------------------- what is covered
+# ---------------------------------------------------------------- covered statements
 
 
 def _numbered(given: ObserveInput, prompt: Prompt) -> list[tuple[int | None, Message]]:
-    """Return the live messages of a span with the numbers under which the model saw them."""
-    waiting: dict[tuple[str, int], list[int]] = {}
+    """Return the live messages of a span, each with its number in the transcript (None if it was not shown)."""
+    # The slices of a long message have the same `seq` and different numbers.
+    unused: dict[tuple[str, int], list[int]] = {}
     for shown in reversed(prompt.shown):
-        waiting.setdefault((shown.thread, shown.seq), []).append(shown.number)
+        unused.setdefault((shown.thread, shown.seq), []).append(shown.number)
     live = (message for message in given.messages if message.state == "live")
-    found = ((waiting.get((message.thread, message.seq)), message) for message in live)
+    found = ((unused.get((message.thread, message.seq)), message) for message in live)
     return [(numbers.pop() if numbers else None, message) for numbers, message in found]
 
 
 def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
     """Return the messages with a statement of a user that no line covers.
 
-    A line covers a message that it cites if they share a word or a number, or are in different languages. An uncited line
-    covers a message if it has half of its words.
+    A line with citations covers a cited message if the two share a word or a number, or if lines and messages are in different
+    languages. A line without citations covers a message if it contains at least half of the words of the message.
     """
     stated = _stating(given, counter)
     if not stated:
@@ -302,7 +306,7 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
 
     def is_covered(number: int | None, text: str) -> bool:
         said = Evidence(text)
-        if any(is_foreign or _says_of(_words(draft), said) for draft in cited.get(number or 0, ())):
+        if any(is_foreign or _shares_words(_words(draft), said) for draft in cited.get(number or 0, ())):
             return True
         return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
 
@@ -313,7 +317,7 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
     )
 
 
-def _says_of(line: str, said: Evidence) -> bool:
+def _shares_words(line: str, said: Evidence) -> bool:
     return bool(_log_line(line)[1] & said.words) or support(line, said) > 0
 
 
@@ -327,7 +331,7 @@ def _are_in_other_languages(lines: str, said: str) -> bool:
 
 
 def _stating(given: ObserveInput, counter: TokenCounter) -> list[Message]:
-    """Return the user messages with statements, as the embedded observer finds them."""
+    """Return the messages of users in which the embedded observer finds a statement."""
     live = [message for message in given.messages if message.state == "live"]
     if not any(message.role == "user" for message in live):
         return []
@@ -343,7 +347,7 @@ def _says_something(message: Message) -> bool:
 
 
 def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
-    """Sort lines by time, each with the lines under it."""
+    """Return the lines sorted by time. The lines under a line stay with it."""
     trees: dict[int, list[int]] = {}
     for place in range(len(drafts)):
         root, above = place, drafts[place].parent

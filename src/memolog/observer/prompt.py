@@ -1,6 +1,6 @@
-"""Build the prompts of the observer and the reflector from the texts under `texts/`, whose version is stored with every result.
+"""Build the prompts of the observer and the reflector from the texts under `texts/`. Their version is stored with every result.
 
-Also finds in plain words what each mode looks for: the embedded observer adds such sentences, and lines get their fields.
+Also finds the sentences that a mode looks for (such as errors). The embedded observer adds them as lines, and lines get fields.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ from memolog.text.tokens import TokenCounter
 MODES: Final[tuple[str, ...]] = get_args(Mode)
 VOICES: Final[tuple[str, ...]] = get_args(Voice)
 LEVELS: Final = range(5)
-"""The compression levels: 0 gives no hint, 4 keeps about two parts in ten."""
+"""The compression levels: 0 adds no instruction, 4 asks for about two tenths of the length."""
 
-# Increased by hand when the wording changes in meaning; the digest changes with every edit.
+# Increase this number when the meaning of a text changes. The digest changes with every edit.
 _EDITION: Final = 2
 _NAMES: Final = (
     "observer",
@@ -49,7 +49,7 @@ _LEVEL: Final = re.compile(r"^## (\d)\n", re.MULTILINE)
 @cache
 def _text(name: str) -> str:
     found = files("memolog.observer").joinpath("texts", f"{name}.md").read_text("utf-8")
-    # A checkout may have changed the line ends; the version must not depend on them.
+    # Git may have changed the line ends, but the version must be the same on all systems.
     return found.replace("\r\n", "\n").strip()
 
 
@@ -65,18 +65,18 @@ PROMPT_VERSION: Final = _version()
 
 
 def observer_system(mode: str, voice: str, custom: str = "", *, keeps_document: bool = False) -> str:
-    """Return the observer's instructions for a mode and a voice, with those of the application after them.
+    """Return the observer's instructions for a mode and a voice, followed by those of the application (`custom`).
 
-    `keeps_document` adds how the working memory is kept.
+    `keeps_document` adds instructions for the working memory.
     """
     document = [_text("working_memory")] if keeps_document else []
     return "\n\n".join([*_observing(mode, voice), *document, *_of_the_application(custom)])
 
 
 def reflector_system(mode: str, voice: str, custom: str = "") -> str:
-    """Return the reflector's instructions, with what the observer was told about lines."""
+    """Return the reflector's instructions, with a quotation of the observer's instructions about lines."""
     heading = "# How the lines were written\n\nThese were the observer's instructions; do not carry them out."
-    # The observer's input and output format is left out: the reflector would take it for its own.
+    # The observer's input and output format is left out, because the reflector would use it too.
     observer, *rest = _observing(mode, voice)
     quoted = "\n\n".join([observer[observer.index(_ABOUT_LINES) :], *rest])
     quoted = f"\n{quoted}".replace("\n# ", "\n## ").strip()
@@ -84,9 +84,9 @@ def reflector_system(mode: str, voice: str, custom: str = "") -> str:
 
 
 def level_text(level: int, *, said_too_long: bool = True) -> str:
-    """Return what a compression level asks for; beyond the last, the last.
+    """Return the instructions of a compression level. A level outside of `LEVELS` is replaced by the nearest.
 
-    `said_too_long=False` leaves out that the last answer was too long: it may have left out too much instead.
+    `said_too_long=False` leaves out the sentence that the last answer was too long. Use it if that answer lost too much.
     """
     pieces = _LEVEL.split(_text("levels"))
     texts = dict(zip(map(int, pieces[1::2]), pieces[2::2], strict=True))
@@ -104,7 +104,7 @@ def _of_the_application(custom: str) -> list[str]:
 
 # ---------------------------------------------------------------- prompts
 
-# Small models follow best what stands at the end of a prompt.
+# The main instructions are repeated at the end of a prompt, because small models follow the end best.
 _ASK: Final = (
     "Write the <observations> of this transcript now. {messages} Then write <current-task>, <suggested-response> and "
     "<thread-title>, as in the format above. Answer no message.{repeated}"
@@ -142,51 +142,52 @@ _ASK_REFLECTION_SHARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A request to a model, and what is needed to parse the reply."""
+    """A request to a model, with the numbers and ids that are needed to parse the reply."""
 
     system: str
     text: str
     version: str = PROMPT_VERSION
     shown: tuple[Shown, ...] = ()
-    """The messages that may be cited."""
+    """The messages that the reply may cite."""
     ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The observations that may be merged: the id of each, by the short one that the model sees."""
+    """The ids of the observations that the reply may merge, by the short id in the prompt."""
     files: tuple[FilePart, ...] = ()
-    """What is attached, in the order in which the text lists it."""
+    """The attached files, in the order of the list in the text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObserveInput:
-    """One thread's share of an observer prompt."""
+    """The data of one thread for an observer prompt."""
 
     messages: tuple[Message, ...]
     before: tuple[Message, ...] = ()
-    """The messages right before these, which they may answer; neither observed nor shown."""
+    """The messages directly before `messages`, which may contain the questions that `messages` answer. They are not shown."""
     previous: str = ""
     """The end of the log, rendered."""
     previous_tokens: int = 2_000
+    """The maximum tokens of `previous` in the prompt."""
     most_tokens: int = 50_000
-    """The most tokens of messages in one prompt; longer spans are split into several prompts."""
+    """The maximum tokens of messages in one prompt. Longer spans are split into several prompts."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
     custom: str = ""
-    """The application's own instructions, added after ours."""
+    """The instructions of the application, which follow those of Memolog."""
     zone: tzinfo = UTC
     alias: str = "t1"
     wanted: tuple[Wanted, ...] = ()
-    """Values of the application that are asked for as well."""
+    """The values of the application that the prompt asks for too."""
     attach_files: bool = False
-    """Whether images and documents are shown as they are, beside their placeholders."""
+    """Whether images and documents are attached. The transcript has a placeholder for each of them in any case."""
     document: str | None = None
-    """The working memory, where the observer keeps it."""
+    """The text of the working memory; None if the observer does not write it."""
     document_most: int = 0
-    """How many characters it may have."""
+    """The maximum characters of the working memory."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectInput:
-    """What is to be condensed, and how far."""
+    """The observations that a reflector condenses, and the wanted length of the result."""
 
     observations: tuple[Observation, ...]
     target_tokens: int
@@ -194,25 +195,25 @@ class ReflectInput:
     missing: tuple[str, ...] = ()
     """Identifiers that the last answer lost."""
     omitted: tuple[str, ...] = ()
-    """The ids of 🔴 and ✅ lines that the last answer no longer says."""
+    """The ids of 🔴 and ✅ lines that the last answer lost."""
     vague: tuple[str, ...] = ()
-    """Lines of the last answer that stood for many others and said hardly anything of them."""
+    """Lines of the last answer that merged many lines and contained hardly any of their words."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
     custom: str = ""
     zone: tzinfo = UTC
-    """The zone of lines that have none of their own."""
+    """The zone for lines without a zone."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The short name of each thread; empty where the log is of one thread."""
+    """The short name of each thread, if several threads share the log; else empty."""
     thread_hints: Mapping[str, Hints] = field(default_factory=dict[str, Hints])
-    """The hints of each thread that has some, where several share the log."""
+    """The hints of each thread that has any, if several threads share the log."""
 
 
 def observer_prompt(
     given: ObserveInput, counter: TokenCounter, *, redactor: Redactor = REDACTION, first: int = 1
 ) -> Prompt:
-    """Return the prompt that observes one span of one thread; its messages are numbered from `first` on."""
+    """Return the prompt to observe one span of one thread. The first message has the number `first`."""
     text, shown = _thread(given, counter, given.most_tokens, redactor, first)
     wanted = _section("wanted", wanted_section(given.wanted))
     return _observer_prompt([given], [text], shown, _ASK, wanted, counter, redactor)
@@ -221,11 +222,11 @@ def observer_prompt(
 def observer_batch_prompt(
     inputs: Sequence[ObserveInput], counter: TokenCounter, *, redactor: Redactor = REDACTION
 ) -> Prompt:
-    """Return the prompt that observes spans of several threads at once, each under its alias.
+    """Return the prompt to observe spans of several threads at once. Each thread has a section with its alias.
 
-    The end of the log, which they share, is shown once, before the threads; it, mode, voice and the application's instructions
-    are those of the first. Message numbers run on from thread to thread, so that each number names one message. Each thread
-    has an equal share of `most_tokens`.
+    The end of the log, the mode, the voice and the application's instructions come from the first input and occur once. The
+    numbers of messages continue from thread to thread, so that no two messages have the same number. Each thread gets an equal
+    share of `most_tokens`.
     """
     if not inputs:
         raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
@@ -248,7 +249,7 @@ def _observer_prompt(
 ) -> Prompt:
     first = inputs[0]
     aliases = ", ".join(_alias(given.alias) for given in inputs)
-    # The log may be older than the application's own patterns.
+    # The log may contain secrets from a time before the application defined its redaction patterns.
     lines = redactor.redact(last_lines(closed(first.previous), first.previous_tokens, counter))
     log_end = _section("log-end", lines)
     repeated = _ASK_REPEATED if log_end else ""
@@ -265,7 +266,7 @@ def _observer_prompt(
 
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
-    """Return the prompt that condenses observations, which it numbers o1, o2 … in their order."""
+    """Return the prompt to condense observations. It numbers them o1, o2 … in their order."""
     ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
     ask = _ASK_REFLECTION.format(last=len(ids))
     sections = [
@@ -327,7 +328,7 @@ def _thread(
 def _attachments(
     inputs: Sequence[ObserveInput], shown: Sequence[Shown], redactor: Redactor
 ) -> tuple[str, tuple[FilePart, ...]]:
-    """Return the list of what is attached, and the files themselves: as many as a request may carry."""
+    """Return the section that lists the attached files, and the files. Files beyond the limits of a request are left out."""
     numbers = {(message.thread, message.seq): message.number for message in shown}
     room, lines, files = _MOST_FILE_BYTES, list[str](), list[FilePart]()
     messages = (message for given in inputs if given.attach_files for message in given.messages)
@@ -347,12 +348,12 @@ def _attachments(
 
 
 def _files_of(message: Message) -> list[FilePart]:
-    """Return the files of a message that a model can see."""
+    """Return the images and PDF documents of a message that can be attached."""
     found: list[FilePart] = []
     for part in message.parts:
         found += part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()
-    seen = [file for file in found if file.media_type.startswith("image/") or file.media_type == "application/pdf"]
-    return [file for file in seen if file.data is not None or (file.url or "").startswith("https://")]
+    visible = [file for file in found if file.media_type.startswith("image/") or file.media_type == "application/pdf"]
+    return [file for file in visible if file.data is not None or (file.url or "").startswith("https://")]
 
 
 def _document(given: ObserveInput, redactor: Redactor) -> str:
@@ -376,8 +377,8 @@ def _hints(hints: Hints) -> str:
 
 
 def _shared_hints(given: ReflectInput) -> str:
-    told = ((given.aliases.get(thread), _hints(hints)) for thread, hints in given.thread_hints.items())
-    return "\n".join(f"{_alias(name)} {line}" for name, text in told if name for line in text.split("\n") if line)
+    texts = ((given.aliases.get(thread), _hints(hints)) for thread, hints in given.thread_hints.items())
+    return "\n".join(f"{_alias(name)} {line}" for name, text in texts if name for line in text.split("\n") if line)
 
 
 def _alias(alias: str) -> str:
@@ -393,7 +394,7 @@ def _target(given: ReflectInput) -> str:
 
 
 def _missing(given: ReflectInput) -> str:
-    """Return what the last answer lost: statements first, then lines that say too little, then names."""
+    """Return the lost statements, the vague lines and the lost names of the last answer, with instructions."""
     lines = {
         line.id: (f"o{number} {MARKS[line.priority]} ", line.text) for number, line in enumerate(given.observations, 1)
     }
@@ -408,7 +409,7 @@ def _missing(given: ReflectInput) -> str:
     return "\n".join(pieces)
 
 
-# ---------------------------------------------------------------- the log as the reflector sees it
+# ---------------------------------------------------------------- the log in a reflector prompt
 
 
 def _log(given: ReflectInput) -> str:
@@ -420,7 +421,7 @@ def _log(given: ReflectInput) -> str:
         if said and said.date().isoformat() != day:
             day = said.date().isoformat()
             lines.append(f"Date: {day}")
-        # Lines above it that are not shown do not count.
+        # A line whose parent is not shown is not indented.
         depth = 1 + depths.get((observation.group, observation.parent), -1)
         depths[observation.group, observation.ordinal] = depth
         indent = "  " * depth
@@ -440,14 +441,14 @@ def _short_names(observation: Observation, aliases: Mapping[str, str]) -> str:
 
 def _line_text(observation: Observation) -> str:
     about = observation.about.isoformat() if observation.about else ""
-    # A date that the text does not contain was added later and is shown.
-    is_told = about in observation.text or "(meaning " in observation.text
-    meaning = f" (meaning {about})" if about and not is_told else ""
+    # The day is added only if the text does not contain it.
+    has_day = about in observation.text or "(meaning " in observation.text
+    meaning = f" (meaning {about})" if about and not has_day else ""
     doubt = f"{UNVERIFIED} " if observation.is_unverified else ""
     return f"{doubt}{escape(short_line(observation.text, 10_000))}{meaning}"
 
 
-# ---------------------------------------------------------------- what a mode looks for
+# ---------------------------------------------------------------- findings of a mode
 
 _MOST_FINDINGS: Final = 20
 _MOST_OF_MESSAGE: Final = 3
@@ -460,7 +461,7 @@ _OPENING: Final = re.compile(r"^[\s>*•#|-]+(?:\d{1,3}[.)]\s)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
-    """What a mode looks for: a pattern of sentences, their category, and the patterns of their fields."""
+    """A pattern for sentences that a mode looks for, their category, and the patterns for their fields."""
 
     sentence: re.Pattern[str]
     category: str
@@ -525,10 +526,10 @@ _LOOKED_FOR: Final[Mapping[Mode, tuple[_Search, ...]]] = {
 
 
 def with_findings(parsed: Parsed, messages: Sequence[Message], mode: Mode) -> Parsed:
-    """Return what was observed, with the sentences of assistant and tools that the mode looks for and no line holds.
+    """Add the sentences of the assistant and of tools that the mode looks for, unless a line contains them already.
 
-    Messages are cited by number, from 1. At most three sentences of a message and twenty in all are added, each cut to 300
-    characters.
+    The first of `messages` has the number 1. At most three sentences of a message and twenty in all are added, each shortened
+    to 300 characters.
     """
     if not _LOOKED_FOR[mode]:
         return parsed
@@ -549,7 +550,7 @@ def with_findings(parsed: Parsed, messages: Sequence[Message], mode: Mode) -> Pa
 
 
 def with_fields(draft: Draft, mode: Mode) -> Draft:
-    """Return a line with the fields of its mode that can be read from its words and that it does not have yet."""
+    """Return a line with the category and the fields of the mode, as far as its text contains them. Existing fields stay."""
     fields: dict[str, str] = {}
     category = draft.category
     for search in _LOOKED_FOR[mode]:

@@ -1,6 +1,7 @@
 """Parse the reply of an observer or a reflector into drafts, hints and faults.
 
-Reads sections between tags, Markdown and JSON, whole or cut off. Never raises: what cannot be used is a fault.
+A reply may have sections between tags, be Markdown or JSON, and be cut off. The functions never raise because of a bad reply:
+text that cannot be used becomes a fault.
 """
 
 import json
@@ -51,7 +52,7 @@ _ID: Final = re.compile(r"o(\d{1,9})")
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
 
-# Lines are shown with the names of their threads before the mark; in an answer the name opens the text.
+# In the prompt, the names of threads precede the mark of a line. In an answer, the name is moved to the beginning of the text.
 _LEADING_NAMES: Final = re.compile(
     r"^([ \t]*(?:[*•-][ \t]+)?)(t\d{1,9}(?:,[ ]?t\d{1,9})*)[:.)]?[ \t]+"
     rf"((?:{'|'.join(MARKS.values())})[ \t]*(?:\(\d\d?:\d\d\)[ \t]*)?)",
@@ -69,7 +70,7 @@ class _Reply:
 
 
 class _Times:
-    """The times of the messages, from which the time of a line is computed."""
+    """Computes the time of a line from the times of the messages."""
 
     def __init__(self, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> None:
         self._by_number = {message.number: in_zone(message.at, zone) for message in shown}
@@ -77,7 +78,10 @@ class _Times:
         self._days = sorted({self._base.date(), *(moment.date() for moment in self._by_number.values())})
 
     def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
-        """Return when a line was said: from the messages it cites, else the message nearest to its time, else its parent."""
+        """Return the time of a cited message, else of the parent, else of the message nearest to the time in the line.
+
+        A line under a parent has the parent's time only if it has no time and no other date.
+        """
         cited = sorted(self._by_number[number] for number in line.refs)
         if cited:
             return self._among(cited, line, notes)
@@ -90,7 +94,7 @@ class _Times:
         day = day or (parent.said_at if parent else self._base).date()
         same_day = [moment for moment in self._by_number.values() if moment.date() == day]
         if line.at is not None:
-            # Models invent times: the message nearest to it counts, on that day if there is one.
+            # Models invent times, so the time of the nearest message is used, if possible of a message on that day.
             return self._nearest(day, line.at, same_day or list(self._by_number.values()))
         if day == self._base.date():
             return self._base
@@ -112,10 +116,10 @@ class _Times:
 def parse_observations(
     reply: str, shown: Sequence[Shown], *, base: datetime, zone: tzinfo, is_cut_off: bool = False
 ) -> Parsed:
-    """Return what an observer's reply says about the messages that it was shown.
+    """Return the parsed reply of an observer about the messages in `shown`.
 
-    `base` is the time of lines without a time and without citations, such as that of the first message. `is_cut_off` is true
-    if the provider reported that the reply reached its limit.
+    `base` is the time for lines without time and citations, usually the time of the first message. `is_cut_off` is True if the
+    provider reported that the reply reached its maximum length.
     """
     notes = FaultNotes()
     return _parsed(cleaned(reply, notes), shown, base, zone, notes, is_cut_off=is_cut_off)
@@ -127,7 +131,7 @@ def _parsed(
     read = _read_reply(text, Known(message.number for message in shown), notes, is_cut_off=is_cut_off)
     drafts = _drafts(read, _Times(shown, base, zone), notes)
     if not drafts and not read.nothing and not notes.has_fatal:
-        notes.note("empty", "no observation, and no word that there is none")
+        notes.note("empty", "no observation, and no statement that nothing is worth observing")
     return Parsed(observations=drafts, hints=read.hints, faults=notes.faults(), nothing=read.nothing and not drafts)
 
 
@@ -142,7 +146,6 @@ def _drafts(read: _Reply, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]
 
 
 def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None) -> dict[str, Any]:
-    """Return what drafts of observers and reflectors have in common."""
     return {
         "priority": line.priority or (above.priority if above else "medium"),
         "text": line.text,
@@ -158,28 +161,28 @@ def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None
 def parse_batch(
     reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime, zone: tzinfo
 ) -> dict[str, Parsed]:
-    """Return what a reply says about each thread of a batch, by thread id; `aliases` names the thread of each alias.
+    """Return the parsed answer for each thread of a batch, by thread id. `aliases` maps each alias to a thread id.
 
-    Where the reply has no sections for threads, lines are assigned by the messages they cite. A thread without a line fails
-    alone. `base` and `zone` are used for a thread of which no message was shown.
+    If the reply has no sections for threads, the first citation of a line decides its thread. If a thread has no line, only the
+    answer for this thread has a fault. `base` and `zone` are used for a thread without shown messages.
     """
     notes = FaultNotes()
     text = cleaned(reply, notes)
     by_thread = {thread: [message for message in shown if message.thread == thread] for thread in aliases.values()}
-    told = thread_sections(text, frozenset(aliases), notes)
-    if not told and len(aliases) > 1:
+    bodies = thread_sections(text, frozenset(aliases), notes)
+    if not bodies and len(aliases) > 1:
         return _by_citations(text, shown, by_thread, base, zone, notes)
-    if not told:
-        told = dict.fromkeys(aliases, text)
+    if not bodies:
+        bodies = dict.fromkeys(aliases, text)
     common = notes.faults()
     results: dict[str, Parsed] = {}
     for alias, thread in aliases.items():
         own = FaultNotes()
         own.take(common)
         mine = by_thread[thread]
-        # Each conversation has the zone of its own user.
-        start, place = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
-        results[thread] = _parsed(told.get(alias, ""), mine, start, place, own)
+        # The users of two threads may be in different zones.
+        start, own_zone = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
+        results[thread] = _parsed(bodies.get(alias, ""), mine, start, own_zone, own)
     return results
 
 
@@ -195,13 +198,13 @@ def _by_citations(
     owners = {message.number: message.thread for message in shown}
     results: dict[str, Parsed] = {}
     for thread in by_thread:
-        told = whole.observations
-        places = [place for place, draft in enumerate(told) if draft.cites and owners[draft.cites[0]] == thread]
+        found = whole.observations
+        places = [place for place, draft in enumerate(found) if draft.cites and owners[draft.cites[0]] == thread]
         drafts = tuple(
             replace(
-                told[place],
-                parent=places.index(parent) if (parent := told[place].parent) in places else None,
-                cites=tuple(number for number in told[place].cites if owners[number] == thread),
+                found[place],
+                parent=places.index(parent) if (parent := found[place].parent) in places else None,
+                cites=tuple(number for number in found[place].cites if owners[number] == thread),
             )
             for place in places
         )
@@ -209,7 +212,7 @@ def _by_citations(
         own.take(whole.faults)
         own.note("untagged", "no sections for threads")
         if not drafts and not own.has_fatal:
-            own.note("empty", "nothing that belongs to this thread")
+            own.note("empty", "no line cites a message of this thread")
         results[thread] = Parsed(observations=drafts, faults=own.faults())
     return results
 
@@ -217,20 +220,20 @@ def _by_citations(
 def parse_reflection(
     reply: str, ids: Collection[str], aliases: Collection[str] = (), *, is_cut_off: bool = False
 ) -> ParsedReflection:
-    """Return what a reflector's reply says about the lines with these short ids (o1, o2 …).
+    """Return the parsed reply of a reflector about the lines with these short ids (o1, o2 …).
 
-    `aliases` are the short names of the threads (t1, t2 …) where several share the log: what the reply says of where one of
-    them stands is in a section of that thread. `is_cut_off` says that the provider reported that the reply reached its limit.
+    `aliases` are the short names of the threads (t1, t2 …) if several threads share the log. Then the reply has a section with
+    hints for each thread. `is_cut_off` is True if the provider reported that the reply reached its maximum length.
     """
     notes = FaultNotes()
     if is_cut_off:
-        notes.note("cut_off", "the reply reached its limit")
+        notes.note("cut_off", "the reply reached its maximum length")
     numbers = {int(hit[1]): name for name in ids if (hit := _ID.fullmatch(name))}
-    # Some put an id before the line, as they were shown them: what counts is the list at its end.
+    # Some models copy the id before a line from the prompt. It is removed, because only the ids at the end of a line count.
     text = _LEADING_ID.sub(r"\1", cleaned(reply, notes))
     of_threads: dict[str, ParsedReflection] = {}
     if aliases:
-        text = _LEADING_NAMES.sub(_named, text)
+        text = _LEADING_NAMES.sub(_with_name_after_mark, text)
         text, of_threads = _of_threads(text, frozenset(aliases), notes)
     read = _read_reply(text, Known(numbers), notes)
     drafts: list[ReflectedDraft] = []
@@ -240,7 +243,7 @@ def parse_reflection(
         on = line.on or (above.on if above else None)
         drafts.append(ReflectedDraft(**_fields(line, parent, above), merges=merges, on=on, at=line.at))
     if not drafts and not notes.has_fatal:
-        notes.note("empty", "no line: a reflection never replaces lines by nothing")
+        notes.note("empty", "the reply has no line, but a reflection must not delete all lines")
     return ParsedReflection(
         lines=tuple(drafts),
         hints=read.hints,
@@ -250,16 +253,19 @@ def parse_reflection(
     )
 
 
-def _named(hit: re.Match[str]) -> str:
-    """Return the opening of a line with the name of its thread after the mark; several names are dropped."""
+def _with_name_after_mark(hit: re.Match[str]) -> str:
+    """Return the beginning of a line with the name of its thread after the mark. Two or more names are dropped."""
     return f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: ")
 
 
 def _of_threads(text: str, aliases: frozenset[str], notes: FaultNotes) -> tuple[str, dict[str, ParsedReflection]]:
-    """Return a reply without the sections of threads, and these by alias; lines inside a section are kept."""
+    """Return a reply without the sections of threads, and the hints in these sections by alias.
+
+    Lines inside a section of a thread stay in the reply.
+    """
     found: dict[str, ParsedReflection] = {}
 
-    def taken(hit: re.Match[str]) -> str:
+    def replacement(hit: re.Match[str]) -> str:
         inside = sections(hit[2], notes)
         if hit[1] in aliases:
             hints, off_track = _hints_of(inside.hints, notes)
@@ -269,20 +275,21 @@ def _of_threads(text: str, aliases: frozenset[str], notes: FaultNotes) -> tuple[
         lines = inside.loose if inside.observations is None else inside.observations
         return f"\n<observations>\n{lines}\n</observations>\n" if lines.strip() else ""
 
-    return _THREAD.sub(taken, text), found
+    return _THREAD.sub(replacement, text), found
 
 
 def failure(parsed: Parsed | ParsedReflection) -> str | None:
-    """Return why a reply must not become memory, or None if it may.
+    """Return the reason why a reply is unusable; None if it is usable.
 
-    A reflection that was cut off must not. Lines of an observer's reply before the cut may; the caller handles the rest.
+    A reflection that was cut off is unusable. An observer's reply that was cut off is usable up to the cut, and the caller must
+    have the rest observed again.
     """
     fatal = FATAL if isinstance(parsed, Parsed) else FATAL | {"cut_off", "cut_off_hint"}
     for fault in parsed.faults:
         if fault.kind in fatal:
             return f"{fault.kind.replace('_', ' ')}: {fault.detail}"
     has_lines = bool(parsed.observations or parsed.nothing) if isinstance(parsed, Parsed) else bool(parsed.lines)
-    return None if has_lines else "empty: no line in it"
+    return None if has_lines else "empty: the reply has no line"
 
 
 # ---------------------------------------------------------------- sections and lines
@@ -291,7 +298,7 @@ _MOST_DUPLICATES: Final = 10
 
 
 def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool = False) -> _Reply:
-    """Return the lines and hints of a cleaned reply; `is_cut_off` says that its end is known to be missing."""
+    """Return the lines and hints of a cleaned reply. `is_cut_off` is True if the provider reported that the end is missing."""
     if not text:
         notes.note("empty", "no text")
         return _Reply()
@@ -306,14 +313,14 @@ def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool 
     if found.observations is None:
         notes.note("untagged", "no section of observations")
     if found.unclosed and found.unclosed != "observations":
-        # An incomplete hint or document must not replace a complete one.
-        notes.note("cut_off_hint", f"<{found.unclosed}> never ends")
+        # An incomplete hint or working memory must not replace the complete old one.
+        notes.note("cut_off_hint", f"<{found.unclosed}> has no closing tag")
         found.hints.pop(found.unclosed, None)
     hints, off_track = _hints_of(found.hints, notes)
     hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
     if _is_nothing(body):
         if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
-            # Outside a section, a single word may also come from a program that has no answer.
+            # Outside of a section, a single word such as "none" may come from a program that failed to get an answer.
             notes.note("empty", body)
             return _Reply()
         return _Reply(hints=hints, off_track=off_track, nothing=True)
@@ -323,7 +330,7 @@ def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool 
 
 
 def _found(text: str, notes: FaultNotes) -> Sections:
-    """Return the sections of a reply that is tagged, in Markdown or in JSON; JSON may also stand inside a section."""
+    """Return the sections of a reply with tags, in Markdown or in JSON. JSON inside the section of observations is read too."""
     plain = without_fence(text)
     if whole := _json_reply(plain, notes):
         return Sections(observations=whole[0], hints=whole[1])
@@ -337,22 +344,22 @@ def _found(text: str, notes: FaultNotes) -> Sections:
 def _checked_lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_torn: bool) -> list[Line]:
     lines = read_lines(body, known, notes)
     if found.observations is not None:
-        # Some close the section too early: what is marked like a line is one.
+        # Some models close the section too early. So rows after it with a bullet and a mark are lines too.
         silent = FaultNotes()
         lines += [line for line in read_lines(found.loose, known, silent) if line.is_bullet and line.priority]
     if lines and not any(line.is_marked for line in lines):
         if is_refusal([line.text for line in lines]):
             notes.note("refusal", lines[0].text)
             return []
-        said = [line for line in lines if not is_chatter(line.text)]
-        if not said:
-            notes.note("empty", f"no observation in it: {lines[0].text}")
+        useful = [line for line in lines if not is_chatter(line.text)]
+        if not useful:
+            notes.note("empty", f"the reply has no observation: {lines[0].text}")
             return []
-        lines = said
+        lines = useful
     if is_torn:
-        notes.note("cut_off", "its observations never end")
+        notes.note("cut_off", "the reply ends inside the observations")
         while lines and not lines[-1].is_cited:
-            # Citations stand at the end of a line, so a line without them may be incomplete.
+            # Citations are at the end of a line, so a last line without citations may be incomplete.
             lines.pop()
     elif not lines and any(char.isalnum() for char in body):
         notes.note("unparsable", body)
@@ -384,11 +391,11 @@ def _without_duplicates(lines: list[Line], notes: FaultNotes) -> list[Line]:
 
 
 def _parents(lines: Sequence[Line]) -> list[int | None]:
-    """Return the index of the parent of each line: the nearest line before it with less indentation."""
+    """Return the index of each line's parent, which is the nearest earlier line with less indentation; None for no parent."""
     above: list[tuple[int, int]] = []
     found: list[int | None] = []
     for place, line in enumerate(lines):
-        # A result without indentation still belongs under what led to it.
+        # A line that begins with an arrow is a result. It belongs under the line before it, even without indentation.
         indent = above[0][0] + 1 if line.is_result and above and line.indent <= above[0][0] else line.indent
         while above and above[-1][0] >= indent:
             above.pop()
@@ -397,7 +404,7 @@ def _parents(lines: Sequence[Line]) -> list[int | None]:
     return found
 
 
-# ---------------------------------------------------------------- nothing, and hints
+# ---------------------------------------------------------------- empty replies, and hints
 
 _WORTH: Final = r"(?:here )?(?:is )?(?:worth|to) (?:keep|record|remember|not|observ|report|add|log)\w*.{0,40}"
 _NOTHINGS: Final = (
@@ -424,7 +431,7 @@ _MOST_TITLE: Final = 120
 
 
 def _is_nothing(body: str) -> bool:
-    """Return whether the reply says in words that there is nothing; an empty section does not."""
+    """Return whether the reply says that nothing is worth observing. An empty section does not count."""
     words = body.strip()
     return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
 
@@ -433,7 +440,7 @@ def _hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str
     """Return the hints among the sections of a reply, and the text of its off-track section."""
     task = _hint(texts.get("current-task"), notes)
     if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
-        # Only an explicit "none" ends the current task; a missing section does not.
+        # An explicit "none" ends the current task. A missing section does not end it.
         task = ""
     response = _hint(texts.get("suggested-response"), notes)
     title = _hint(texts.get("thread-title"), notes)
@@ -479,7 +486,7 @@ _PRIORITIES: Final[dict[str, Priority]] = {
 _MARK_KEYS: Final = ("priority", "importance", "level", "mark")
 _OTHER_KEYS: Final = ("date", "files", "file", "verbatim", "id", "metadata", "parent", "thread", "role", "number")
 _STRUCTURE: Final = frozenset((*_TEXTS, *_INSIDE, *_TIMES, *_CITES, *_ABOUT, *_HINTS, *_MARK_KEYS, *_OTHER_KEYS))
-"""Fields that are parts of a line; every other field becomes a fact about it."""
+"""JSON fields with a fixed meaning. Every other field becomes a fact in the braces of a line."""
 _FIELD: Final = re.compile(r"[a-z]{2,21}")
 _DEEPEST: Final = 4
 _MOST_FAILURES: Final = 20
@@ -488,7 +495,7 @@ _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
 def _json_reply(text: str, notes: FaultNotes) -> tuple[str, dict[str, str]] | None:
-    """Return a reply in JSON as lines, and its hints by their tags; None if it is not JSON."""
+    """Return the lines of a reply in JSON as text, and its hints by tag; None if the reply is not JSON."""
     if not _LOOKS_LIKE.match(text):
         return None
     try:
@@ -505,7 +512,7 @@ def _json_reply(text: str, notes: FaultNotes) -> tuple[str, dict[str, str]] | No
 
 
 def _salvaged(text: str) -> list[object]:
-    """Return the complete objects of truncated JSON; inner ones if the outer one is incomplete."""
+    """Return the complete objects in truncated JSON. If the outer object is incomplete, these are the objects inside it."""
     decoder, found, at, failures = json.JSONDecoder(), list[object](), 0, 0
     while failures < _MOST_FAILURES and (at := text.find("{", at)) >= 0:
         try:
@@ -547,7 +554,7 @@ def _object(entry: dict[str, object], depth: int, hints: dict[str, str]) -> Iter
     if isinstance(day := entry.get("date"), str):
         yield f"Date: {short_line(day, 60)}"
     for key, item in entry.items():
-        # Some group their lines by day.
+        # Some models use dates as keys.
         if found := find_date(key):
             yield f"Date: {found.day.isoformat() if found.day else key}"
             yield from _lines(item, depth, hints)

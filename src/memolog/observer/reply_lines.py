@@ -1,6 +1,7 @@
-"""Split a reply into its tagged sections, and parse their lines. Linear in the length of the reply.
+"""Split a reply into its tagged sections, and parse their lines, in time linear in the length of the reply.
 
-Thoughts and code fences are left out. A line has a mark, a time, its text, references, facts in braces, and verbatim text below.
+A model's reasoning and code fences are removed. A line has a priority mark, a time, a text, citations (such as [3]), facts in
+braces, and verbatim text in the rows below it.
 """
 
 import re
@@ -30,8 +31,8 @@ _KNOWN: Final = {
     "off-track": "off-track",
     "working-memory": "working-memory",
 }
-# Our tags, and those of chat templates that leak. Tags that code and web pages use too are not included: lines may mention
-# them, and `<` is escaped wherever a line is shown.
+# Tags of Memolog and of chat templates, which are removed from lines. Tags of HTML and code are not included, because a line
+# may mention them. They do no harm, because `<` is escaped wherever a line is shown.
 _OURS: Final = "observations?|reflections?|current-task|suggested-response|thread-title|off-track|working-memory"
 _PROMPT: Final = "transcript|log-end|hints|left-out|attached|wanted|other-conversation"
 _TEMPLATE: Final = r"think(?:ing)?|scratchpad|tool_(?:call|response|result)s?|function_calls?"
@@ -52,13 +53,13 @@ class Sections:
     """The texts of a reply by section."""
 
     observations: str | None = None
-    """None if the reply had no such section."""
+    """None if the reply has no section of observations."""
     hints: dict[str, str] = field(default_factory=dict[str, str])
-    """Current task, suggested response, title and off-track, by their tags."""
+    """The texts of current task, suggested response, title, off-track and working memory, by tag."""
     loose: str = ""
-    """What stood outside every section."""
+    """The text outside of all sections."""
     unclosed: str = ""
-    """The section that never ended."""
+    """The name of the last section, if its closing tag is missing; else empty."""
 
 
 # ---------------------------------------------------------------- cleaning
@@ -73,7 +74,7 @@ FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 
 
 def cleaned(reply: str, notes: FaultNotes) -> str:
-    """Return the readable text of a reply: bounded, with plain line ends, without thoughts."""
+    """Return the text of a reply with a limited length and plain line ends, without the model's reasoning."""
     if len(reply) > MOST_REPLY:
         notes.note("too_large", f"{len(reply):,} characters")
         reply = reply[:MOST_REPLY]
@@ -81,32 +82,32 @@ def cleaned(reply: str, notes: FaultNotes) -> str:
 
 
 def _without_thoughts(text: str, notes: FaultNotes) -> str:
-    """Remove thoughts: those between tags, and those before a closing tag whose opening tag is missing."""
+    """Remove reasoning between tags, and reasoning before a closing tag without an opening tag."""
     at = orphan = _orphan_end(text)
     kept: list[str] = []
     endless: set[str] = set()
     while hit := _THOUGHTS.search(text, at):
         if hit.start() != orphan and not _starts_line(text, hit.start()):
-            # In the middle of a line it is part of the text.
+            # A tag in the middle of a line is part of the text.
             kept.append(text[at : hit.end()])
             at = hit.end()
             continue
         kept.append(text[at : hit.start()])
-        notes.note("thinking", "thoughts beside the answer")
+        notes.note("thinking", "reasoning beside the answer")
         name = hit[1].lower()
         end = None if name in endless else re.compile(rf"</{name}>", re.IGNORECASE).search(text, hit.end())
         if end is None:
-            # Thoughts that never end reach to the answer, or to the end of the reply.
+            # Without a closing tag, the reasoning ends before the observations or at the end of the reply.
             endless.add(name)
             end = _ANSWER.search(text, hit.end())
         at = len(text) if end is None else end.end()
     if orphan:
-        notes.note("thinking", "thoughts before the answer")
+        notes.note("thinking", "reasoning before the answer")
     return "".join([*kept, text[at:]])
 
 
 def _orphan_end(text: str) -> int:
-    """Return where the answer begins after thoughts that only have an end, or 0."""
+    """Return the position after a closing tag of reasoning that has no opening tag; 0 if there is none."""
     end = _END_OF_THOUGHTS.search(text)
     return end.end() if end and not _BEFORE_THOUGHTS.search(text, 0, end.start()) else 0
 
@@ -116,7 +117,7 @@ def _starts_line(text: str, at: int) -> bool:
 
 
 def without_fence(text: str) -> str:
-    """Return a text without the code fence that wraps all of it."""
+    """Return a text without the code fence around the whole text."""
     lines = text.strip().split("\n")
     if len(lines) > 1 and FENCE.match(lines[0]):
         end = len(lines) - 1 if lines[-1].strip() in {"```", "~~~"} else len(lines)
@@ -125,7 +126,7 @@ def without_fence(text: str) -> str:
 
 
 def without_tags(text: str, notes: FaultNotes) -> str:
-    """Return a line without our tags and tags of chat templates; other tags stay."""
+    """Return a line without tags of Memolog and of chat templates. Other tags stay."""
     if "<" not in text and "[" not in text:
         return text
     plain = _FORGED.sub("", text)
@@ -137,7 +138,7 @@ def without_tags(text: str, notes: FaultNotes) -> str:
     return bare
 
 
-# ---------------------------------------------------------------- taking apart
+# ---------------------------------------------------------------- sections
 
 
 class _SectionReader:
@@ -147,7 +148,7 @@ class _SectionReader:
         self.notes = notes
 
     def take(self, line: str) -> None:
-        """Take one line: tags at its beginning, text, the tag that ends the section, and what comes after it."""
+        """Add one row of the reply. It may contain opening tags, text, a closing tag, and more of these after it."""
         at = 0
         while at < len(line) or not at:
             at = self._tags(line, at)
@@ -160,7 +161,7 @@ class _SectionReader:
             self.current, at = "", end.end()
 
     def _tags(self, line: str, at: int) -> int:
-        """Read the section tags from here on; return where the text begins."""
+        """Read the section tags at a position, and return the position after them."""
         while tag := _SECTION_TAG.match(line, at):
             name = _name(tag[2])
             if name is None:
@@ -170,7 +171,7 @@ class _SectionReader:
         return at
 
     def _end(self, line: str, at: int) -> re.Match[str] | None:
-        """Return the tag that ends the present section on this line."""
+        """Return the closing tag of the current section in this row; None if there is none."""
         if not self.current:
             return None
         return next((end for end in _CLOSING.finditer(line, at) if _name(end[1]) == self.current), None)
@@ -179,7 +180,7 @@ class _SectionReader:
         if is_end:
             self.current = "" if name == self.current else self.current
         elif name != "observations" and name in self.texts:
-            # Only the first section counts; a second one repeats text that the model read.
+            # Only the first section of a name counts. A second one is usually copied from the messages.
             self.notes.note("forged_tag", f"a second <{name}>")
             self.current = "ignored"
             self.texts.setdefault("ignored", [])
@@ -199,7 +200,7 @@ def _name(tag: str) -> str | None:
 
 
 def sections(text: str, notes: FaultNotes) -> Sections:
-    """Return the sections of a reply, found by tags or, if it has none, by headings."""
+    """Return the sections of a reply by their tags. If the reply has no tags, headings separate the sections."""
     reader = _SectionReader(notes)
     for line in text.split("\n"):
         reader.take(line)
@@ -238,7 +239,7 @@ def _by_headings(text: str) -> Sections:
 # ---------------------------------------------------------------- threads
 
 THREAD_OPENING: Final = r"<thread\b[ \t]*+(?:[a-z]{1,10}[ \t]*+=)?[ \t]*+[\"']?([^\"'<>\s/]{1,60})[\"']?[ \t]*>"
-"""The tag that opens the section of a thread; its group is the alias."""
+"""A pattern for the opening tag of a thread's section. Its group is the alias of the thread."""
 _THREAD: Final = re.compile(
     rf"[ \t]*(?:{THREAD_OPENING}"
     r"|#{1,6}[ \t]*(?:thread[ \t]+)?[\"'`<]?([^\"'`<>\s:]{1,60})[\"'`>]?[ \t]*+:?[ \t]*+$)",
@@ -249,7 +250,7 @@ _THREAD_END: Final = re.compile(r"[ \t]*</thread>[ \t]*$", re.IGNORECASE)
 
 
 def thread_sections(text: str, aliases: frozenset[str], notes: FaultNotes) -> dict[str, str]:
-    """Return what a reply says about each thread, by alias; threads that were not asked about are left out."""
+    """Return the section of each thread by alias. Sections of unknown threads are left out."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
     for line in _THREAD_TAG.sub(r"\n\1\n", text).split("\n"):
@@ -259,7 +260,7 @@ def thread_sections(text: str, aliases: frozenset[str], notes: FaultNotes) -> di
             current = found.setdefault(name or "", [])
             current.append(line[hit.end() :])
         elif hit and hit[1]:
-            notes.note("forged_tag", f"the thread {name}, which was not asked about")
+            notes.note("forged_tag", f"the thread {name}, which was not shown")
             current = []
         elif _THREAD_END.match(line):
             current = []
@@ -269,19 +270,19 @@ def thread_sections(text: str, aliases: frozenset[str], notes: FaultNotes) -> di
 
 
 _MOST_LINES: Final = 2_000
-_MOST_ROWS: Final = 100
-_MOST_VERBATIM: Final = 20_000
+_MOST_ROWS: Final = 100  # maximum rows of text of one line
+_MOST_VERBATIM: Final = 20_000  # maximum characters
 
 
 class Known:
-    """The numbers that may be cited."""
+    """The numbers that a reply may cite."""
 
     def __init__(self, numbers: Iterable[int]) -> None:
         self.members = frozenset(numbers)
         self._ordered = sorted(self.members)
 
     def between(self, first: int, last: int) -> list[int]:
-        """Return the numbers of a range, both ends included; the range may be huge."""
+        """Return the known numbers from `first` to `last`, both included. It is fast also for a huge range."""
         return self._ordered[bisect_left(self._ordered, first) : bisect_right(self._ordered, last)]
 
 
@@ -292,10 +293,10 @@ class Line:
     text: str
     indent: int = 0
     is_result: bool = False
-    """It begins with an arrow: it belongs under the line before it."""
+    """The line begins with an arrow and belongs under the line before it."""
     is_bullet: bool = False
     is_whole: bool = False
-    """It has a mark, a time or a reference, which prose does not have."""
+    """The line has a mark, a time or a citation, which prose does not have."""
     is_cited: bool = False
     priority: Priority | None = None
     on: date | None = None
@@ -303,14 +304,14 @@ class Line:
     about: date | None = None
     refs: tuple[int, ...] = ()
     facts: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What stood in braces at its end, by normalised name; `lines` names places as path:number."""
+    """The facts in braces at the end of the line, by normalised name. The fact `lines` has the form path:number."""
     category: str | None = None
     files: tuple[str, ...] = ()
     verbatim: str | None = None
 
     @property
     def is_marked(self) -> bool:
-        """Whether it looks like a line of the log, and not like prose."""
+        """Whether this looks like a line of the log and not like prose."""
         return self.is_bullet or self.is_whole
 
 
@@ -329,7 +330,10 @@ PRIORITY_WORDS: Final[dict[str, Priority]] = {
 
 
 def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
-    """Return the lines of a section that are observations, each with the date that stands above it."""
+    """Return the lines of a section, each with the date of the heading above it.
+
+    If at least one line looks like a line of the log, lines that look like prose are dropped.
+    """
     lines = list(islice(_all_lines(text, known, notes), _MOST_LINES + 1))
     if len(lines) > _MOST_LINES:
         notes.note("too_many", f"more than {_MOST_LINES:,} lines")
@@ -343,7 +347,7 @@ def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
 
 
 def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
-    gathered = _Gathered(known, notes)
+    gathered = _LineRows(known, notes)
     for kind, raw in _with_kinds(text):
         if kind == "verbatim":
             gathered.verbatim.append(raw)
@@ -367,8 +371,8 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
     yield from gathered.finished()
 
 
-class _Gathered:
-    """The rows of one line, until the next line begins."""
+class _LineRows:
+    """Collects the rows of text that belong to one line, until the next line begins."""
 
     def __init__(self, known: Known, notes: FaultNotes) -> None:
         self.known, self.notes = known, notes
@@ -398,12 +402,12 @@ class _Gathered:
 def _verbatim(rows: list[str], notes: FaultNotes) -> str | None:
     text = "\n".join(rows).strip("\n")
     if len(text) > _MOST_VERBATIM:
-        notes.note("over_long", f"{len(text):,} characters word for word")
+        notes.note("over_long", f"{len(text):,} characters of verbatim text")
     return unescape(without_tags(cut(text, _MOST_VERBATIM), notes)) if text.strip() else None
 
 
 def _with_kinds(text: str) -> Iterator[tuple[str, str]]:
-    """Yield each line with its kind: text that is kept word for word, or an ordinary line."""
+    """Yield each row with its kind: "verbatim", "line", or "gap" for a rule or a heading (without the row)."""
     fenced: list[str] | None = None
     seen = False
     for raw in text.split("\n"):
@@ -426,9 +430,9 @@ def _with_kinds(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _block(rows: list[str]) -> Iterator[tuple[str, str]]:
-    """Yield a fenced block: as lines if it holds some of ours, else word for word."""
-    ours = any((bullet := _BULLET.match(row)) and _MARK.match(row, bullet.end()) for row in rows)
-    yield from (("line" if ours else "verbatim", row) for row in rows)
+    """Yield the rows of a fenced block. They are lines if at least one has a bullet and a mark, else verbatim text."""
+    has_line = any((bullet := _BULLET.match(row)) and _MARK.match(row, bullet.end()) for row in rows)
+    yield from (("line" if has_line else "verbatim", row) for row in rows)
 
 
 # ---------------------------------------------------------------- one line
@@ -446,11 +450,11 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
     if head.wrong_date:
         notes.note("wrong_date", head.wrong_date)
     text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
-    # Only code sets this mark; a model that copies a line copies it too.
+    # Only code sets "(unverified)". It is removed, because a model may copy it with a line of the log.
     text = _DOUBT.sub("", text)
     text, refs = _take_references(text, known, notes)
     if not refs and head.priority is not None and head.at is None:
-        # Small models put the number where the time belongs.
+        # Small models write the citation at the place of the time.
         text, refs = _take_leading_references(text, known)
     is_cited = bool(refs)
     text, facts = _take_facts(text)
@@ -477,7 +481,7 @@ def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
 
 
 def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
-    """Return the text and the day that it is about; a "(meaning …)" with an impossible day is removed."""
+    """Return the text, and the day in its first "(meaning …)". A "(meaning …)" with an impossible day is removed."""
     first: date | None = None
 
     def check(hit: re.Match[str]) -> str:
@@ -528,7 +532,7 @@ _MOST_HEADS: Final = 8
 
 
 class _Head:
-    """Parses the mark, time and arrow before the text of a line, in any order."""
+    """The mark, the time and the arrow before the text of a line, in any order."""
 
     def __init__(self, text: str) -> None:
         self.priority: Priority | None = None
@@ -565,7 +569,7 @@ class _Head:
             return False
         self.on = found.day if found else None
         self.wrong_date = day if found and found.day is None else ""
-        # A date before the time would be read as one: the time is what follows the last blank.
+        # Only the part after the last blank or "T" is read, because the date before it could be read as a time.
         self.at = read_time(hit["time"] or re.split(r"[ T]", hit["bare"])[-1])
         self.rest = self.rest[hit.end() :]
         return True
@@ -580,64 +584,67 @@ class _Head:
         return True
 
     def _emphasis(self, hit: re.Match[str]) -> bool:
-        """Return whether the bold marks belong to the head of the line and can be dropped."""
+        """Return whether these bold marks can be dropped, because a priority mark, a time or nothing follows them."""
         after = self.rest[hit.end() :]
         return bool(_MARK.match(after) or _PRIORITY_WORD.match(after) or _WHEN.match(after) or not after.strip())
 
 
-# ---------------------------------------------------------------- references
+# ---------------------------------------------------------------- citations
 
 _REFERENCE_WORD: Final = r"(?:messages?|msgs?|merge[sd]?|merging|from|ids?|sources?|cites?|see|lines?)[ .:]*"
 _ITEM: Final = r"[#mo]?\d{1,9}"
 _BETWEEN: Final = r"(?:[ ]*(?:[,;、，،/&+–—-]|\band\b|\bto\b|\.\.)[ ]*|[ ]+)"
-# Items must be separated, so that a run of digits can be read in one way only.
+# A separator between items is required. Otherwise digits could be split into items in many ways, which makes the match slow.
 _LIST: Final = rf"[ ]*(?:{_REFERENCE_WORD})?{_ITEM}(?:{_BETWEEN}(?:{_REFERENCE_WORD})?{_ITEM}){{0,5000}}[ ]*"
 _AT_END: Final = re.compile(rf"(?:[\[【]{_LIST}[\]】]|[(（][ ]*{_REFERENCE_WORD}{_LIST}[)）])[ .;,]*\Z", re.IGNORECASE)
 _IN_FRONT: Final = re.compile(rf"[\[【(（]({_LIST})[\]】)）][ ]*+(?:[:–—-](?=\s))?[ ]*+(?=\S)", re.IGNORECASE)
 _ALONE: Final = re.compile(rf"\s*[\[【(（]({_LIST})[\]】)）][ .;,]*", re.IGNORECASE)
 _INSIDE: Final = re.compile(rf"(?<=\s)[\[【]({_LIST})[\]】](?=[\s.,;:)]|\Z)", re.IGNORECASE)
 _RANGE: Final = re.compile(rf"({_ITEM})[ ]*(?:–|—|-|\.\.|\bto\b)[ ]*({_ITEM})|({_ITEM})", re.IGNORECASE)
-# The longest bracket that is looked at, so that a line of brackets is read in bounded time.
+# Maximum characters of one bracket, and maximum number of brackets. They limit the time for a line of many brackets.
 _LONGEST_REFERENCES: Final = 20_000
 _MOST_GROUPS: Final = 50
 
 
 def _take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
-    """Return the text without its references, and the numbers of it that were shown, in order."""
+    """Return the text without its citations, and the cited numbers that were shown, in order."""
     found: set[int] = set()
     for _ in range(_MOST_GROUPS):
-        window = text[-_LONGEST_REFERENCES:]
-        opened = max(window.rfind("["), window.rfind("【"), window.rfind("("), window.rfind("（"))
-        if opened < 0 or not (hit := _AT_END.match(window, opened)):
+        end = text[-_LONGEST_REFERENCES:]
+        opened = max(end.rfind("["), end.rfind("【"), end.rfind("("), end.rfind("（"))
+        if opened < 0 or not (hit := _AT_END.match(end, opened)):
             break
         found.update(_numbers(hit[0], known, notes))
-        text = text[: len(text) - len(window) + opened].rstrip()
+        text = text[: len(text) - len(end) + opened].rstrip()
     text = _inside(text, known, found)
     return text, tuple(sorted(found))
 
 
 def _take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, ...]]:
-    """Return the text without leading numbers in brackets, and the numbers; unless all were shown, they stay in the text."""
+    """Return the text without the numbers in brackets at its beginning, and the numbers.
+
+    If one of the numbers was not shown, the text is returned unchanged, without numbers.
+    """
     hit = _IN_FRONT.match(text[:_LONGEST_REFERENCES])
     numbers = _shown(hit[1], known) if hit else ()
     return (text[hit.end() :], numbers) if hit and numbers else (text, ())
 
 
 def _is_reference(row: str, known: Known) -> bool:
-    """Return whether a row holds numbers in brackets that were shown, and nothing else."""
+    """Return whether a row consists of numbers in brackets that were all shown."""
     hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST_REFERENCES else None
     return bool(hit and _shown(hit[1], known))
 
 
 def _shown(group: str, known: Known) -> tuple[int, ...]:
-    """Return the numbers of a group if all that it names were shown."""
+    """Return the numbers in a bracket if all of them were shown, else an empty tuple."""
     notes = FaultNotes()
     numbers = _numbers(group, known, notes)
     return () if notes.faults() else tuple(sorted(set(numbers)))
 
 
 def _inside(text: str, known: Known, found: set[int]) -> str:
-    """Take references from the middle of a line: only known ones, and never out of code."""
+    """Return the text without known citations in its middle, and add their numbers to `found`. Text in backticks stays."""
     if "[" not in text and "【" not in text:
         return text
     pieces = text.split("`")
@@ -686,7 +693,7 @@ _NAMES: Final = {
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
 _RESERVED: Final = CODE_METADATA | {"mode"}
-"""Names that only code may set; the mode is set before lines are judged."""
+"""Names of facts that only code may set."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _NEXT: Final = re.compile(r"[;,]\s*(?=[A-Za-z][A-Za-z_ -]{1,20}[=:])")
@@ -701,17 +708,17 @@ _MOST_FIELDS: Final = 20
 
 
 def _take_facts(text: str) -> tuple[str, dict[str, str]]:
-    """Return the text without the facts in braces at its end, and the facts by their normalised names.
+    """Return the text without the facts in braces at its end, and the facts by normalised name.
 
-    Other names are kept as free fields, as many as one line may have.
+    A limited number of facts with unknown names is included.
     """
     hit = _BRACES.search(text, max(len(text) - _LONGEST_FACTS, 0)) if text.rstrip(" .").endswith("}") else None
     if not hit:
         return text, {}
     pairs = [_PAIR.fullmatch(piece) for piece in _NEXT.split(hit[1])]
     found = {_normal(pair[1]): (pair[2].rstrip() or pair[2])[:_MOST_VALUE] for pair in pairs if pair}
-    is_ours = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
-    if len(found) < len(pairs) or not is_ours:
+    are_facts = found.keys() & _NAMES.keys() or all(_EQUALS.match(piece) for piece in _NEXT.split(hit[1]))
+    if len(found) < len(pairs) or not are_facts:
         return text, {}
     free = [(name, value) for name, value in found.items() if name not in _NAMES and name not in _RESERVED]
     known = {_NAMES[name]: value for name, value in found.items() if name in _NAMES}
@@ -723,9 +730,9 @@ def _normal(name: str) -> str:
 
 
 def _take_files(facts: dict[str, str]) -> tuple[str, ...]:
-    """Take the files from the facts of a line; the numbers after them become its `lines`."""
-    places = [place.strip() for place in facts.pop("files", "").split(",")][:_MOST_FILES]
-    hits = [(place, _FILE.fullmatch(place)) for place in places if place]
+    """Remove the files from the facts of a line, and return them. Line numbers after a file become the fact `lines`."""
+    names = [name.strip() for name in facts.pop("files", "").split(",")][:_MOST_FILES]
+    hits = [(name, _FILE.fullmatch(name)) for name in names if name]
     if numbered := [f"{hit[1]}:{hit[2].replace('L', '')}" for _, hit in hits if hit]:
         facts["lines"] = ", ".join(numbered)
-    return tuple(dict.fromkeys(hit[1] if hit else place for place, hit in hits))
+    return tuple(dict.fromkeys(hit[1] if hit else name for name, hit in hits))

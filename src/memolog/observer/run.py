@@ -1,6 +1,6 @@
-"""Produce the result of a claimed run: read its rows, ask the observer within its budget, check the answer.
+"""Execute a claimed run: read its messages or lines, ask the observer within the budget, and check the answer.
 
-Ids, sources, trust and grounding are set by code. The inputs of a run are fixed in its row.
+Code, not the model, sets ids, sources, trust and grounding. The database row of a run stores its inputs, which do not change.
 """
 
 import asyncio
@@ -70,7 +70,7 @@ if TYPE_CHECKING:
 
 
 async def spent_of(store: "Store", resource: str, thread: str | None, config: Config) -> float:
-    """Return what was spent on observing and reflecting, within the scope of the budget."""
+    """Return the dollars spent on observing and reflecting, within the scope of the budget."""
     if config.budget_scope == "all":
         return await store.spent()
     of = thread if config.budget_scope == "thread" else None
@@ -90,10 +90,10 @@ class ModelCalls:
             spent = lambda: spent_of(store, resource, thread, config)  # noqa: E731 - a short closure
             self._limits = (Limit(of=of, dollars=config.budget, spent=spent),)
         self.usage: Usage | None = None
-        """The usage of all calls so far."""
+        """The total usage of all calls."""
 
     async def __call__(self, model: Model, request: ModelRequest) -> ModelReply:
-        """Return the model's answer; raises BudgetSpent without asking it, or RunFault if it fails."""
+        """Return the model's answer. Raises BudgetSpent without a call if the budget is spent, or RunFault if the call fails."""
         if self._guarded is None:
             self._guarded = BudgetedModel(model, *self._limits)
         most = min(filter(None, (request.max_tokens, self._config.reply_tokens)))
@@ -109,7 +109,7 @@ class ModelCalls:
             if not request.files or cause_of(error) != "refused":
                 reason = f"the model failed: {type(error).__name__}: {error}"
                 raise RunFault(reason, cause=cause_of(error)) from error
-        # The model does not accept these files: ask with their placeholders only.
+        # The model refused a request with files. Ask again with placeholders only.
         return await self(model, replace(request, files=()))
 
     async def _once(self, model: Model, request: ModelRequest) -> ModelReply:
@@ -144,7 +144,7 @@ class ModelCalls:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Return whether this task was cancelled; a model that raises CancelledError by itself has failed."""
+    """Return whether this asyncio task was cancelled. If not, a CancelledError is a failure of the model."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
@@ -164,14 +164,14 @@ def _sum(one: Usage | None, other: Usage) -> Usage:
 
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
-# A result that comes later than this many messages after its call is shown without it.
+# The call of a tool result is searched in at most this many messages before the span.
 _LOOKED_BACK: Final = 200
 _ANSWERED: Final = 6
-"""How many messages before a span are shown: its first messages may answer them."""
-# A second answer may exceed the target by a tenth of the log: it adds what the first one lost.
+"""This many messages before a span are passed to the observer, because the first messages of the span may answer them."""
+# A second answer of the reflector may exceed the target by a tenth of the log, because it adds details that the first one lost.
 _LOST_SHARE: Final = 10
 _FIRST: Final = "personal"
-"""The template of the working memory that the observer starts from."""
+"""The template that the observer starts from if there is no working memory yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,20 +181,20 @@ class _ClaimedRun:
     messages: tuple[Message, ...]
     given: ObserveInput
     known: Mapping[str, JsonValue]
-    """The values of the application before this span."""
+    """The extracted values of the application before this span."""
     lines: tuple[Observation, ...]
     """The lines of the log that the observer is shown."""
     config: Config
     observer: Observer
     foreign: tuple[Message, ...] = ()
-    """Messages of other conversations that the observer is shown beside these."""
+    """The messages of other conversations in the same prompt."""
 
     @property
     def redactor(self) -> Redactor:
         return redactor_for(self.config)
 
     def messages_of(self, answer: Observed) -> tuple[Message, ...]:
-        """Return the messages that an answer covers: fewer if it was cut off; the others stay in the tail."""
+        """Return the messages that an answer covers. If the answer was cut off, the other messages stay in the tail."""
         last = answer.last_seq
         return self.messages if last is None else tuple(message for message in self.messages if message.seq <= last)
 
@@ -214,17 +214,17 @@ class RunExecutor:
         self._store, self._observer, self._reflector, self._counter = store, observer, reflector, counter
         self._embedded = EmbeddedObserver(counter)
         self._extractors = extractors or Extractors()
-        # Resources whose budget is spent: reported once, not at every run.
+        # Resources whose spent budget was reported, so that it is not reported again at every run.
         self._over_budget: set[str] = set()
 
     async def execute(
         self, resource: str, thread: str, claims: Sequence[RunClaim], config: Config
     ) -> tuple[RunOutcome, ...]:
-        """Return the outcome of each claimed run; `thread` is the one that they were started for."""
+        """Return the outcome of each claimed run. `thread` is the thread for which the runs were started."""
         works = [(claim, await self._store.runs.stored(resource, claim.run)) for claim in claims]
         found = [(claim, work) for claim, work in works if work is not None]
         if not found:
-            # The thread was deleted while the run was waiting: nothing is left to observe.
+            # The thread was deleted while the runs were waiting, so there is nothing to observe.
             raise LeaseLost(claims[0].run, claims[0].owner, claims[0].fence)
         ask = ModelCalls(
             self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config
@@ -247,21 +247,21 @@ class RunExecutor:
                 raise RunFault(str(spent)) from spent
             if resource not in self._over_budget:
                 self._over_budget.add(resource)
-                problems = (Problem(what="asking the model", error=f"{spent} The embedded observer goes on."),)
+                problems = (Problem(what="asking the model", error=f"{spent} The embedded observer is used."),)
             outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
             outcomes = [replace(outcome, faults=(*outcome.faults, "over_budget")) for outcome in outcomes]
         except RunFault as fault:
             is_full = fault.cause == "incompressible" and observer is not self._embedded
             if not is_full and not _is_stuck(found[0][1], fault):
                 raise
-            error = f"{str(fault).rstrip('.')}. The embedded reflector takes over."
+            error = f"{str(fault).rstrip('.')}. The embedded reflector is used."
             problems = (Problem(what="condensing the log", error=error),)
             try:
                 outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
             except RunFault as another:
                 raise (another if another.cause == "incompressible" else fault) from another
             outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
-        # The first run carries the usage of the call.
+        # The usage of all calls is stored with the first run.
         first = outcomes[0]
         result = replace(first.result, usage=ask.usage) if first.result else None
         return (replace(first, result=result, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
@@ -290,7 +290,7 @@ class RunExecutor:
     # ------------------------------------------------------------ observing
 
     async def _aliases(self, resource: str, log_pk: int, threads: Iterable[str]) -> dict[str, str]:
-        """Return the aliases of threads in a shared log; empty for the log of one thread."""
+        """Return the aliases of threads in a shared log; an empty dict for the log of one thread."""
         numbers = await self._store.logs.aliases(resource, log_pk, list(dict.fromkeys(threads)))
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
@@ -302,7 +302,7 @@ class RunExecutor:
             raise RunFault("the run has no span")
         redactor = redactor_for(config)
         rows = await self._store.messages.span(resource, run.thread, run.span)
-        # Redact first: a secret is recognised by the name beside it only as long as both stand together.
+        # Messages are redacted before they are shortened, because a secret is recognised by the name beside it.
         messages = await cleaned([message for message in rows if message.state == "live"], redactor)
         inputs = run.inputs
         hints = (await self._store.threads.get(resource, run.thread)).hints
@@ -351,7 +351,7 @@ class RunExecutor:
         )
 
     async def _document(self, resource: str, run: Run) -> str | None:
-        """Return the working memory that an observer is shown; None if it keeps none."""
+        """Return the working memory that an observer is shown; None if it does not write the working memory."""
         given = run.inputs.get("document")
         if given is None:
             return None
@@ -364,7 +364,7 @@ class RunExecutor:
             return None
 
     async def _before(self, resource: str, thread: str, span: Span) -> tuple[Message, ...]:
-        """Return the messages right before a span, which the log may not cover yet."""
+        """Return the messages directly before a span. The log may not cover them yet."""
         if span.first == 1:
             return ()
         rows = await self._store.messages.span(
@@ -375,7 +375,7 @@ class RunExecutor:
     async def _calls_before(
         self, resource: str, thread: str, span: Span, messages: Sequence[Message]
     ) -> tuple[Message, ...]:
-        """Return the calls of an earlier span that results of this one answer."""
+        """Return messages before this span, reduced to the tool calls whose results are in this span."""
         missing = await offload(_results_without_calls, messages, when=has_many_parts(messages))
         if not missing or span.first == 1:
             return ()
@@ -398,9 +398,9 @@ class RunExecutor:
         return outcomes
 
     async def _finished(self, task: _ClaimedRun, answer: Observed) -> RunOutcome:
-        """Return the outcome of an answer; if all its lines are dropped, the embedded observer stands in.
+        """Return the outcome of an answer, with the extracted values. A failing extractor is only reported.
 
-        The values of the application are added; a failing extractor is only reported.
+        If all lines of the answer are dropped, the embedded observer observes the messages.
         """
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
         outcome = await offload(self._outcome, task, answer, when=is_long)
@@ -422,7 +422,7 @@ class RunExecutor:
         )
 
     async def _observe_divided(self, task: _ClaimedRun, ask: ModelCalls) -> RunOutcome:
-        """Observe part by part what failed as a whole, so that it does not hold up the log forever."""
+        """Observe a span in parts after it failed as a whole, so that one message does not block the log forever."""
         divided = await observe_in_parts(
             task.observer,
             task.given,
@@ -438,7 +438,7 @@ class RunExecutor:
             of = f"of the messages {span.first if span else ''}–{span.last if span else ''}"
             error = (
                 f"{divided.missing} {of} could not be observed: {divided.error} "
-                "The log says where they are missing, and recall has them."
+                "A line of the log replaces them, and recall returns them."
             )
             if divided.embedded:
                 error = f"The embedded observer observed {divided.embedded} {of}: {divided.error}"
@@ -456,7 +456,7 @@ class RunExecutor:
             result, found = self._result(task, answer)
             faults = (*faults, *found)
             if parsed.observations and not result.observations and "foreign_line" in found:
-                result, problem = None, "empty: nothing in it is about this conversation"
+                result, problem = None, "empty: no line of the answer is about this conversation"
         thread = task.work.run.thread
         return RunOutcome(claim=task.claim, result=result, kind="observe", thread=thread, faults=faults, error=problem)
 
@@ -501,14 +501,14 @@ class RunExecutor:
         )
 
     def _with_statements(self, judged: Judged, task: _ClaimedRun, group: str) -> Judged:
-        """Add statements of users, found by the embedded observer, for messages whose lines were lowered."""
+        """Add statements of users that the embedded observer finds in messages whose lines were lowered in priority."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
         doubtful = (line for line in judged.observations if line.is_unverified)
         lowered = {
             place for line in doubtful if line.metadata.get("lowered_from") in KEPT for place in cited_places(line)
         }
-        told = {place for line in judged.observations if line.priority in KEPT for place in cited_places(line)}
-        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in told)
+        covered = {place for line in judged.observations if line.priority in KEPT for place in cited_places(line)}
+        messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in covered)
         if not messages or task.observer is self._embedded:
             return judged
         drafted = self._drafted(embedded_statements(task.given, messages, self._counter), messages, task, group)
@@ -528,9 +528,9 @@ class RunExecutor:
         lines = await self._store.logs.observations(resource, work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
         if not lines:
-            raise RunFault("nothing is left to condense", is_final=True)
+            raise RunFault("the log has no lines to condense", is_final=True)
         size = sum(line.tokens for line in lines)
-        # The target applies to what may be dropped.
+        # The target is not smaller than the lines that must not be dropped.
         target = max(config.reflection_target_for(size), sum(line.tokens for line in lines if line.priority in KEPT))
         threads = dict.fromkeys(source.thread for line in lines for source in line.sources)
         aliases = await self._aliases(resource, work.log_pk, threads)
@@ -551,14 +551,15 @@ class RunExecutor:
         except RunFault as fault:
             if fault.cause != "incompressible" or observer is not self._embedded:
                 raise
-            # Nothing can be condensed further: lines that do not fit the log are archived.
+            # The lines cannot be condensed further. Those that do not fit in the log are archived.
             answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
-        # Comparing many lines takes long.
+        # Comparing many lines takes long, so a worker thread does it.
         group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
         length = sum(observation.tokens for observation in kept.observations)
         if not 0 < length < size:
             raise RunFault(
-                "nothing can be left out without losing what the user said or what is finished", cause="incompressible"
+                "the log cannot be condensed without losing statements of users or finished work",
+                cause="incompressible",
             )
         new_hints, wrong = _changed_hints(given, answer.parsed, hints, redactor_for(config))
         return RunOutcome(
@@ -579,7 +580,7 @@ class RunExecutor:
         )
 
     def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
-        """Return the id of the new group, its lines with all that must be kept, and the faults."""
+        """Return the id of the new group, its lines after the loss guard and the archive, and the faults."""
         parsed, lines = answer.parsed, given.observations
         group, new_id = self._store.new_id(), self._store.new_id
         if not parsed.lines:
@@ -599,12 +600,12 @@ class RunExecutor:
         return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
 
     async def _hints_before(self, resource: str, work: StoredRun) -> dict[str, Hints]:
-        """Return the hints of the threads of the log by thread, without those that newer ones replaced."""
+        """Return the hints of the log's threads by thread, without hints that changed since the run was created."""
         inputs = work.run.inputs
         pinned = {str(inputs["thread"]): inputs.get("hinted")} if "thread" in inputs else inputs.get("hinted", {})
         found: dict[str, Hints] = {}
         for thread, last_seq in pinned.items():
-            # A thread may have been deleted since.
+            # A thread may have been deleted since the run was created.
             with contextlib.suppress(ThreadNotFound):
                 hints = (await self._store.threads.get(resource, thread)).hints
                 found |= {thread: hints} if hints.last_seq == last_seq else {}
@@ -620,7 +621,7 @@ def embedded_lines(
     new_id: Callable[[], str],
     counter: TokenCounter,
 ) -> tuple[Observation, ...]:
-    """Observe messages of a group again with the embedded observer; its lines name it as their observer."""
+    """Observe the messages of a group again with the embedded observer, and mark the lines with its name."""
     redactor = redactor_for(config)
     given = ObserveInput(
         messages=messages_without_secrets(messages, redactor),
@@ -635,7 +636,7 @@ def embedded_lines(
 
 
 def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:
-    """Return the places of results whose call is in none of these messages."""
+    """Return the indexes of message and part for each tool result whose call is in none of these messages."""
     answered = set(results_of_calls(messages).values())
     return {
         (number, place)
@@ -646,9 +647,12 @@ def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:
 
 
 def _proposal(answered: str | None, task: _ClaimedRun) -> tuple[Proposal | None, tuple[str, ...]]:
-    """Return the working memory that an answer proposes, and its faults; it takes effect when its group is activated."""
-    known, shown, most = task.work.run.inputs.get("document"), task.given.document, task.given.document_most
-    if answered is None or known is None or shown is None:
+    """Return the new working memory of an answer (None if it does not change), and its faults.
+
+    The new text takes effect when its group is activated.
+    """
+    base, shown, most = task.work.run.inputs.get("document"), task.given.document, task.given.document_most
+    if answered is None or base is None or shown is None:
         return None, ()
     wanted = task.redactor.redact(answered)
     is_json = shown.lstrip().startswith("{")
@@ -656,11 +660,11 @@ def _proposal(answered: str | None, task: _ClaimedRun) -> tuple[Proposal | None,
     wrong = () if text.strip() == wanted.strip() else ("untrusted_document",)
     if text.strip() == shown.strip() or len(text) > most:
         return None, (*wrong, *(("long_document",) if len(text) > most else ()))
-    return Proposal(of_thread=bool(known["of_thread"]), base=int(known["version"]), text=text, most=most), wrong
+    return Proposal(of_thread=bool(base["of_thread"]), base=int(base["version"]), text=text, most=most), wrong
 
 
 def _is_alive(work: StoredRun) -> bool:
-    """Return whether a run of this log has succeeded since this one began, so that the model works."""
+    """Return whether another run of this log has succeeded since this run began. Then the model works."""
     began, succeeded = work.run.started_at, work.succeeded_at
     return succeeded is not None and began is not None and succeeded >= began
 
@@ -672,14 +676,14 @@ def _is_stuck(work: StoredRun, fault: RunFault) -> bool:
 
 
 def _seen_log(given: ObserveInput, earlier: Sequence[Message]) -> str:
-    """Return what an observer was shown beside the messages of its span."""
+    """Return the log, the hints and the earlier tool calls that an observer was shown beside its messages."""
     hints = given.hints
     calls = (parts_to_json(message.parts) for message in earlier)
     return "\n".join(filter(None, (given.previous, hints.current_task, hints.suggested_response, hints.title, *calls)))
 
 
 def _last_groups(groups: Sequence[GroupRow], tokens: int) -> list[GroupRow]:
-    """Return the newest groups with so many tokens in total; the prompt cuts the first of them."""
+    """Return the newest groups that together have at least this many tokens. The prompt shortens the oldest of them."""
     shown: list[GroupRow] = []
     for group in reversed(groups):
         if tokens <= 0:

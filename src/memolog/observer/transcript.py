@@ -1,4 +1,4 @@
-"""Render messages as the transcript that an observer reads: numbered, dated in the zone of the user, and bounded."""
+"""Render messages as a transcript for an observer, with numbers, times in the zone of the user, and a limited length."""
 
 import json
 import re
@@ -30,26 +30,26 @@ from memolog.text.message_tokens import image_size
 from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter, share
 
-_LEAST_TOKENS: Final = 200
-# A message cut below this size is useless: some messages are left out instead.
+_LEAST_TOKENS: Final = 200  # a smaller limit for a transcript is replaced by this one
+# A message with fewer tokens is useless. So messages are left out before all of them are shortened below this size.
 _LEAST_MESSAGE: Final = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A message that the observer sees, under the number by which it is cited."""
+    """A message in a transcript, with the number by which lines cite it."""
 
     number: int
     thread: str
     seq: int
     role: Role
     at: datetime
-    """When it was said, in the zone of the transcript."""
+    """The time of the message in the zone of the transcript."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transcript:
-    """What the observer reads of a span."""
+    """The text of a span for an observer."""
 
     text: str
     shown: tuple[Shown, ...]
@@ -58,7 +58,7 @@ class Transcript:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Piece:
-    """A part between its tags; only what is between them may be shortened."""
+    """A rendered part of a message. Only its body may be shortened, not its tags."""
 
     open: str = ""
     body: str = ""
@@ -70,7 +70,7 @@ class _Piece:
 
 
 class _Calls:
-    """The tool calls of some messages, and which of them were answered. Parts are told by identity: ids of calls may repeat."""
+    """The tool calls of messages, and whether they have results. Parts are compared by identity, because call ids may repeat."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         places = results_of_calls(messages).items()
@@ -104,7 +104,7 @@ class _Entry:
 
 
 def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int = 1) -> tuple[Shown, ...]:
-    """Return messages under consecutive numbers, with their times in a zone if one is given."""
+    """Return the messages with consecutive numbers from `first`. If a zone is given, the times are in that zone."""
     times = [message.created_at if zone is None else in_zone(message.created_at, zone) for message in messages]
     return tuple(
         Shown(number=number, thread=message.thread, seq=message.seq, role=message.role, at=at)
@@ -112,7 +112,7 @@ def numbered(messages: Sequence[Message], zone: tzinfo | None = None, first: int
     )
 
 
-# Encoded files and encrypted data: no run of letters in prose is that long.
+# Encoded files and encrypted data. In prose, there are never this many letters without a space.
 _BLOB: Final = re.compile(
     r"data:[\w.+/-]{1,100}(?:;[\w=.-]{1,60}){0,4};base64,[A-Za-z0-9+/=_-]{64,}+|(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{1000,}+=*+"
 )
@@ -120,20 +120,20 @@ _BLOB: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartWriter:
-    """Renders names and texts for a transcript of at most so many tokens."""
+    """Renders names and texts for a transcript of at most `most_tokens` tokens."""
 
     counter: TokenCounter
     most_tokens: int = 100_000
     redactor: Redactor = REDACTION
 
     def body(self, text: str, tokens: int) -> str:
-        """Return foreign text escaped and redacted, within so many tokens."""
+        """Return text from a message, escaped, redacted and shortened to at most `tokens` tokens."""
         text = self.redactor.redact(clean(_ends_of(text, tokens)))
         text = _BLOB.sub(lambda hit: f"[data: {len(hit[0]):,} characters left out]", text)
         return _shorten(quoted(escape(text)).strip("\n"), tokens, self.counter)
 
     def name(self, text: str, most: int = 60, *, is_tool: bool = False) -> str:
-        """Return the name of a speaker, a file or a tool, cleaned and quoted; a tool's plain identifier as it is."""
+        """Return the name of a speaker, a file or a tool, cleaned and quoted. A plain identifier of a tool is not quoted."""
         return escape(quoted_label(self.redactor.redact(short_line(text, most)), most, is_tool=is_tool))
 
     def tool(self, text: str) -> str:
@@ -141,7 +141,7 @@ class PartWriter:
         return self.name(text, 80, is_tool=True)
 
     def line(self, text: str, most: int = 200) -> str:
-        """Return foreign text escaped and redacted on one line."""
+        """Return text from a message, escaped and redacted, on one line."""
         return escape(self.redactor.redact(short_line(text, most)))
 
 
@@ -154,10 +154,10 @@ def transcript(
     redactor: Redactor = REDACTION,
     first: int = 1,
 ) -> Transcript:
-    """Return the messages as the observer reads them, numbered from `first`, within `most_tokens` (at least 200).
+    """Return the transcript of the messages, numbered from `first`, with at most `most_tokens` tokens (but at least 200).
 
-    What was withdrawn or forgotten is left out. What is too long is cut in the middle, and says so; if there are too many
-    messages to show a little of each, those in the middle are left out, and a line says how many.
+    Withdrawn and forgotten messages are left out. The middle of a long text is replaced by a mark with the number of missing
+    characters. If there are too many messages to show a part of each, the messages in the middle are replaced by a mark too.
     """
     writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     entries = _entries(messages, zone, writer, first)
@@ -172,7 +172,7 @@ def transcript(
         if tokens <= most:
             entries = kept
             break
-        # Tags and dates count too: the next try has a smaller budget.
+        # The budget did not include tags and dates, so the next try has a smaller budget.
         budget -= max(tokens - most, most // 20)
     return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
 
@@ -185,10 +185,10 @@ def split(
     zone: tzinfo = UTC,
     redactor: Redactor = REDACTION,
 ) -> tuple[tuple[Message, ...], ...]:
-    """Return consecutive pieces whose transcripts have at most so many tokens, tool calls together with their results.
+    """Split messages into consecutive pieces whose transcripts have at most `most_tokens` tokens each.
 
-    What belongs together and is too long is one piece; its transcript is cut if `transcript` is given the same bound.
-    Every message is in exactly one piece, also those that are not shown.
+    A tool call and its result are in the same piece, even if the piece is then too long; `transcript` shortens it. Every
+    message is in exactly one piece, even a message that is not shown.
     """
     writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     pieces: list[list[Message]] = []
@@ -217,17 +217,17 @@ def _cost(entries: Sequence[_Entry], day: str, counter: TokenCounter) -> tuple[i
 
 
 def units(messages: Sequence[Message]) -> Iterable[list[Message]]:
-    """Yield the shortest runs of messages after which no tool call waits for its result."""
+    """Yield the shortest sequences of messages that separate no tool call from its result."""
     unit: list[Message] = []
-    # A call without a result does not hold a unit open.
-    reach: dict[int, int] = {}
+    # The index of the last result for each message with calls. A call without a result is not included.
+    last_results: dict[int, int] = {}
     for (call, _), (result, _) in results_of_calls(messages).items():
-        reach[call] = max(reach.get(call, 0), result)
-    held = -1
+        last_results[call] = max(last_results.get(call, 0), result)
+    end = -1
     for number, message in enumerate(messages):
         unit.append(message)
-        held = max(held, reach.get(number, number))
-        if held <= number:
+        end = max(end, last_results.get(number, number))
+        if end <= number:
             yield unit
             unit = []
     if unit:
@@ -235,14 +235,14 @@ def units(messages: Sequence[Message]) -> Iterable[list[Message]]:
 
 
 def said_in_zone(observation: Observation, zone: tzinfo) -> datetime | None:
-    """Return when a line was said, in its own zone, or in `zone` if it has none."""
+    """Return the time of a line in the zone of the line, or in `zone` if the line has no zone; None if it has no time."""
     if observation.said_at is None:
         return None
     return in_zone(observation.said_at, zone_of(observation.zone)[0] if observation.zone else zone)
 
 
 def in_zone(moment: datetime, zone: tzinfo) -> datetime:
-    """Return a moment in the zone, or in UTC if it is out of range there; to the second."""
+    """Return a time in the zone, without fractions of a second. A time that is out of range in the zone is in UTC."""
     try:
         local = moment.astimezone(zone)
     except (OverflowError, ValueError):
@@ -250,7 +250,7 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
     return local.replace(microsecond=0)
 
 
-# ---------------------------------------------------------------- writing
+# ---------------------------------------------------------------- rendering
 
 
 def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
@@ -258,7 +258,7 @@ def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, firs
     calls = _Calls(live)
     entries: list[_Entry] = []
     for message, shown in zip(live, numbered(live, zone, first), strict=True):
-        # The role comes first and names are quoted, so that no name looks like a role.
+        # The role precedes the name and the name is quoted, so that a name cannot look like a role.
         speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
         again = " (continued)" if message.continuation else ""
         header = f"[{shown.number}] {shown.at:%H:%M} {message.role}{speaker}{again}:"
@@ -286,7 +286,7 @@ def _written(entries: Sequence[_Entry], left_out: int) -> str:
 
 
 def _fitting(entries: Sequence[_Entry], budget: int, counter: TokenCounter) -> tuple[list[_Entry], int]:
-    """Return the messages within a budget, the long ones cut, and how many of the middle were left out."""
+    """Return the messages, shortened to a budget of tokens, and the number of messages in the middle that were left out."""
     most = max(budget // _LEAST_MESSAGE, 0)
     kept = list(entries)
     if len(entries) > most and share([entry.tokens for entry in entries], budget) < _LEAST_MESSAGE:
@@ -296,7 +296,7 @@ def _fitting(entries: Sequence[_Entry], budget: int, counter: TokenCounter) -> t
 
 
 def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
-    """Return the message within so many tokens: its longest parts are cut to the same size."""
+    """Return the message with at most `most` tokens. The longest parts are shortened to the same size."""
     if entry.tokens <= most:
         return entry
     entry = _fewer(entry, most, counter)
@@ -310,7 +310,7 @@ def _cut(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
 
 
 def _fewer(entry: _Entry, most: int, counter: TokenCounter) -> _Entry:
-    """Return the message without its middle parts, if there are so many that their tags alone would fill it."""
+    """Return the message without its middle parts, if the tags of all parts would need more than half of `most` tokens."""
     each = _frame(entry, counter) / max(len(entry.pieces), 1)
     many = max(int(most / 2 / max(each, 1)), 2)
     left_out = len(entry.pieces) - many
@@ -331,7 +331,7 @@ _TEXT_TYPES: Final = frozenset({"text", "input_text", "output_text"})
 _OPAQUE: Final = re.compile(r"signature|encrypted|redacted|cipher|blob", re.IGNORECASE)
 _DEEPEST: Final = 40
 _MANY: Final = 5_000
-# How much is shown of one tool call or result, of one stretch of reasoning, and of a part of unknown type.
+# Maximum tokens of a tool call or result, of a reasoning part, and of a part of unknown type.
 _TOOL_TOKENS: Final = 10_000
 _REASONING_TOKENS: Final = 200
 _OTHER_TOKENS: Final = 500
@@ -348,7 +348,7 @@ def _pieces(part: Part, calls: _Calls, writer: PartWriter) -> tuple[_Piece, ...]
         case TextPart():
             return (_Piece(body=writer.body(part.text, writer.most_tokens)),)
         case ReasoningPart():
-            # Signatures and encrypted reasoning are of use only to the provider.
+            # Only the text is shown. Signatures and encrypted reasoning are useful only to the provider.
             body = writer.body(part.text, _REASONING_TOKENS)
             return (_Piece(open="<reasoning>", body=body, close="</reasoning>"),) if body.strip() else ()
         case ToolCallPart():
@@ -382,7 +382,7 @@ def _result(part: ToolResultPart, calls: _Calls, writer: PartWriter) -> _Piece:
 def _file(part: FilePart, writer: PartWriter) -> _Piece:
     facts = [writer.tool(part.name) if part.name else "", writer.tool(part.media_type), *_measures(part)]
     if part.url and part.url[:5].lower() != "data:":
-        # What follows the path may be a signature that opens the file.
+        # The query of a URL is left out, because it may contain a signature that gives access to the file.
         facts.append(writer.line(re.split(r"[?#]", part.url, maxsplit=1)[0]))
     return _Piece(open="<file>", body=", ".join(filter(None, facts)), close="</file>")
 
@@ -407,13 +407,13 @@ def _size(count: int) -> str:
     return f"{count} GB"
 
 
-# ---------------------------------------------------------------- our own tools
+# ---------------------------------------------------------------- memory tools
 
 _OWN: Final = "used the memory; the answer is not shown"
 
 
 def _own(part: Part, calls: _Calls, writer: PartWriter) -> _Piece:
-    """Return a line about a call of a memory tool; its answer is in the log already."""
+    """Return a line about a call of a memory tool. The answer is left out, because it comes from the log."""
     call = calls.call_of(part) if isinstance(part, ToolResultPart) else part
     if not isinstance(call, ToolCallPart):
         return _Piece(body=_OWN)
@@ -430,7 +430,7 @@ def _own(part: Part, calls: _Calls, writer: PartWriter) -> _Piece:
 
 
 def parsed(arguments: JsonValue) -> object:
-    """Return the arguments of a call, parsed where they are the text of a JSON object or array."""
+    """Return the arguments of a call. If they are the text of a JSON object or array, they are parsed."""
     if isinstance(arguments, str) and arguments.lstrip()[:1] in {"{", "["}:
         try:
             return json.loads(arguments)
@@ -440,9 +440,9 @@ def parsed(arguments: JsonValue) -> object:
 
 
 def _json_text(value: JsonValue, writer: PartWriter) -> str:
-    """Return a JSON value as readable text: a string as it is, a list of text parts as their texts.
+    """Return a JSON value as readable text. A string stays unchanged, and a list of text parts becomes their texts.
 
-    Values are redacted before they are joined, since a key such as "password" shows what its value is.
+    Secrets are redacted before that, because a key such as "password" shows that its value is a secret.
     """
     if value is None:
         return ""
@@ -459,7 +459,7 @@ def _json_text(value: JsonValue, writer: PartWriter) -> str:
 
 
 def texts_of_parts(value: object) -> list[str] | None:
-    """Return the texts of a list of text parts; None if the value is anything else."""
+    """Return the texts of a list of text parts; None if the value is not such a list."""
     if not isinstance(value, list) or not value:
         return None
     items = cast("list[object]", value)
@@ -485,14 +485,14 @@ def _plain(value: object, depth: int) -> object:
 
 # ---------------------------------------------------------------- shortening
 
-# The most characters of a token in any text, and on average in ordinary text.
+# Maximum characters of one token, and maximum average characters of a token in ordinary text.
 _MOST_CHARACTERS: Final = 128
 _USUAL_CHARACTERS: Final = 16
 _MARK: Final = re.compile(r"\[… ([1-9][0-9,]{0,12}) characters left out …\]")
 _MARK_TOKENS: Final = 16
 _OPEN_ENTITY: Final = re.compile(r"&[a-z]{0,4}\Z")
 _ENTITY: Final = 5
-# A key that a cut would tear is shorter than this.
+# A word with fewer characters may be a secret key, so it is not divided.
 _WORD: Final = 2_000
 _LAST_WORD: Final = re.compile(r"(?<![!-~])[!-~]++\Z")
 _FIRST_WORD: Final = re.compile(rf"[!-~]{{1,{_WORD}}}")
@@ -503,18 +503,18 @@ def _mark(characters: int) -> str:
 
 
 def _characters(middle: str) -> int:
-    """Return the length of a middle, with characters that were left out of it before."""
+    """Return the length of a text, including the characters that marks in it report as left out."""
     before = sum(int(hit[1].replace(",", "")) - len(hit[0]) - 2 for hit in _MARK.finditer(middle))
     return max(len(middle) + before, 0)
 
 
 def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
-    """Return whether a text has at most so many tokens, without counting one that is far too long."""
+    """Return whether a text has at most `tokens` tokens. The tokens of a text that is far too long are not counted."""
     return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
 
 
 def _ends_of(text: str, tokens: int) -> str:
-    """Return the two ends of a huge text, cut between words so that no secret is divided."""
+    """Return the beginning and the end of a huge text. It is cut between words, so that no secret is divided."""
     room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
     if len(text) <= 2 * room + _WORD:
         return text
@@ -527,7 +527,7 @@ def _ends_of(text: str, tokens: int) -> str:
 
 
 def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return an escaped text within so many tokens: its two ends, and between them how much was left out."""
+    """Return the beginning and the end of an escaped text, with at most `tokens` tokens and a mark for the missing middle."""
     if _fits(text, tokens, counter):
         return text
     room = tokens - _MARK_TOKENS
@@ -539,7 +539,7 @@ def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
         over = counter.count(short) - tokens
         if over <= 0:
             return short
-        # The parts of a text may count less than the whole of it.
+        # The whole text may have more tokens than its parts together, so the next try is shorter.
         room -= max(over, 1)
     head = cut_tokens(text, tokens, counter)
     return head[: len(head) - _torn(head)]
@@ -551,7 +551,7 @@ def _torn(head: str) -> int:
 
 
 def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return a long suffix of at most so many tokens that starts at a boundary, outside an entity."""
+    """Return an end of the text with at most `tokens` tokens. It does not begin inside a grapheme or an HTML entity."""
     size = min(4 * max(tokens, 1), len(text))
     while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
         size = min(2 * size, len(text))
@@ -568,7 +568,7 @@ def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
 
 
 def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return the last lines of a text within so many tokens; of a single huge line, its end."""
+    """Return the last lines of a text with at most `tokens` tokens. If the last line alone is too long, it is shortened."""
     kept: list[str] = []
     room = tokens
     for line in reversed(text.rstrip().split("\n")):
@@ -578,6 +578,6 @@ def last_lines(text: str, tokens: int, counter: TokenCounter) -> str:
         kept.append(line)
         room -= cost
     if not kept:
-        # A few tokens of a line are useless.
+        # A line that is shortened to a few tokens is useless.
         return "" if tokens < 2 * _MARK_TOKENS else _shorten(text.rstrip().rpartition("\n")[2], tokens, counter)
     return "\n".join(reversed(kept))

@@ -1,7 +1,7 @@
-"""Rank hits: fuse the scores of their own words with those of their surroundings.
+"""Rank hits: add up the score of their own words and scores for their surroundings, speakers, dates and so on.
 
-Every list of scores is divided by its maximum before it is weighted, since BM25 has no fixed scale. Both engines pass the
-same rows, so both give the same order.
+BM25 has no fixed scale, so the scores of one kind are divided by their maximum before they are weighted. SQLite and PostgreSQL
+return the same rows, so the order is the same with both.
 """
 
 from __future__ import annotations
@@ -35,28 +35,29 @@ from memolog.text.words import words_of
 
 _THREAD_K1 = 1.2
 _THREAD_B = 0.75
-"""The usual values of BM25 for longer texts."""
+"""The usual parameters of BM25, because a whole thread is a long text."""
 _SAYS_MUCH: Final = frozenset({ASSISTANT, TOOL})
 _NOTHING: Final[Mapping[str, float]] = {}
 _JUST_BELOW = 1e-6
 _OF_THE_FACT = 0.5
 """A message may state a fact if it contains at least this share of the words of the query, weighted by rarity."""
 _SAME_FACT = 0.6
-"""Two messages may state one fact if they share at least this part of the words of the query that either contains,"""
+"""Two messages may state one fact only if their common words of the query are at least this share, weighted by rarity, of all
+words of the query that one of them contains."""
 _NEAR_EQUAL = 0.5
-"""and if the weights of their words differ by no more than this factor."""
+"""Two messages may state one fact only if the score of the lower one is at least this share of the score of the higher one."""
 _FIRST_PAGE = 10
 _MOST_STATEMENTS = 8
-"""Facts are searched among the results of the first page, each in at most this many messages."""
+"""Only statements among the first 10 hits are compared with others, each with at most 7 others."""
 _FIGURES: Final = NUMBER | TIME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weights:
-    """The weights of the parts of a score; a message's own words count 1.
+    """The weights of the parts of a score. The words of the message have the weight 1.
 
-    Tuned together by coordinate ascent on the development halves of two public sets, mostly in steps of a twentieth. The same
-    halves are what `bench-retrieval` reports, so its figures are those of a tuned half, not of unseen questions.
+    The weights were tuned together by coordinate ascent on the development halves of two public sets, mostly in steps of 0.05.
+    `bench-retrieval` measures the same halves, so its figures are not those of unseen questions.
     """
 
     near: float = 0.1
@@ -64,36 +65,36 @@ class Weights:
     speaker: float = 0.4
     speaker_near: float = 0.5
     first_named: float = 0.2
-    """Of several speakers that a question names, the first is mostly the one who acts. From 0.1 to 0.3 LoCoMo gains 0.2 to 0.5
-    points (any@5); the other sets have no named speakers."""
+    """For messages of the first of several speakers that a question names, mostly the one who acts. With 0.1 to 0.3, LoCoMo
+    gains 0.2 to 0.5 points (any@5); the other sets have no named speakers."""
     asked: float = 1.0
-    """For messages of the asked speaker: the user, unless the question is about what the assistant said."""
+    """For messages of the role that the question is about: the assistant if it asks for words of the assistant, else the user."""
     date: float = 0.7
     reply: float = 0.45
-    """For the message after a question of a user about the topic. Questions of assistants do not count: without them
-    LongMemEval gains 0.8 points (turns, any@1). From 0.35 to 0.6 all figures stay within 0.6 points."""
+    """For the message after a question of a user about the topic. Questions of assistants do not count, which gives LongMemEval
+    0.8 points more (turns, any@1). From 0.35 to 0.6 all figures stay within 0.6 points."""
     number: float = 0.15
     time: float = 0.1
     time_near: float = 0.2
     name: float = 0.05
     name_near: float = 0.2
-    """Answers to when, where or who often do not repeat the topic: the words of the question are in nearby messages. Both sets
-    gain with 0.1 to 0.3 for times and 0.05 to 0.2 for names; with the same for numbers LongMemEval lost what LoCoMo gained."""
+    """Answers to when, where or who often do not repeat the topic, so words of the question in nearby messages count. Both sets
+    gain with 0.1 to 0.3 for times and 0.05 to 0.2 for names. For numbers, LongMemEval lost as much as LoCoMo gained."""
     states: float = 0.025
     early: float = 0.5
-    """For early messages of a thread: the first mention of something is asked for more often than later ones."""
+    """For early messages of a thread, because more questions are about the first mention of something than about later ones."""
     covers: float = 0.5
-    """For the share of the query that a text contains, if the query is not a question: a long text with all words then ranks
-    above a short one with some."""
+    """For the share of the query that a text contains, if the query is not a question. So a long text with all words ranks above
+    a short text with some words."""
     stated: float = 0.5
-    """For statements of the user, which edits, calls and output only repeat. As much as `covers`; 0 if the query names a
-    function or a file, since then every occurrence may be meant."""
+    """For statements of the user, because tool calls and results often only repeat them. Not used if the query contains the
+    name of a function or a file, because the query may mean any occurrence of the name."""
     phrase: float = 1.0
     """For phrases that a question quotes. With 0.3 the figures are the same."""
     recent: float = 0.01
-    """For newer messages; only breaks near-ties."""
+    """For newer messages. The weight is so small that it matters only for almost equal scores."""
     session: float = 0.5
-    """For a whole thread beside its best message, if threads are searched. The best of 0.2, 0.5 and 1."""
+    """For the score of the whole thread, if threads are searched. The best of 0.2, 0.5 and 1."""
 
 
 WEIGHTS: Final = Weights()
@@ -107,7 +108,7 @@ class DocumentDetail(NamedTuple):
     traits: int
     speaker: str | None
     thread: int | None = None
-    """The thread of a line of the log; that of a message is in its key."""
+    """The thread of an observation. None for a message, because the key of a message contains its thread."""
 
 
 class Scored(NamedTuple):
@@ -117,7 +118,7 @@ class Scored(NamedTuple):
     key: int
     parts: Mapping[str, float] = _NOTHING
     is_beside: bool = False
-    """Whether it contains no word of the query and was found only by its neighbours."""
+    """Whether the document contains no word of the query and was found only because of its neighbours."""
 
 
 class Fact(NamedTuple):
@@ -125,13 +126,13 @@ class Fact(NamedTuple):
 
     best: int
     keys: tuple[int, ...]
-    """The newest first."""
+    """The keys of all these hits, the newest first."""
 
 
 class Ranked(Sequence[Scored]):
-    """All hits, the best first: those that were ranked in detail, then the others by their own words.
+    """All hits, the best first: the hits that were ranked in detail, then the others by the score of their own words.
 
-    The others are sorted on demand, since most pages end before them.
+    The others are sorted only when they are read, because most pages end before them.
     """
 
     def __init__(
@@ -141,10 +142,10 @@ class Ranked(Sequence[Scored]):
         threads: Mapping[int, float] | None = None,
         facts: Sequence[Fact] = (),
     ) -> None:
-        """Take the hits that were ranked in detail, the draft with the others, and the scores of the best threads."""
+        """Set the hits that were ranked in detail, the draft with the other hits, and the scores of the best threads."""
         self._closely = closely
         self.facts = facts
-        """Hits that may state one fact; their texts decide."""
+        """Hits that may state one fact. The caller compares their texts."""
         self.threads: Mapping[int, float] = threads or {}
         self._drafted = drafted
         seen = {one.key for one in closely}
@@ -182,7 +183,7 @@ class Ranked(Sequence[Scored]):
         return Scored(scores[key], key)
 
     def favouring(self, keys: AbstractSet[int]) -> Ranked:
-        """Return the same hits, with a bonus for those that contain what the question quotes."""
+        """Return the same hits, with a bonus for these keys, whose texts contain the phrases that the question quotes."""
         closely: list[Scored] = []
         for one in self._closely:
             raised = one
@@ -194,7 +195,7 @@ class Ranked(Sequence[Scored]):
         return Ranked(closely, self._drafted, self.threads, self.facts)
 
     def rearranged(self, facts: Iterable[Sequence[int]]) -> Ranked:
-        """Return the same hits, with those that state one fact reordered among their positions, the newest first."""
+        """Return the same hits in another order: the hits of one fact exchange their positions, as in the order of `facts`."""
         closely = list(self._closely)
         places = {one.key: place for place, one in enumerate(closely)}
         for keys in facts:
@@ -203,20 +204,20 @@ class Ranked(Sequence[Scored]):
 
     @cached_property
     def _others(self) -> tuple[Mapping[int, float], Sequence[int]]:
-        """Return scores and order of the hits that were not ranked in detail."""
+        """Return the scores of the hits that were not ranked in detail, and their keys, the best first."""
         if self._drafted is None or len(self._closely) == self._length:
             return {}, ()
         every, seen = self._drafted.everything(), {one.key for one in self._closely}
         rest = sorted((key for key in every if key not in seen), reverse=True)
         rest.sort(key=every.__getitem__, reverse=True)
-        # Their scores have another scale, so they are limited to the lowest score of the others.
+        # These scores have another scale, so none may exceed the lowest score of the hits that were ranked in detail.
         floor, best = min((one.score for one in self._closely), default=0.0), self._drafted.best or 1.0
         return {key: min(floor, every[key] / best) for key in rest}, rest
 
 
 def drafted(postings: Sequence[Posting], stats: Stats, query: Query, allowed: frozenset[int] | None = None) -> Draft:
     """Score every hit by its own words, with the preferences of this query."""
-    # The answer to a question may be next to its words; a search for words needs the words themselves.
+    # The answer to a question may be a message beside the words of the question. Other queries look only for the words.
     return draft(
         postings, stats, prefer=_preferred(query), bonus=WEIGHTS.asked, around=query.is_question, allowed=allowed
     )
@@ -239,8 +240,8 @@ def rank(
 ) -> Ranked:
     """Return all hits, the best first.
 
-    `details` are of the keys to rank in detail and of those around them; `thread_lengths` are the numbers of words of users and
-    of others in each thread; `speakers` are the names in the question that are speakers in this scope.
+    `details` has the documents to rank in detail, with the neighbours of the best hits. `thread_lengths` has for each thread the
+    number of words of users and of others. `speakers` are the speakers of the resource that the question names.
     """
     if not details:
         return Ranked()
@@ -259,7 +260,7 @@ def rank(
 
 
 def _exchange(scored: list[Scored], places: Sequence[int], ordered: Sequence[Scored]) -> None:
-    """Put hits at these positions in another order; each gets the score of its new position."""
+    """Write hits to these positions in the given order. Each hit gets the score of its new position."""
     scores = [scored[place].score for place in places]
     for place, score, one in zip(places, scores, ordered, strict=True):
         parts = {**one.parts, "newest": score - one.score} if one.parts else _NOTHING
@@ -267,10 +268,10 @@ def _exchange(scored: list[Scored], places: Sequence[int], ordered: Sequence[Sco
 
 
 def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Iterator[Scored]:
-    """Yield the neighbours without a word of the query, each scored no higher than the best hit near it.
+    """Yield the neighbours without a word of the query. The score of each is limited to just below the best hit near it.
 
-    Messages after a question are not limited, since they may be the answer. The limit costs LoCoMo 0.1 points
-    (any@1) and keeps a greeting of the right speaker from the top.
+    So a greeting of the right speaker is not the first result. The limit costs LoCoMo 0.1 points (any@1). The caller does not
+    pass messages after a question, because they may be the answer.
     """
     by_place = {one.key // PLACE: one.score for one in hits if one.key > 0}
     for one in beside:
@@ -284,7 +285,7 @@ def _after_their_hits(beside: Iterable[Scored], hits: Iterable[Scored]) -> Itera
 
 
 class _Scorer:
-    """Scores documents in detail; values that hold for all of them are computed once."""
+    """Scores documents in detail. Values that are the same for all documents are computed once."""
 
     def __init__(
         self,
@@ -303,7 +304,7 @@ class _Scorer:
         self.oldest = min(moments)
         self.recent_share = WEIGHTS.recent / ((max(moments) - self.oldest) or 1)
         self.first = _first_named(query, speakers)
-        # The bonus of each place for the one after it: a message after a question may answer it.
+        # The bonus for each place after a question, because that message may be the answer.
         self.asked = {
             key // PLACE + 1: sum(found.by_place[key // PLACE].values()) * WEIGHTS.reply / self.own_max
             for key, detail in details.items()
@@ -311,14 +312,15 @@ class _Scorer:
         }
         self.prefer = _preferred(query)
         self.weighs_statements = not query.names_code
-        # If the query names code, only users state facts: an agent repeats the name of a file with each edit.
+        # If the query contains the name of code, only messages of users count as statements, because an agent repeats the name of
+        # a file with each edit.
         self.authors = frozenset({USER} if query.names_code else {USER, ASSISTANT})
         self.wanted = sum(found.idf.values())
         self.asks_for = NUMBER * query.asks_number | TIME * query.asks_time | NAMES_SOMETHING * query.asks_name
         self.spans = [window.in_micros() for window in query.windows]
 
     def parts(self, key: int, detail: DocumentDetail, own: float, around: float) -> dict[str, float]:
-        """Return the parts of the score of a document; `own` and `around` are shares of the best."""
+        """Return the parts of the score of a document. `own` and `around` are its scores as shares of the highest score."""
         at, traits, speaker, _ = detail
         parts = {"own": own, "near": WEIGHTS.near * around, "recent": self.recent_share * (at - self.oldest)}
         if key > 0:
@@ -346,7 +348,7 @@ class _Scorer:
         return parts
 
     def _by_class(self, parts: dict[str, float], kind: int, traits: int) -> None:
-        # An observation counts for any speaker; a tool's output gets no bonus.
+        # An observation or a task may be about any speaker, so it gets half the bonus. A tool's result gets no bonus.
         if kind == self.prefer:
             parts["asked"] = WEIGHTS.asked
         elif kind < 0:
@@ -364,7 +366,7 @@ class _Scorer:
             parts["name"] = WEIGHTS.name * own + WEIGHTS.name_near * around
 
     def _covered(self, key: int) -> float:
-        """Return the share of the query, weighted by rarity, that a document contains."""
+        """Return the share of the words of the query, weighted by rarity, that a document contains."""
         here = self.found.by_place.get(key // PLACE, _NOTHING)
         return self._worth(here) / self.wanted if self.wanted else 0.0
 
@@ -372,7 +374,7 @@ class _Scorer:
         return sum(map(self.found.idf.__getitem__, terms))
 
     def facts(self, scored: Sequence[Scored]) -> Iterator[Fact]:
-        """Yield the hits that may state one fact. Their texts decide whether they do, and whether they differ."""
+        """Yield hits that may state one fact. The caller compares their texts."""
         by_author: dict[tuple[int, int | None, str | None], list[int]] = {}
         first = {one.key for one in scored[:_FIRST_PAGE] if self._states(one)}
         authors = set(map(self._stated_by, first))
@@ -389,18 +391,18 @@ class _Scorer:
                     yield Fact(best, tuple(sorted(same, key=self._moment, reverse=True)))
 
     def _states(self, one: Scored) -> bool:
-        """Return whether a hit may be a statement of what is asked for."""
+        """Return whether a hit may state the fact that the query asks for."""
         if one.is_beside or is_task(one.key):
             return False
         return (one.key < 0 or one.key & 3 in self.authors) and self._covered(one.key) >= _OF_THE_FACT
 
     def _stated_by(self, key: int) -> tuple[int, int | None, str | None]:
-        """Return class, thread and speaker of a statement. Only statements with the same ones replace each other."""
+        """Return class, thread and speaker of a statement. Only statements that agree in all three are compared."""
         detail = self.details[key]
         return (key & 3, thread_of(key), detail.speaker) if key > 0 else (OBSERVATION, detail.thread, None)
 
     def _moment(self, key: int) -> tuple[int, int]:
-        """Return the sort key of a statement by time: the sequence of messages, the stated time of lines of the log."""
+        """Return the sort key of a statement by time: the place of a message in its thread, or the time of an observation."""
         return (0, key) if key > 0 else (self.details[key].at, -key)
 
     def _may_be_of_one_fact(self, best: int, other: int) -> bool:
@@ -409,7 +411,7 @@ class _Scorer:
         if own[other] < _NEAR_EQUAL * own[best]:
             return False
         newer, older = sorted((best, other), key=self._moment, reverse=True)
-        # A question for a number or a time is not answered by a statement without a figure.
+        # If the question asks for a number or a time, a newer statement without one does not replace an older one with one.
         if self.details[older].traits & ~self.details[newer].traits & self.asks_for & _FIGURES:
             return False
         here, there = get(best // PLACE, _NOTHING).keys(), get(other // PLACE, _NOTHING).keys()
@@ -417,10 +419,10 @@ class _Scorer:
 
 
 def _first_named(query: Query, speakers: frozenset[str]) -> frozenset[str]:
-    """Return the speakers that a question names before others; none if it names them all at once, or only one."""
+    """Return the speakers whose names come first in a question. Return none if that are all speakers, or if there is only one."""
     if len(speakers) < 2:  # noqa: PLR2004
         return frozenset()
-    # The first place of each word: later ones must not overwrite it.
+    # The order is reversed, so that the first place of each word overwrites the later places.
     places = {word: place for place, word in reversed(tuple(enumerate(query.said)))}
     named = {name: min(places.get(word, len(places)) for word in words_of(name)) for name in speakers}
     earliest = min(named.values())
@@ -429,7 +431,7 @@ def _first_named(query: Query, speakers: frozenset[str]) -> frozenset[str]:
 
 
 def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int, float]:
-    """Return BM25 of each thread taken as one text, as a share of the best."""
+    """Return the BM25 score of each thread as one text, divided by the highest score."""
     sizes = {thread: users + OTHERS_IN_THREAD * others for thread, (users, others) in lengths.items()}
     average = sum(sizes.values()) / len(sizes) if sizes else 1.0
     found: dict[int, float] = {}
@@ -443,7 +445,7 @@ def _threads(drafted: Draft, lengths: Mapping[int, tuple[int, int]]) -> dict[int
 
 
 def best_of_threads(scored: Iterable[Scored], threads: Mapping[int, float]) -> list[Scored]:
-    """Return the best message of each thread, the best threads first; what belongs to no thread is left out."""
+    """Return the best message of each thread, the best threads first. Observations and tasks are not included."""
     best: dict[int, Scored] = {}
     for one in scored:
         if one.key > 0:
@@ -453,5 +455,5 @@ def best_of_threads(scored: Iterable[Scored], threads: Mapping[int, float]) -> l
         session = WEIGHTS.session * threads.get(thread, 0.0)
         parts = {**one.parts, "session": session} if one.parts else _NOTHING
         found.append(one._replace(score=one.score + session, parts=parts))
-    # Of equals, the one whose message came first.
+    # The sort is stable, so of threads with equal scores the thread with the better message comes first.
     return sorted(found, key=itemgetter(0), reverse=True)

@@ -1,6 +1,6 @@
-"""Fill pages of recalled messages within a number of tokens, exactly or one line each.
+"""Fill a page of recalled messages up to a number of tokens, with their exact text or with one line for each message.
 
-A part that is too large for a page is shown in pieces; put together, the pieces are its text.
+A part that is too large for a page is shown in pieces on several pages. Put together, the pieces are the text of the part.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,15 +26,16 @@ from memolog.text.lookalikes import label, quoted_label
 from memolog.text.tokens import TokenCounter
 
 LEAST_TOKENS: Final = 200
-"""The smallest page, with room for the head of a message and some of its text."""
+"""A page has at least this many tokens, so that it has room for the head of a message and some text."""
 
 _LINE_CHARACTERS: Final = 240
 _RESULT_CHARACTERS: Final = 120
 _NAME_CHARACTERS: Final = 60
-# The most characters per token, which limits how much of a long text is read.
+# A token has at most this many characters. So only the beginning of a long text must be read.
 _CHARACTERS_A_TOKEN: Final = 10
-# For line breaks between messages and rounding.
+# Tokens that are added to each size, for line breaks between messages and for rounding.
 _SLACK: Final = 6
+# A piece is started only if at least this many tokens are free.
 _LEAST_ROOM: Final = 24
 _TOMBSTONES: Final = {"withdrawn": "[withdrawn]", "forgotten": "[forgotten]"}
 
@@ -63,7 +64,7 @@ class PartFilter:
 
 @dataclass(slots=True, kw_only=True)
 class PageDraft:
-    """A page under construction, filled forwards from its first message or backwards from its last."""
+    """A page that is filled with messages: forwards from its first message, or backwards from its last message."""
 
     counter: TokenCounter
     tokens: int
@@ -71,20 +72,20 @@ class PageDraft:
     wanted: PartFilter
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: dict[str, str] = field(default_factory=dict[str, str])
-    """The names of tools by the ids of calls."""
+    """The name of the tool for the id of each call."""
     items: list[Recalled] = field(default_factory=list[Recalled])
     _texts: list[str] = field(default_factory=list[str])
     _used: int = 0
 
     def learn(self, messages: Iterable[Message]) -> None:
-        """Store the names of the tools of calls, since results need not have them."""
+        """Store the name of the tool of each call, because the result of a call may have no name."""
         for message in messages:
             self.tools |= {part.id: part.name for part in message.parts if isinstance(part, ToolCallPart)}
 
     def add(self, message: Message, at: tuple[int, int] | None = None, *, back: bool = False) -> tuple[int, int] | None:
-        """Add what a message has after a part and a character, or (`back`) before them.
+        """Add a message to the page: the text after `at` (a part and a character in it), or with `back` the text before `at`.
 
-        Returns where it stopped if the page is full, else None.
+        If the page is full before the end of the message, return the part and character where the next page continues; else None.
         """
         everything = (max(1, len(message.parts)), 0) if back else (0, 0)
         stopped = edge = at or everything
@@ -118,7 +119,7 @@ class PageDraft:
     # ------------------------------------------------------------ messages
 
     def _shown(self, message: Message) -> Recalled | None:
-        """Return a message that is shown as a whole or not at all; None if it is shown in pieces."""
+        """Return a message that is not divided between pages; None if the message may be divided."""
         if message.state != "live" or not (message.parts or message.pruned):
             return _head(message)
         if message.pruned:
@@ -134,7 +135,10 @@ class PageDraft:
         return [(index, part) for index, part in parts if self.wanted.takes(index, part, self._tool(part))]
 
     def _put(self, item: Recalled, *, first: bool = False) -> bool:
-        """Put a message on the page if it fits; an empty page takes any message. Return whether it was put."""
+        """Add a message to the page if it fits or if the page is empty. Return False if it does not fit.
+
+        A message without a part that the filter selects is not shown, and the result is True.
+        """
         is_empty = not item.pieces and item.state == "live"
         if is_empty and not self.wanted.is_all:
             return True
@@ -149,7 +153,7 @@ class PageDraft:
 
     def _finish(self, message: Message, pieces: Sequence[RecalledPiece], *, first: bool = False) -> None:
         if pieces:
-            # They were counted one by one, with some slack for the text around them.
+            # The tokens of each piece and of the head are in `_used` already.
             item = replace(_head(message), pieces=tuple(pieces))
             self.items.insert(0 if first else len(self.items), item)
             self._texts.insert(0 if first else len(self._texts), self._render(item))
@@ -184,18 +188,18 @@ class PageDraft:
     def _line(self, index: int, part: Part) -> RecalledPiece:
         whole = self._whole(index, part)
         most = _RESULT_CHARACTERS if whole.type in {"tool_result", "reasoning"} else _LINE_CHARACTERS
-        # Only the ends of a long text are needed.
+        # Shorten the text first, because only its beginning and its end are needed.
         ends = cut_middle(whole.text, 8 * most, " … ")
         return replace(whole, text=cut_middle(" ".join(ends.split()), most, " … "))
 
     def _head_size(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
-        """Return the tokens of a message without its pieces, counted with the first piece."""
+        """Return the number of tokens of the head of a message; 0 after the first piece, which includes them."""
         return 0 if pieces else self._count(self._render(_head(message))) + _SLACK
 
     def _room(self, message: Message, pieces: Sequence[RecalledPiece]) -> int:
-        """Return how many tokens a further piece may have, including its heading."""
+        """Return the maximum number of tokens for the next piece, including its heading."""
         room = self.tokens - self._used - self._head_size(message, pieces) - _SLACK
-        # An empty page shows at least something, so that paging always ends.
+        # An empty page shows at least a short piece, so that the last page is always reached.
         return max(room, _LEAST_ROOM) if not self.items and not pieces else room
 
     def _spend(self, message: Message, pieces: Sequence[RecalledPiece], piece: RecalledPiece) -> RecalledPiece:
@@ -205,9 +209,9 @@ class PageDraft:
     def _fitting(
         self, message: Message, pieces: Sequence[RecalledPiece], whole: RecalledPiece, place: int, *, back: bool
     ) -> RecalledPiece | None:
-        """Return the largest piece from a place on, or (`back`) up to it, that fits the page."""
+        """Return the largest piece that begins at a place, or with `back` ends there, and fits the page; None if none fits."""
         room = self._room(message, pieces)
-        # A piece of a few tokens is useless: the next page begins with more of it.
+        # A piece of a few tokens is useless, so the text continues on the next page.
         if room < _LEAST_ROOM:
             return None
         most = room
@@ -218,12 +222,12 @@ class PageDraft:
             if size <= room:
                 return self._spend(message, pieces, piece)
             if most <= 1:
-                # Not even one character fits: it is shown only if the page is empty.
+                # Not even one character fits, so it is shown only if the page is empty.
                 return None if self.items or pieces else self._spend(message, pieces, piece)
             most = min(most - 1, max(1, most * room // size))
 
     def _stretch(self, text: str, place: int, most: int, *, back: bool) -> tuple[int, int]:
-        """Return start and end of about so many tokens of a text, at the borders of visible characters."""
+        """Return start and end of about `most` tokens of a text. They do not divide a visible character."""
         if back:
             return place - len(cut_end(text[:place], min(place, _CHARACTERS_A_TOKEN * most))), place
         stretch = text[place : place + _CHARACTERS_A_TOKEN * most]
@@ -254,7 +258,7 @@ class PageDraft:
 
 
 def part_text(part: Part) -> str:
-    """Return the text of a part: a text, the arguments or result of a tool, or the description of a file."""
+    """Return the text of a part: its text, the arguments or the result of a tool, or the description of a file."""
     match part:
         case TextPart() | ReasoningPart():
             return part.text
@@ -309,7 +313,7 @@ def _in_line(piece: RecalledPiece) -> str:
 
 
 def _body(piece: RecalledPiece) -> str:
-    """Return a piece with a heading in brackets, unless it is a whole text."""
+    """Return the text of a piece, with a heading in brackets unless the piece is a whole text part."""
     name = _named(piece)
     if not piece.is_whole:
         end = piece.start + len(piece.text)

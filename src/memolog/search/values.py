@@ -25,10 +25,10 @@ class SearchResult:
     score: float
     content: str
     snippet: str
-    """The part of the content around the matches, which are marked by « and »."""
+    """The part of the content around the matches. « and » mark the matches."""
     at: datetime
     exact: str = ""
-    """The same part as it was written: whole lines, without marks, to be copied."""
+    """The same part of the content as it was written: in whole lines and without marks, so that it can be copied."""
     zone: str | None = None
     """The time zone of the speaker, if it is known."""
     thread: str | None = None
@@ -37,14 +37,14 @@ class SearchResult:
     speaker: str | None = None
     task: str | None = None
     handle: str | None = None
-    """The short name: g3.2 for a line of the log (recall accepts it, with its thread), T-7 for a task."""
+    """The short name: g3.2 for an observation, T-7 for a task. Pass g3.2 to `recall`, together with the thread."""
     state: str = "live"
-    """The state of an observation, which may be superseded or dropped, or the status of a task."""
+    """The state of an observation (active, superseded or dropped), or the status of a task."""
     message: Message | None = None
     before: tuple[Message, ...] = ()
     after: tuple[Message, ...] = ()
     parts: Mapping[str, float] = field(default_factory=dict[str, float])
-    """With `explain=True`: the share of each part of the ranking in the score."""
+    """With `explain=True`: the parts of the score. Their sum is the score."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,17 +54,19 @@ class SearchAnswer:
     results: tuple[SearchResult, ...]
     total: int
     next: str | None = None
-    """Pass it as `cursor` for the next results; None if there are no more."""
+    """Pass it as `cursor` to get the next page; None on the last page."""
     terms: tuple[str, ...] = ()
     """The terms that were searched, rarest first."""
     rarity: Mapping[str, float] = field(default_factory=dict[str, float])
     """The weight of each term by its rarity."""
     left_out: tuple[str, ...] = ()
-    """The terms that were too common or too many to be searched, or to be searched completely."""
+    """The terms that were not searched, or not searched completely, because they are too common or too many."""
     relaxed: tuple[str, ...] = ()
-    """What was not found as written: words for which similar ones were found instead, and quotations of a question."""
+    """The words that were replaced by similar words because they do not occur, and the quoted phrases of a question that were not
+    found."""
     behind: int = 0
-    """How many threads have messages that are not indexed, because the memory is read-only or other processes keep writing."""
+    """The number of threads with messages that are not indexed yet. It is not 0 if the memory is read-only or cannot be written,
+    or while other processes write."""
 
     def _repr_html_(self) -> str:
         return html_items(self.results, note=f"{len(self.results)} of {self.total}")
@@ -76,9 +78,9 @@ PartType: TypeAlias = Literal["text", "reasoning", "tool_call", "tool_result", "
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecalledPiece:
-    """A part of a message, or a piece of one.
+    """A part of a message, or a piece of a part.
 
-    In full detail the concatenated pieces of a part are exactly its text.
+    With detail="full", the pieces of a part, put together, are exactly its text.
     """
 
     part: int
@@ -86,7 +88,7 @@ class RecalledPiece:
     type: PartType
     text: str
     start: int
-    """The first character of the part that it contains."""
+    """The position in the part, from 0, of the first character of the piece."""
     length: int
     """The number of characters of the whole part."""
     tool: str | None = None
@@ -97,13 +99,13 @@ class RecalledPiece:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether this is the whole part."""
+        """Return whether the piece is the whole part."""
         return len(self.text) == self.length
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recalled:
-    """A message with what the page shows of it; nothing of a withdrawn or forgotten one."""
+    """A message, with the pieces that the page shows. A withdrawn or forgotten message has no pieces."""
 
     thread: str
     seq: int
@@ -115,12 +117,12 @@ class Recalled:
     speaker: str | None = None
     pieces: tuple[RecalledPiece, ...] = ()
     pruned: bool = False
-    """Whether its raw text was removed, and its summary is shown instead."""
+    """Whether the raw text of the message was removed. Then its summary is shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallPage:
-    """A page of messages in their order, and the cursors of the pages before and after."""
+    """A page of messages in their order, with the cursors of the pages before and after it."""
 
     items: tuple[Recalled, ...]
     text: str
@@ -128,6 +130,6 @@ class RecallPage:
     tokens: int
     detail: Detail
     next: str | None = None
-    """The cursor of the page that follows; None at the end."""
+    """The cursor of the next page; None on the last page."""
     previous: str | None = None
-    """The cursor of the page before; None at the beginning."""
+    """The cursor of the page before; None on the first page."""

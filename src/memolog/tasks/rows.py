@@ -25,7 +25,7 @@ def lease_name(task_id: str) -> str:
 
 
 def finding(resource: str, task: str) -> Script[Row]:
-    """Find a task by id or handle, with the columns that decide what may be done with it; raises TaskNotFound."""
+    """Return the row of a task by its id or handle, with the columns of the query `find`. Raise TaskNotFound if there is none."""
     rows = yield q.find(resource=resource, task=task, handle=handle_in(task))
     if not rows:
         raise TaskNotFound(task)
@@ -33,13 +33,13 @@ def finding(resource: str, task: str) -> Script[Row]:
 
 
 def reading_task(task_pk: int) -> Script[Task]:
-    """Read one task whose key is known."""
+    """Return the task with a key."""
     rows = yield q.by_pk(task_pk=task_pk)
     return (yield from tasks_of_rows(rows))[0]
 
 
 def tasks_of_rows(rows: Sequence[Row]) -> Script[tuple[Task, ...]]:
-    """Return the tasks of `select_tasks` rows, with their labels."""
+    """Return the tasks of rows with the columns of `select_tasks`. Their labels are read too."""
     labels: dict[int, set[str]] = {}
     for pks in chunks([row.pk for row in rows], _ROWS_A_QUERY):
         for row in (yield q.labels_of(pks=pks)):
@@ -78,7 +78,7 @@ def _task(row: Row, labels: frozenset[str]) -> Task:
 
 
 def ref_from_row(row: Row) -> TaskRef:
-    """Return a task in a few words from a row with the columns of `select_refs`."""
+    """Return the short form of a task from a row with the columns of `select_refs`."""
     return TaskRef(
         id=row.id,
         handle=row.handle,
@@ -96,7 +96,7 @@ def change_step(task_pk: int, now: int, who: str, what: str, **details: Any) -> 
 
 
 def change_from_row(row: Row) -> TaskChange:
-    """Return the change of a `changes` row."""
+    """Return the change from a row of the query `changes`."""
     change = cast("dict[str, Any]", loads(row.change))
     return TaskChange(at=from_micros(row.at), who=unpack(row.who) or "", what=change.pop("what"), details=change)
 
@@ -106,7 +106,7 @@ LOWEST_PRIORITY = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFilter:
-    """Conditions on tasks; a task must have all labels. A condition that is not given always holds."""
+    """Conditions on tasks. A task must have all of the labels. A condition with its default value has no effect."""
 
     statuses: tuple[TaskStatus, ...] = ()
     types: tuple[TaskType, ...] = ()
@@ -114,7 +114,7 @@ class TaskFilter:
     assignee: str | None = None
     parent: str | None = None
     most_priority: int = LOWEST_PRIORITY
-    """The lowest urgency shown: 1 means priorities 0 and 1."""
+    """The highest number of a priority that matches: 1 means the priorities 0 and 1."""
 
     def __post_init__(self) -> None:
         for given, known, kind in ((self.statuses, STATUSES, "status"), (self.types, TASK_TYPES, "type of task")):
@@ -126,7 +126,7 @@ class TaskFilter:
         check_optional_ids(assignee=self.assignee, task=self.parent)
 
     def values(self, parent_pk: int | None) -> dict[str, Any]:
-        """Return the values of the `filters` query."""
+        """Return the parameters of the SQL fragment `filters`."""
         labels = sorted(set(self.labels))
         return {
             "any_status": int(not self.statuses),
@@ -142,7 +142,7 @@ class TaskFilter:
 
 
 def parent_of(resource: str, wanted: TaskFilter) -> Script[int | None]:
-    """Return the key of the parent that a filter names."""
+    """Return the key of the parent in a filter; None if the filter has no parent."""
     if wanted.parent is None:
         return None
     return (yield from finding(resource, wanted.parent)).pk

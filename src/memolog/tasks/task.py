@@ -27,7 +27,7 @@ _HANDLE = re.compile(r"#?(?:T-?)?(\d{1,15})", re.IGNORECASE)
 
 
 def handle_in(name: str) -> str:
-    """Return the handle that a person means by `T-12`, `t12`, `#12` or `12`; any other text is returned as it is."""
+    """Return the handle T-12 for `T-12`, `t12`, `#12` or `12`. Return any other text unchanged."""
     found = _HANDLE.fullmatch(name.strip())
     return f"T-{int(found[1])}" if found else name
 
@@ -50,7 +50,7 @@ class Task:
     assignee: str | None = None
     session: str | None = None
     held_until: datetime | None = None
-    """When the claim of `session` ends unless it is renewed; after that, any session may claim the task."""
+    """The claim of `session` ends at this moment unless it is renewed. After that, any session may claim the task."""
     labels: frozenset[str] = frozenset()
     defer_until: datetime | None = None
     due: datetime | None = None
@@ -59,15 +59,15 @@ class Task:
     closed_at: datetime | None = None
     blocked: bool = False
     level: int = 0
-    """How far it has decayed: 0 whole, 1 summary, 2 archived."""
+    """The level of decay: 0 not decayed, 1 only the summary, 2 archived."""
     version: int = 1
-    """Rises with every change; `edit` may name the one it read."""
+    """Increases with every change. Pass it to `edit` to detect a change by another writer."""
     metadata: JsonObject = field(default_factory=nothing)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewTask:
-    """A task that is to be created. Other tasks are named by id or handle."""
+    """The values of a task to create. Fields that refer to other tasks have their ids or handles."""
 
     title: str
     description: str = ""
@@ -100,7 +100,7 @@ class TaskRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskCounts:
-    """How many tasks that are not closed there are of each sort. `ready` could be claimed now; `blocked` waits for another."""
+    """The number of tasks by state, without closed tasks. `ready` tasks can be claimed now, `blocked` tasks wait for another."""
 
     ready: int = 0
     blocked: int = 0
@@ -110,7 +110,7 @@ class TaskCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyTask:
-    """A task that can be claimed, and why."""
+    """A task that can be claimed, and the reasons in one line."""
 
     task: Task
     why: str
@@ -118,7 +118,7 @@ class ReadyTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadyTasks:
-    """The tasks that can be claimed now, the most urgent first, with the counts of all; `next` continues the page."""
+    """The tasks that can be claimed now, the most urgent first, and the counts of all tasks. Pass `next` to get the next page."""
 
     items: tuple[ReadyTask, ...]
     counts: TaskCounts
@@ -131,7 +131,7 @@ class ReadyTasks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """Why a task is or is not ready; `blockers` are the open tasks that ultimately block it."""
+    """The reasons why a task is ready or not ready. `blockers` are the open tasks that block it or one of its parents."""
 
     task: Task
     is_ready: bool
@@ -155,7 +155,7 @@ class TaskView:
 
     task: Task
     blocked_by: tuple[TaskRef, ...] = ()
-    """What must be closed before it, the closed ones too."""
+    """The tasks that must be closed before this task, including those that are closed."""
     blocks: tuple[TaskRef, ...] = ()
     parents: tuple[TaskRef, ...] = ()
     children: tuple[TaskRef, ...] = ()
@@ -163,12 +163,12 @@ class TaskView:
     discovered_from: tuple[TaskRef, ...] = ()
     discovered: tuple[TaskRef, ...] = ()
     messages: int = 0
-    """How many messages are linked to it."""
+    """The number of linked messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claimed:
-    """A claimed task. `renewed` is true if this session held it before."""
+    """A claimed task. `renewed` is True if this session had claimed the task already."""
 
     task: Task
     until: datetime
@@ -178,7 +178,7 @@ class Claimed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Closed:
-    """A closed task, the tasks that this unblocked, its children that are still open, and the task claimed next."""
+    """A closed task, the tasks that it unblocked, its children that are not closed, and the task that was claimed next."""
 
     task: Task
     unblocked: tuple[TaskRef, ...] = ()
@@ -188,7 +188,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LikelyDuplicate:
-    """Two open tasks that are likely duplicates; `likeness` is between 0 and 1."""
+    """Two tasks that are likely duplicates. `likeness` is from 0 to 1."""
 
     task: TaskRef
     other: TaskRef
@@ -197,7 +197,7 @@ class LikelyDuplicate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkedMessage:
-    """A message of a task. `kind` is None where it was saved while the task was being worked on."""
+    """A message of a task. `kind` is None if the message was not linked by a call, but saved while the task was active."""
 
     message: Message
     kind: MessageLinkKind | None = None
@@ -213,7 +213,7 @@ class TaskAbout:
     cost: UsageTotal
     total_messages: int = 0
     next: str | None = None
-    """Continues the messages."""
+    """Pass it as `after` to get the next messages; None if there are no more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +229,7 @@ class TaskHit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decayed:
-    """The result of a decay: the handles of the tasks that are now summaries, and of those now archived."""
+    """The handles of the tasks that were reduced to their summary, and of the tasks that were archived."""
 
     summarised: tuple[str, ...] = ()
     archived: tuple[str, ...] = ()
@@ -237,7 +237,10 @@ class Decayed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftSummary:
-    """A summary for closing, as text with citations, and the messages that each number cites: thread, first and last."""
+    """The draft of a summary for closing a task. Its text has citations such as [1].
+
+    `sources` has the messages of each citation: the thread, and the first and last sequence number.
+    """
 
     text: str
     sources: tuple[tuple[str, int, int], ...] = ()

@@ -1,7 +1,7 @@
-"""Cut texts between characters as a reader sees them.
+"""Cut texts without dividing a grapheme, that is, a character as a reader sees it.
 
-A cautious form of Unicode's text segmentation (UAX #29): every boundary found here is one there, but not the reverse. Only
-the neighbourhood of a cut is read, never the whole text.
+The rules are stricter than Unicode's text segmentation (UAX #29). Every boundary that this module accepts is also a boundary in
+UAX #29, but this module rejects some boundaries of UAX #29. Only the text near a cut is read, never the whole text.
 """
 
 from bisect import bisect_right
@@ -10,27 +10,27 @@ from unicodedata import category, combining
 
 from memolog.text.tokens import TokenCounter
 
-# Below the first combining mark, only CR LF belongs together.
+# Of the characters below this first combining mark, only CR and LF are never separated.
 _FIRST_MARK: Final = "\u0300"
-# What extends the character before it without being a mark (category M): joiners, halfwidth voicing
-# marks, skin tones, the Thai and Lao vowel AM; tags are a range below.
+# Characters that extend the character before them, although their category is not M (mark): joiners, halfwidth voicing marks,
+# skin tones, and the vowel AM of Thai and Lao. Tag characters are tested as a range in `_extends`.
 _EXTENDING: Final = frozenset("\u200c\u200d\uff9e\uff9f\u0e33\u0eb3\U0001f3fb\U0001f3fc\U0001f3fd\U0001f3fe\U0001f3ff")
-# What belongs to the character after it: number signs of several scripts and letters that lead a
-# cluster. After a joiner nothing is cut, for it may join emoji.
+# Characters that belong to the character after them: number signs of several scripts, and letters that begin a cluster. The
+# joiner U+200D is included because it may join two emoji.
 _LEADING: Final = frozenset(
     "\u200d\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e"
     "\U000110bd\U000110cd\U000111c2\U000111c3\U000113d1\U0001193f\U00011941\U00011a3a"
     "\U00011a84\U00011a85\U00011a86\U00011a87\U00011a88\U00011a89\U00011d46\U00011f02"
 )
-# The marks that bind consonants: those that Unicode gives the combining class of a virama, and these.
+# A mark binds the consonants around it if it has the combining class of a virama or is in `_BINDING`.
 _VIRAMA_CLASS: Final = 9
 _BINDING: Final = frozenset("\u1cf5\u1cf6\U000113d0\U00011a3a\U00011f42")
-# Real clusters are far shorter; where one is not, no boundary is found.
-_MOST_MARKS: Final = 32
+# At most this many marks before a letter are read. Real clusters are far shorter; after more marks, no boundary is accepted.
+_MAX_MARKS: Final = 32
 
 
 def is_boundary(text: str, index: int) -> bool:
-    """Return whether a cut before `index` divides no character as a reader sees it."""
+    """Return whether the text can be cut before `index` without dividing a grapheme."""
     if not 0 < index < len(text):
         return index in {0, len(text)}
     before, after = text[index - 1], text[index]
@@ -42,28 +42,27 @@ def is_boundary(text: str, index: int) -> bool:
 def cut(text: str, limit: int) -> str:
     """Return the longest prefix of at most `limit` code points that ends at a boundary.
 
-    If the first grapheme alone is longer, it is cut at the limit, but never between the halves of
-    a surrogate pair.
+    If the first grapheme is longer than `limit`, it is cut at the limit, but never between the halves of a surrogate pair.
     """
     if limit >= len(text):
         return text
     limit = max(limit, 0)
-    return text[: _boundary_before(text, limit) or limit - _halves(text, limit)]
+    return text[: _boundary_before(text, limit) or limit - _is_inside_pair(text, limit)]
 
 
 def cut_end(text: str, limit: int) -> str:
-    """Return the longest suffix within `limit` code points that starts at a boundary, as `cut`."""
+    """Return the longest suffix of at most `limit` code points that starts at a boundary, with the same exception as `cut`."""
     if limit >= len(text):
         return text
     first = len(text) - max(limit, 0)
     start = _boundary_after(text, first)
-    return text[start:] or text[first + _halves(text, first) :]
+    return text[start:] or text[first + _is_inside_pair(text, first) :]
 
 
 def cut_middle(text: str, limit: int, mark: str = "…") -> str:
-    """Return head and tail within `limit` code points, with the mark where the middle was.
+    """Return the beginning and the end of the text with `mark` between them, in at most `limit` code points.
 
-    A grapheme that fits on neither side is left out; it is cut only if nothing else would remain.
+    A grapheme that fits on neither side is left out. It is cut only if otherwise nothing of the text would remain.
     """
     if len(text) <= limit:
         return text
@@ -78,16 +77,13 @@ def cut_middle(text: str, limit: int, mark: str = "…") -> str:
 
 
 def cut_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
-    """Return a long prefix of at most `tokens` tokens that ends at a boundary, as `cut`."""
+    """Return a long prefix of at most `tokens` tokens that ends at a boundary, with the same exception as `cut`."""
     end = min(4 * max(tokens, 0), len(text))
-    # Doubling first, so that no long text is counted whole.
+    # Start with a short prefix and double it, so that the tokens of a long text are never all counted.
     while end < len(text) and counter.count(text[:end]) <= tokens:
         end = min(2 * end, len(text)) or len(text)
-    most = bisect_right(range(1, end + 1), tokens, key=lambda length: counter.count(text[:length]))
-    return cut(text, most)
-
-
-# ---------------------------------------------------------------- searching
+    limit = bisect_right(range(1, end + 1), tokens, key=lambda length: counter.count(text[:length]))
+    return cut(text, limit)
 
 
 def _boundary_before(text: str, index: int) -> int:
@@ -102,16 +98,13 @@ def _boundary_after(text: str, index: int) -> int:
     return index
 
 
-# ---------------------------------------------------------------- rules
-
-
 def _joined(text: str, index: int, before: str, after: str) -> bool:
     if _is_control(before) or _is_control(after):
         return False
     return (
         _extends(after)
         or _leads(before)
-        or _halves(text, index)
+        or _is_inside_pair(text, index)
         or _splits_flag(text, index)
         or _is_conjunct(text, index)
     )
@@ -125,7 +118,7 @@ def _extends(char: str) -> bool:
     return (
         category(char)[0] == "M"
         or char in _EXTENDING
-        or "\U000e0000" <= char <= "\U000e0fff"  # tags, and what is reserved like them
+        or "\U000e0000" <= char <= "\U000e0fff"  # tags and code points reserved for tags
         or "\u1160" <= char <= "\u11ff"  # Hangul vowels and finals
         or "\ud7b0" <= char <= "\ud7fb"
         or "\U00016d63" <= char <= "\U00016d6a"  # Kirat Rai vowels
@@ -143,21 +136,22 @@ def _leads(char: str) -> bool:
 
 
 def _is_unassigned(char: str) -> bool:
-    """Return whether a newer Unicode than this Python's may have made the character a mark.
+    """Return whether this Python's Unicode version does not know the character, so that it may be a mark in a newer version.
 
-    Planes two and three are for ideographs only, the emoji blocks for pictures: those stand alone.
+    Ideographs (planes 2 and 3) and emoji are excluded, because new characters there are never marks.
     """
     return (
         category(char) == "Cn" and not "\U00020000" <= char <= "\U0003ffff" and not "\U0001f000" <= char <= "\U0001faff"
     )
 
 
-def _halves(text: str, index: int) -> bool:
+def _is_inside_pair(text: str, index: int) -> bool:
+    """Return whether a cut before `index` would separate the halves of a surrogate pair."""
     return 0 < index < len(text) and "\ud800" <= text[index - 1] <= "\udbff" and "\udc00" <= text[index] <= "\udfff"
 
 
 def _splits_flag(text: str, index: int) -> bool:
-    """Return whether an odd number of regional indicators lies before one at the index."""
+    """Return whether a cut before `index` would separate the two regional indicators of a flag."""
     start = index
     while start and _is_indicator(text[start]) and _is_indicator(text[start - 1]):
         start -= 1
@@ -169,10 +163,13 @@ def _is_indicator(char: str) -> bool:
 
 
 def _is_conjunct(text: str, index: int) -> bool:
-    """Return whether a letter follows a mark that binds consonants, past other marks or not."""
+    """Return whether the character at `index` is a letter that a mark before it binds to another consonant.
+
+    Other marks may lie between the binding mark and the letter.
+    """
     if category(text[index]) != "Lo":
         return False
-    for at in range(index - 1, max(index - 1 - _MOST_MARKS, -1), -1):
+    for at in range(index - 1, max(index - 1 - _MAX_MARKS, -1), -1):
         if combining(text[at]) == _VIRAMA_CLASS or text[at] in _BINDING:
             return True
         if not _extends(text[at]):

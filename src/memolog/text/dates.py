@@ -1,6 +1,6 @@
-"""Name, write and find dates: names of months and weekdays in seven languages, ages and gaps in words, dates and times in a text.
+"""Tables of month and weekday names in seven languages; functions that write ages and time gaps in words and find dates in texts.
 
-Keys of the tables of names are in lower case; values are the number of the month (from 1) or of the weekday (Monday is 0).
+The keys of the tables are names in lower case. The values are the number of the month (from 1) or of the weekday (Monday is 0).
 """
 
 import re
@@ -24,7 +24,7 @@ _FULL: Final = (
     "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro dezembro",
     "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre dicembre",
     "januari februari maart april mei juni juli augustus september oktober november december",
-    # As they are typed without accents or in a regional form; a dash where there is none.
+    # Regional forms, and names typed without their accents. A dash fills the place of a month without such a form.
     "jänner feber maerz - - - - - setiembre - - -",
     "- fevrier - - - - - aout - - - decembre",
 )
@@ -38,7 +38,7 @@ _SHORT: Final = (
     "gen feb mar apr mag giu lug ago set ott nov dic",
     "jan feb mrt apr mei jun jul aug sep okt nov dec",
 )
-# Short forms that are common words elsewhere: "3 days ago", "a set of 5", "5 lug nuts", "ich mag 3".
+# Short forms that are common words in another language: "3 days ago", "a set of 5", "5 lug nuts", "ich mag 3".
 _ALSO_WORDS: Final = frozenset({"ago", "gen", "lug", "mag", "out", "set"})
 
 
@@ -47,16 +47,16 @@ def _numbered(rows: tuple[str, ...]) -> dict[str, int]:
 
 
 FULL_MONTHS: Final[dict[str, int]] = _numbered(_FULL)
-"""Names that are written out."""
+"""Unabbreviated names of months."""
 MONTHS: Final[dict[str, int]] = {
     **FULL_MONTHS,
     **{name: number for name, number in _numbered(_SHORT).items() if name not in _ALSO_WORDS},
 }
-"""Names and short forms that mean a month beside the number of a day."""
+"""Names and short forms that are read as a month if the number of a day is beside them."""
 RISKY_MONTHS: Final[dict[str, int]] = {
     name: number for name, number in _numbered(_SHORT).items() if name in _ALSO_WORDS
 }
-"""Short forms that mean a month only beside a day and a year."""
+"""Short forms that are read as a month only in a date with a day and a year."""
 
 _WEEKDAYS: Final = (
     " ".join(ENGLISH_WEEKDAYS).lower(),
@@ -71,22 +71,23 @@ WEEKDAYS: Final[dict[str, int]] = {
     **{name: number for row in _WEEKDAYS for number, name in enumerate(row.split())},
     "sonnabend": 5,
 }
-"""Names of weekdays, written out."""
+"""Unabbreviated names of weekdays."""
 
 
 # ---------------------------------------------------------------- moments and durations in words
 
 _FRIDAY: Final = 4
-# From so many days on, the next larger unit is used.
+# (minimum, length, unit): a duration of at least `minimum` days is written in units of `length` days.
 _UNITS: Final = ((730, 365, "year"), (60, 30, "month"), (14, 7, "week"))
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
+# A duration of fewer seconds than this, but of at least an hour, is written in hours.
 _HOURS_UNTIL: Final = 48 * _HOUR
 
 
 def local(moment: datetime, zone: str | None) -> datetime:
-    """Return the moment in a zone; one without a zone of its own is taken as UTC."""
+    """Return the moment in a time zone. A moment without a time zone is read as UTC."""
     aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     try:
         return aware.astimezone(zone_of(zone)[0])
@@ -95,13 +96,13 @@ def local(moment: datetime, zone: str | None) -> datetime:
 
 
 def clock(moment: datetime, zone: str | None) -> str:
-    """Return the date and the time of day in a zone: "2026-03-14 09:15"."""
+    """Return the date and the time of day in a time zone, such as "2026-03-14 09:15"."""
     when = local(moment, zone)
     return f"{when.date().isoformat()} {when:%H:%M}"
 
 
 def age(then: datetime, now: datetime) -> str:
-    """Return how long ago a moment was; a moment in the future, by a skewed clock, is "just now"."""
+    """Return how long ago a moment was, such as "3 weeks ago". For a moment in the future (a skewed clock) return "just now"."""
     seconds = _seconds(then, now)
     return "just now" if seconds < _MINUTE else f"{_duration(seconds)} ago"
 
@@ -112,26 +113,29 @@ def is_gap(earlier: datetime, later: datetime) -> bool:
 
 
 def time_mark(earlier: datetime, later: datetime, zone: str | None) -> str:
-    """Return a mark such as "[3 weeks later: Tuesday 2026-04-07, 09:15]"; it says nothing of the present."""
+    """Return a mark such as "[3 weeks later: Tuesday 2026-04-07, 09:15]". It does not depend on the current time."""
     when = local(later, zone)
     passed = _duration(_seconds(earlier, later))
     return f"[{passed} later: {day_name(when.date())}, {when.hour:02}:{when.minute:02}]"
 
 
 def gap_mark(earlier: date | None, later: date | None) -> str | None:
-    """Return a mark such as "[3 weeks later]" if at least a day lies between; it says nothing of the present."""
+    """Return a mark such as "[3 weeks later]", or None if `later` is not after `earlier` or a date is None.
+
+    The mark does not depend on the current date.
+    """
     if earlier is None or later is None or later <= earlier:
         return None
     return f"[{_days((later - earlier).days)} later]"
 
 
 def day_name(day: date) -> str:
-    """Return the day with its weekday: "Saturday 2026-03-14"."""
+    """Return the weekday and the date, such as "Saturday 2026-03-14"."""
     return f"{ENGLISH_WEEKDAYS[day.weekday()]} {day.isoformat()}"
 
 
 def shifted(day: date, days: int) -> date:
-    """Return the day so many days later; at the ends of the calendar, the day itself."""
+    """Return the date that is `days` days after `day`, or `day` unchanged if the result is outside the calendar of Python."""
     try:
         return day + timedelta(days=days)
     except OverflowError:
@@ -139,7 +143,7 @@ def shifted(day: date, days: int) -> date:
 
 
 def relative_days(today: date) -> Iterable[tuple[str, str]]:
-    """Yield relative words and what they mean on a day. Weeks begin on Monday."""
+    """Yield pairs of a relative word such as "tomorrow" and its date, seen from `today`. Weeks begin on Monday."""
     monday = shifted(today, -today.weekday())
     friday = shifted(today, (_FRIDAY - today.weekday() - 1) % 7 + 1)
     yield "today", day_name(today)
@@ -163,8 +167,8 @@ def _duration(seconds: int) -> str:
 
 
 def _days(days: int) -> str:
-    for least, length, unit in _UNITS:
-        if days >= least:
+    for minimum, length, unit in _UNITS:
+        if days >= minimum:
             return _counted(days // length, unit)
     return _counted(days, "day")
 
@@ -191,7 +195,7 @@ _NOON: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundDate:
-    """A date in a text and its place; `day` is None if the calendar has no such day."""
+    """A date in a text and its position. `day` is None if the calendar does not have this day, such as 31 February."""
 
     day: date | None
     start: int
@@ -199,7 +203,7 @@ class FoundDate:
 
 
 def find_date(text: str) -> FoundDate | None:
-    """Return the first date that a text names."""
+    """Return the first date with a year in a text, or None if there is none."""
     for hit in _DATE.finditer(text):
         groups = hit.groupdict()
         for form in "1234":
@@ -221,7 +225,10 @@ def _day(year: int, month: int, number: int) -> date | None:
 
 
 def read_time(text: str) -> time | None:
-    """Return the first time of day in a text; of a range, its beginning."""
+    """Return the first time of day in a text, which is the beginning if the text has a range.
+
+    Return None if the text has no time, or if the first one is invalid, such as 25:00.
+    """
     hit = _TIME.search(text)
     if not hit:
         return None
@@ -242,7 +249,7 @@ _LONGEST_HEADING: Final = 80
 
 
 def date_heading(line: str) -> FoundDate | None:
-    """Return the date of a line that is nothing but one, with a label or a weekday at most."""
+    """Return the date of a line that has only a date and perhaps a label, a weekday or a time zone, or None for another line."""
     if len(line) > _LONGEST_HEADING:
         return None
     found = find_date(line)

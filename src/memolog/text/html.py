@@ -1,4 +1,4 @@
-"""Render values as HTML tables for notebooks. All text is escaped."""
+"""Render values as HTML tables for notebooks. All text in a table is escaped."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -6,7 +6,8 @@ from typing import Final
 
 from memolog.text.cutting import cut
 
-_LONGEST: Final = 500
+# Maximum length of the text of a cell, in characters.
+_MAX_CELL: Final = 500
 
 
 def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, note: str = "") -> str:
@@ -18,7 +19,7 @@ def html_table(heads: Sequence[str], rows: Iterable[Sequence[object]], *, note: 
 
 
 def html_items(items: Sequence[object], *, note: str = "") -> str:
-    """Return a table of values of one class; the class names the attributes to show in `html_columns`."""
+    """Return a table of values of one class. The columns are the attributes that `html_columns` of the class lists."""
     columns: tuple[str, ...] = getattr(type(items[0]), "html_columns", ()) if items else ()
     if not columns:
         return html_table(("",), [(repr(item),) for item in items], note=note)
@@ -26,7 +27,7 @@ def html_items(items: Sequence[object], *, note: str = "") -> str:
 
 
 def _cell(value: object) -> str:
-    from html import escape  # noqa: PLC0415 - loads a long table that only notebooks need
+    from html import escape  # noqa: PLC0415 - the import loads a long table that only notebooks need
 
     text = f"{value:%Y-%m-%d %H:%M}" if isinstance(value, datetime) else "" if value is None else str(value)
-    return escape(cut(text, _LONGEST))
+    return escape(cut(text, _MAX_CELL))

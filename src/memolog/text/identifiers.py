@@ -1,6 +1,6 @@
-"""Find what can be checked in a text (identifiers, numbers, dates, times, quoted strings, names), and fold texts for comparison.
+"""Find identifiers, numbers, dates, times, quotations and names in a text, so that they can be searched in another text.
 
-Linear in the length of the text: every pattern is bounded.
+The search takes linear time, because every pattern has a limit on its length. Also folds texts for comparison.
 """
 
 import re
@@ -19,13 +19,13 @@ Kind: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mention:
-    """Something in a text that can be looked up in another text."""
+    """An identifier, a number, a date, a time, a quotation or a name in a text, which can be searched in another text."""
 
     kind: Kind
     text: str
-    """As it was written, without quotation marks."""
+    """The characters as they are in the text, without quotation marks."""
     phrase: str = ""
-    """A number with the word beside it, which says what it counts; else the same as the text."""
+    """A number with the word beside it, such as "3 retries". Without such a word, or for another kind, the same as `text`."""
 
 
 # ---------------------------------------------------------------- folding
@@ -33,15 +33,15 @@ class Mention:
 _ENTITY: Final = re.compile(r"&(?:amp;)*+(lt|gt|quot|apos|#39|nbsp);|&amp;", re.IGNORECASE)
 _ENTITIES: Final = {"lt": "<", "gt": ">", "quot": '"', "apos": "'", "#39": "'", "nbsp": " "}
 _INVISIBLE: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060-\u2064\ufeff\U000e0000-\U000e007f]")
-# A superscript or subscript digit is not part of the number before it: 10² is not 102.
+# The place before a superscript or subscript digit. A space is inserted there, because 10² must not become 102.
 _RAISED: Final = re.compile(r"(?<=\d)(?=[\u2070\u00b9\u00b2\u00b3\u2074-\u2079\u2080-\u2089])")
 _ESCAPED: Final = re.compile(r"(?<!\\)\\++[nrt\"']")
 _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
-_SHORTEST: Final = 3
-# Words that do not show where a sentence comes from: those of grammar, except a few that change what it says, and those with
-# which a line reports that something was said.
+_MIN_WORD: Final = 3
+# Function words that count as content words, because they change the meaning of a sentence.
 _TELLING_WORDS: Final = "above again below between down during few further nor"
+# Other words that are not content words. Observations use most of them to report that something was said.
 _EMPTY_WORDS: Final = """
     agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
     now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
@@ -51,14 +51,14 @@ _EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.
 
 
 def _unescaped(text: str) -> str:
-    """Return the text with HTML entities decoded, also repeatedly escaped ones."""
+    """Return the text with HTML entities decoded. An entity may have been escaped several times (`&amp;amp;lt;`)."""
     if "&" not in text:
         return text
     return _ENTITY.sub(lambda hit: _ENTITIES.get((hit[1] or "").lower(), "&"), text)
 
 
 def folded(text: str) -> str:
-    """Return the text folded for comparison: case, width, entities, invisible characters."""
+    """Return the text for comparison: in lower case and normal width, with entities decoded, without invisible characters."""
     text = _unescaped(text)
     if not text.isascii():
         text = unicodedata.normalize("NFKC", _RAISED.sub(" ", _INVISIBLE.sub("", text)))
@@ -66,10 +66,10 @@ def folded(text: str) -> str:
 
 
 def squeezed(plain: str) -> str:
-    """Return a folded text as words between points: `.src.auth.ts.`.
+    """Return the words of a folded text with a point before and after each word: `.src.auth.ts.`.
 
-    A path, a dotted name, a name in snake case and separate words become alike. A search for a text that begins and ends
-    with a point finds whole words only.
+    The result is the same for a path, a dotted name, a name in snake case and separate words. A search for a string that begins
+    and ends with a point finds whole words only.
     """
     if not plain.isascii():
         plain = _APART.sub(r".\g<0>.", plain)
@@ -77,19 +77,22 @@ def squeezed(plain: str) -> str:
 
 
 def with_escapes_undone(text: str) -> str:
-    """Return the text, followed by a copy without JSON escapes, whose letters would join the words."""
+    """Return the text and, if it has a backslash, a copy with a space for each JSON escape.
+
+    In the text itself, the letter of an escape would be read as the first letter of the next word.
+    """
     return f"{text}\n{_ESCAPED.sub(' ', text)}" if "\\" in text else text
 
 
 def content_words(text: str) -> tuple[str, ...]:
-    """Return the content words, each once, in order; in scripts without spaces, pairs of neighbouring characters."""
+    """Return the content words of a text, each once, in order. In scripts without spaces, return pairs of adjacent characters."""
     words = squeezed(folded(text)).strip(".").split(".")
     found: dict[str, None] = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         if _APART.match(word):
             if _APART.match(following):
                 found[f"{word}.{following}"] = None
-        elif len(word) >= _SHORTEST and word not in _EMPTY:
+        elif len(word) >= _MIN_WORD and word not in _EMPTY:
             found[word] = None
     return tuple(found)
 
@@ -103,7 +106,7 @@ _MULTIPLES: Final = {
     **dict.fromkeys(("m", "million", "millions", "mio", "millionen"), 6),
     **dict.fromkeys(("b", "bn", "billion", "billions", "mrd", "milliarden"), 9),
 }
-_MULTIPLE: Final = rf"(?:k|m|bn?|(?:{'|'.join(name for name in _MULTIPLES if len(name) > 2)})\.?)"  # noqa: PLR2004 - letters stand apart
+_MULTIPLE: Final = rf"(?:k|m|bn?|(?:{'|'.join(name for name in _MULTIPLES if len(name) > 2)})\.?)"  # noqa: PLR2004 - the short names are in the pattern itself
 _UNIT: Final = (
     r"(?:[%‰€$£¥]|°[CFcf]?|[kKMGTP]i?[bB](?:/s)?|[kKMG]?Hz|(?:µ|u|n|m)?s|sec|min|hrs?|h|d|w|x|px|em|rem|pt|bytes?|kg|mg|g|km|cm"
     r"|mm|m|kW|W|V|fps|rpm|dpi)"
@@ -111,7 +114,7 @@ _UNIT: Final = (
 _NUMBER: Final = (
     rf"(?<![\w.])[#±≈~+$€£¥-]{{0,2}}(?>{_GROUPED})(?:\s?{_UNIT}|\s?{_MULTIPLE})?(?![\w]|[.:/\\@_-]\w|[.,]\d)"
 )
-"""A number with its sign and unit, not one inside a name."""
+"""A number with its sign and unit. A number inside a name does not match."""
 
 _READ: Final = re.compile(
     rf"(?<![a-uw-z_\d])(?P<digits>{_GROUPED})(?:\s?(?P<multiple>{_MULTIPLE})(?!\w)|\s?(?P<percent>%))?", re.IGNORECASE
@@ -131,12 +134,12 @@ _WORD: Final = re.compile(r"[^\W\d_]{2,12}")
 
 
 def values_of(number: str) -> frozenset[str]:
-    """Return every value that a number as it is written may have, each as plain digits: `1,500` is 1500 or 1.5."""
+    """Return every possible value of a written number, in plain digits. `1,500` can be 1500 or 1.5."""
     return _values(hit) if (hit := _READ.search(_western(number))) else frozenset()
 
 
 def values_in(plain: str) -> frozenset[str]:
-    """Return the values of all numbers in a folded text, those in words and rounded ones included."""
+    """Return the values of all numbers in a folded text. Numbers in words and the rounded values are included."""
     found: set[str] = set()
     for hit in _READ.finditer(_western(plain)):
         for value in _values(hit):
@@ -147,7 +150,7 @@ def values_in(plain: str) -> frozenset[str]:
 
 
 def _western(text: str) -> str:
-    """Return the text with the digits of other scripts as ours."""
+    """Return the text with the digits of other scripts replaced by the digits 0 to 9."""
     if text.isascii():
         return text
     return re.sub(r"\d", lambda hit: str(unicodedata.decimal(hit[0], hit[0])), text)
@@ -162,7 +165,7 @@ def _values(hit: re.Match[str]) -> frozenset[str]:
     if len(groups) > 1 and separators[-1] in ".,":
         found.add(_plain("".join(groups[:-1]), groups[-1]))
     if " " in separators:
-        # Two numbers may stand side by side.
+        # The space may also separate two numbers.
         found.update(_plain(group, "") for group in groups)
     multiple = (hit["multiple"] or "").lower().rstrip(".")
     if multiple:
@@ -178,7 +181,7 @@ def _plain(whole: str, part: str) -> str:
 
 
 def _moved(value: str, places: int) -> str:
-    """Return the value times a power of ten, without rounding errors."""
+    """Return the value multiplied by ten to the power of `places`, without rounding errors."""
     whole, _, part = value.partition(".")
     if places >= 0:
         part = part.ljust(places, "0")
@@ -207,7 +210,7 @@ _DATE: Final = (
     rf"|\d{{1,2}}{_DAY_ENDING}\s(?:(?:of|de|del|di)\s)?(?i:{_MONTH})\b\.?(?:,?\s(?:(?:de|del|do)\s)?\d{{4}})?"
     rf"|(?i:{_MONTH})\.?\s\d{{1,2}}(?:st|nd|rd|th)?(?:,?\s\d{{4}})?)(?!\w)|\d{{4}}年\d{{1,2}}月\d{{1,2}}日?"
 )
-"""A date as digits or with the name of its month."""
+"""A date in digits or with the name of the month."""
 
 _DATES: Final = (
     re.compile(r"(?<!\d)(?P<y>\d{4})[-/.年](?P<m>\d{1,2})[-/.月](?P<d>\d{1,2})(?!\d)"),
@@ -227,7 +230,7 @@ _CENTURY: Final = 2_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Day:
-    """A day as it was written: the year is 0 where none was."""
+    """A day in a text. `year` is 0 if the text does not give the year."""
 
     year: int
     month: int
@@ -235,7 +238,7 @@ class Day:
 
 
 def days_in(text: str) -> frozenset[Day]:
-    """Return the days that a text names; digits that may be read in two orders give both."""
+    """Return the days in a text. If day and month in digits can be in either order, return both days."""
     if not any(char.isdecimal() for char in text):
         return frozenset()
     return frozenset(day for pattern in _DATES for hit in pattern.finditer(text) if (day := _day(hit)))
@@ -265,7 +268,7 @@ _DAY_MINUTES: Final = 24 * 60
 
 
 def minutes_in(text: str) -> frozenset[int]:
-    """Return the times of day in a text as minutes after midnight; without a half of the day named, both may be meant."""
+    """Return the times of day in a text, in minutes after midnight. For "9:15" without am or pm, return both times."""
     found: set[int] = set()
     for hit in _TIMES.finditer(text):
         if not (hit["minute"] or hit["half"] or hit["word"]):
@@ -298,7 +301,7 @@ _HUMP: Final = re.compile(r"[a-zß-öø-ÿ0-9][A-ZÀ-ÖØ-Þ]|[A-ZÀ-ÖØ-Þ]{2}
 _ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE)
 SEGMENTS: Final = re.compile(r"[/\\]+")
 _PAIR: Final = 2
-# Pairs of words joined by a slash in prose, which are no paths.
+# Words that are joined by a slash in prose and are not a path.
 _PAIR_WORDS: Final = """
     and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
     start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""
@@ -313,11 +316,11 @@ _COMMON_WORDS: Final = """
     dr prof herr frau madame monsieur señor señora
     nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
 _COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
-"""Words that are often capitalised and name nothing that could be looked up."""
+"""Words that are often capitalised but are not the name of a person or a thing."""
 
 
 def _kind_of(word: str) -> Kind | None:
-    """Return the kind of a word that could be looked up elsewhere, or None for a plain word."""
+    """Return the kind of identifier that a word is, or None for a plain word."""
     if _FLAG.fullmatch(word):
         return "flag"
     if "/" in word or "\\" in word:
@@ -332,7 +335,7 @@ def _kind_of(word: str) -> Kind | None:
 
 
 def _is_capitalised(word: str) -> bool:
-    """Return whether a plain word is capitalised like a name and is not always capitalised, as "Monday" is."""
+    """Return whether a word is capitalised and may be a name. Words such as "Monday" are always capitalised and do not count."""
     plain = word.casefold()
     return len(word) > 1 and word[0].isupper() and _COMMON.isdisjoint({plain, plain.removesuffix("s")})
 
@@ -356,7 +359,7 @@ def _is_symbol(word: str) -> bool:
         return True
     if "." in word or "::" in word:
         parts = re.split(r"\.|::", word.strip("."))
-        # `e.g` and `U.S` are words with points, not names with parts.
+        # `e.g` and `U.S` are abbreviations, because each part is a single letter.
         return bool(_DOTTED.fullmatch(word)) and max(map(len, parts)) > 1
     if _HUMP.search(word):
         return not (word[-1:] == "s" and word[:-1].isupper())
@@ -393,7 +396,7 @@ _SPLITS: Final = r"\s\"'`“”„«»‘’「」『』《》()\[\]{}<>,;|=…�
 _SCAN: Final = re.compile(
     "|".join(
         (
-            # Most of a text is plain words: they are stepped over in one go.
+            # Most of a text is plain words. One match skips a whole sequence of them, for speed.
             r"(?P<plain>(?<!\w)(?:[a-z]++(?=[\s,;!?)]|[.:]?(?:\s|\Z))[ ,]*+)++)",
             r"(?P<skip>\[(?:redacted|data):[^\[\]\n]{1,80}\])",
             rf"(?P<url>(?<![\w])(?:[A-Za-z][A-Za-z0-9+.-]{{1,20}}://|www\.)[^{_SPLITS}]{{2,2000}}+(?:[=,;][^{_SPLITS}]{{1,500}}+){{0,30}})",
@@ -414,36 +417,36 @@ _NEXT_WORD: Final = re.compile(
     r"\s(?!(?:and|are|but|for|from|has|into|not|the|was|were|when|with)\b)[^\W\d_]{3,20}(?!\w)"
 )
 _WORD_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_]{2,20}\s[#$€£]?\Z")
-# Signs after which a sentence begins, where a capital does not make a name.
+# Characters after which a sentence begins. A capital letter after one of them does not show that a word is a name.
 _STARTERS: Final = frozenset(".!?:;…•*-–—→⇒>|([{\"'`“„«‘‹›/\n")
 _LOOK_BACK: Final = 8
-_GERMAN: Final = "der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich"
-_NOUN_CAPITALS: Final = frozenset(_GERMAN.split())
-_LEAST_QUOTE: Final = 3
+_GERMAN_WORDS: Final = "der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich"
+_GERMAN: Final = frozenset(_GERMAN_WORDS.split())
+_MIN_QUOTE: Final = 3
 
 
 def mentions(text: str) -> tuple[Mention, ...]:
-    """Return the mentions of a text, each once, in order."""
+    """Return the mentions in a text, each once, in order."""
     text = _unescaped(text)
     return tuple(dict.fromkeys(_mentions(text)))
 
 
 def _mentions(text: str) -> Iterator[Mention]:
-    takes_single_names = not _capitalises_nouns(text)
-    run: list[tuple[int, int]] = []
+    takes_single_names = not _is_german(text)
+    adjacent: list[tuple[int, int]] = []
     for hit in _SCAN.finditer(text):
         kind, start, end = hit.lastgroup, hit.start(), hit.end()
-        # The mark inside a date is a group of its own.
+        # The pattern of dates contains a group named `mark`, which is the last group of some dates.
         kind = "date" if kind == "mark" else kind
         name = _name(start, hit[0]) if kind == "word" else None
-        if name and run and text[run[-1][1] : start] == " ":
-            run.append(name)
+        if name and adjacent and text[adjacent[-1][1] : start] == " ":
+            adjacent.append(name)
             continue
-        yield from _names(text, run, takes_single_names)
-        run = [name] if name and not _opens_sentence(text, start) else []
+        yield from _names(text, adjacent, takes_single_names)
+        adjacent = [name] if name and not _opens_sentence(text, start) else []
         if name is None:
             yield from _mention(text, kind or "", start, end)
-    yield from _names(text, run, takes_single_names)
+    yield from _names(text, adjacent, takes_single_names)
 
 
 def _mention(text: str, kind: str, start: int, end: int) -> Iterator[Mention]:
@@ -478,9 +481,9 @@ def _quoted(raw: str) -> Iterator[Mention]:
     elif raw[0] == "`" and " " not in inner and inner.replace("(", "").replace(")", "").isidentifier():
         yield _mention_of("symbol", inner)
     elif inner:
-        if len(inner) >= _LEAST_QUOTE:
+        if len(inner) >= _MIN_QUOTE:
             yield _mention_of("quote", inner)
-        # Another text may name only a part of the quotation.
+        # The mentions inside the quotation are also returned, because another text may contain only one of them.
         yield from (found for found in _mentions(inner) if found.kind not in {"quote", "name"})
 
 
@@ -513,9 +516,6 @@ def _phrase(text: str, start: int, end: int) -> str:
     return f"{before[0]}{raw}" if before else raw
 
 
-# ---------------------------------------------------------------- names
-
-
 def _name(start: int, raw: str) -> tuple[int, int] | None:
     word = raw.lstrip(_LEADING)
     start += len(raw) - len(word)
@@ -524,9 +524,9 @@ def _name(start: int, raw: str) -> tuple[int, int] | None:
     return (start, start + len(word)) if is_plain and _is_capitalised(word) else None
 
 
-def _names(text: str, run: list[tuple[int, int]], takes_single: bool) -> Iterator[Mention]:
-    if len(run) > 1 or (run and takes_single):
-        yield _mention_of("name", text[run[0][0] : run[-1][1]])
+def _names(text: str, words: list[tuple[int, int]], takes_single: bool) -> Iterator[Mention]:
+    if len(words) > 1 or (words and takes_single):
+        yield _mention_of("name", text[words[0][0] : words[-1][1]])
 
 
 def _opens_sentence(text: str, start: int) -> bool:
@@ -535,7 +535,7 @@ def _opens_sentence(text: str, start: int) -> bool:
     return not stripped or stripped[-1] in _STARTERS or "\n" in before[len(stripped) :]
 
 
-def _capitalises_nouns(text: str) -> bool:
-    """Return whether a text is in a language that writes every noun with a capital."""
+def _is_german(text: str) -> bool:
+    """Return whether a text is German, where every noun has a capital letter and a single capital does not show a name."""
     words = set(re.findall(r"[^\W\d_]{2,6}", text[:5_000]))
-    return len(words & _NOUN_CAPITALS) > 1
+    return len(words & _GERMAN) > 1

@@ -1,15 +1,15 @@
-"""Detect disguised text: invisible characters, brackets and letters that look like those of our tags, and misleading names.
+"""Detect disguised text: invisible characters, look-alikes of Memolog's tags and of lines of the log, and misleading names.
 
-Prompts and contexts apply these functions before they escape text, so that what a reader would take for one of our tags,
-lines or speakers is treated as one.
+These functions are applied before text is escaped for a prompt or a context. Text that looks like a tag, a line or a speaker of
+Memolog is then escaped or marked as the original would be.
 """
 
 import re
 import unicodedata
 from typing import Final
 
-# Marks that reorder what is displayed, and characters without width. The two joiners (U+200C, U+200D) stay: emoji and several
-# scripts are written with them.
+# Marks that change the order of the displayed text, and characters without width. The two joiners (U+200C, U+200D) are not
+# included, because emoji and several scripts need them.
 _UNSEEN: Final = (
     "\u00ad\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
     "\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\ufff9-\ufffb"
@@ -27,7 +27,7 @@ _TAG_NAMES: Final = """
     assistant tool developer wanted working-memory think thinking
 """
 _TAGS: Final = frozenset(_TAG_NAMES.split())
-"""The names of tags in prompts and contexts, and of roles, which templates of models write as tags."""
+"""The names of Memolog's tags, and the names of roles, which the chat templates of some models use as tags."""
 _GAP: Final = rf"(?:[^\S\n]|[{_UNSEEN}\u200c\u200d]){{0,6}}"
 _TAG: Final = re.compile(
     rf"[{_OPENING}]({_GAP}[{_SLASH}]?{_GAP})([\w{_UNSEEN}\u200c\u200d\ufe00-\ufe0f‐‑‒–—−_－-]{{2,80}})"
@@ -36,29 +36,29 @@ _TAG: Final = re.compile(
 _LETTERS: Final = str.maketrans(
     dict(zip("аеорсухіѕјһԁԛԝкмтвнпгӏѡαεοριυκντηχɡɑοսոօցһ", "aeopcyxisjhdqwkmtbhnrlwaeopiukvtnxgaounogh", strict=True))
 )
-"""Small letters of other alphabets that look like Latin ones."""
+"""Small letters of other alphabets, and the Latin letters that they look like."""
 _DASHES: Final = re.compile("[‐‑‒–—−_－]")
 
 
 def visible(text: str) -> str:
-    """Return the text without marks of direction and without invisible characters."""
+    """Return the text without direction marks and invisible characters."""
     return text if text.isascii() else _HIDDEN.sub("", text)
 
 
 def _plain(text: str) -> str:
-    """Return a short text in lower case, with Latin letters in place of look-alikes."""
+    """Return a short text in lower case, with look-alikes replaced by Latin letters."""
     return in_latin_letters(unicodedata.normalize("NFKC", _JOINERS.sub("", visible(text))).casefold())
 
 
 def in_latin_letters(text: str) -> str:
-    """Return a text in small letters with Latin ones in the place of those that look like them."""
+    """Return a text in lower case with look-alikes replaced by Latin letters."""
     return text.translate(_LETTERS)
 
 
 def with_plain_tags(text: str) -> str:
-    """Return the text with `<` and `>` where other brackets make something look like one of our tags.
+    """Return the text with `<` and `>` in place of other brackets that make a look-alike of one of Memolog's tags.
 
-    The caller escapes them like any other. Brackets around other words stay as they were written: `《红楼梦》`.
+    The caller then escapes `<` and `>`. Brackets around other words are unchanged: `《红楼梦》`.
     """
     if text.isascii():
         return text
@@ -84,13 +84,16 @@ _QUOTE: Final = "› "
 
 
 def _imitates(line: str) -> bool:
-    """Return whether a line begins like a line or date of the log or a header of a transcript, in any letters."""
+    """Return whether a line begins like an observation, a date of the log or the header of a message in a transcript.
+
+    Look-alike letters are recognised too.
+    """
     head = line[:_HEAD]
     return bool(_IMITATION.match(head.casefold() if head.isascii() else _plain(head)))
 
 
 def quoted(text: str) -> str:
-    """Return the text with a quotation mark before each line that imitates the log or a header of ours."""
+    """Return the text with a quotation mark before each line that imitates a line of the log or the header of a message."""
     return "\n".join(f"{_QUOTE}{line}" if _imitates(line) else line for line in text.split("\n"))
 
 
@@ -101,16 +104,17 @@ _ROLE_NAMES: Final = (
 )
 _ROLES: Final = frozenset(_ROLE_NAMES.split())
 _IDENTIFIER: Final = re.compile(r"[\w.:/@+-]+")
-# Everything that could end a name, or make it look like a header, a mark or a remark of ours.
+# Characters that could end a name, or could make a name look like a header or a remark of Memolog.
 _NOT_IN_LABELS: Final = re.compile(r"[^\w\s.,'’/@+~%=!?·-]+|_{3,}")
 _SPACES: Final = re.compile(r"\s+")
+# Only this multiple of the length of a label is read from a longer name.
 _SCANNED: Final = 8
 
 
 def label(name: str, most: int = 60) -> str:
-    """Return the name of a speaker, a tool or a file for a place where it stands beside a role, in at most so many characters.
+    """Return the name of a speaker, a tool or a file in at most `most` characters, for use beside the name of a role.
 
-    Line breaks, brackets, quotation marks, colons and hidden characters are taken out.
+    Line breaks, brackets, double quotation marks, colons and hidden characters are removed.
     """
     text = _NOT_IN_LABELS.sub(" ", _JOINERS.sub("", visible(name[: _SCANNED * most])))
     text = _SPACES.sub(" ", text).strip(" ,")
@@ -118,9 +122,9 @@ def label(name: str, most: int = 60) -> str:
 
 
 def quoted_label(name: str, most: int = 60, *, is_tool: bool = False) -> str:
-    """Return a cleaned name in quotation marks; nothing if nothing is left of it.
+    """Return the `label` of a name in quotation marks, or an empty string if the label is empty.
 
-    The name of a tool stands without them where it is a plain identifier and not the name of a role.
+    The name of a tool has no quotation marks if it is a plain identifier and not the name of a role.
     """
     text = label(name, most)
     if is_tool and _IDENTIFIER.fullmatch(text) and _plain(text) not in _ROLES:

@@ -1,7 +1,7 @@
-"""Count the tokens of messages as a provider sees them: texts, calls, and files by their stated size or their bytes.
+"""Count the tokens of messages as a provider counts them: texts, tool calls, and files by their stated size or their bytes.
 
-Never raises: a part that cannot be counted, and a file behind an address, is over-estimated. The rules for files are those of
-OpenAI; `Calibration` learns how far other providers are from them. `extra` of a part is not sent to the model and not counted.
+No count raises: a part that cannot be counted, or a file that is only a URL, is over-estimated. Files are counted by the rules of
+OpenAI; `Calibration` corrects the counts for other providers. The `extra` of a part is not sent to the model and is not counted.
 """
 
 import base64
@@ -27,28 +27,28 @@ from memolog.core.message import (
 )
 from memolog.text.tokens import TokenCounter, guarded, over_estimate
 
-# OpenAI's cookbook, "How to count tokens": three for each message, one for its role, one for a
-# name. Others publish nothing; theirs are close.
+# Tokens, from "How to count tokens" in OpenAI's cookbook: three for each message, one for its role, one for a name. Other
+# providers publish no numbers, but their counts are close.
 _PER_MESSAGE: Final = 3
 _PER_ROLE: Final = 1
 _PER_NAME: Final = 1
-# The id and the wrapping of a call and of its result, as the model sees them.
+# Tokens for the id and the wrapping of a tool call and of a tool result.
 _PER_CALL: Final = 10
 _PER_RESULT: Final = 8
-# The cookbook again: what surrounds each function, and all of them.
+# Tokens for the wrapping of each function and of the list of functions, also from the cookbook.
 _PER_SCHEMA: Final = 8
 _PER_SCHEMAS: Final = 12
-# Opaque blobs are base64, of which at most one character in four becomes a token.
+# Opaque blobs are base64 and have at least this many characters per token.
 _BLOB_CHARACTERS: Final = 4
 
 
 def count_message(message: Message | NewMessage, counter: TokenCounter) -> int:
-    """Return the tokens of a message in a request, with its speaker's name; never raises."""
+    """Return the number of tokens of a message in a request, including the name of the speaker. Never raises."""
 
     def measure() -> int:
         parts = message.parts
         if len(parts) == 1 and isinstance(parts[0], TextPart) and not message.speaker and message.role in ROLES:
-            # Most messages are plain text and are counted at every save, so this path is short.
+            # A fast path, because most messages are plain text and every save counts its messages.
             return _PER_MESSAGE + _PER_ROLE + count_text(parts[0].text, counter)
         speaker = message.speaker
         name = _PER_NAME + count_text(speaker, counter) if speaker else 0
@@ -58,24 +58,24 @@ def count_message(message: Message | NewMessage, counter: TokenCounter) -> int:
 
 
 def count_parts(role: str, parts: Iterable[Part], counter: TokenCounter) -> int:
-    """Return the tokens of one message of these parts in a request; never raises."""
+    """Return the number of tokens of one message with these parts in a request. Never raises."""
 
     def measure() -> int:
         return sum(guarded(lambda part=part: _part(part, counter), part) for part in parts)
 
-    word = guarded(lambda: 0 if role in ROLES else count_text(role, counter), role)
-    return _PER_MESSAGE + max(word, _PER_ROLE) + guarded(measure, parts)
+    role_tokens = guarded(lambda: 0 if role in ROLES else count_text(role, counter), role)
+    return _PER_MESSAGE + max(role_tokens, _PER_ROLE) + guarded(measure, parts)
 
 
 def count_text(text: object, counter: TokenCounter) -> int:
-    """Return the tokens of a text, over-estimated if the counter fails or it is not a string; never raises."""
+    """Return the number of tokens of a text, or an over-estimate if it is not a string or the counter fails. Never raises."""
     if not isinstance(text, str):
         return over_estimate(text)
     return guarded(lambda: counter.count(text), text)
 
 
 def count_tool_schemas(schemas: Iterable[JsonObject], counter: TokenCounter) -> int:
-    """Return the tokens of tool descriptions in a request that offers them; never raises."""
+    """Return the number of tokens that tool descriptions add to a request. Never raises."""
 
     def measure() -> int:
         each = [_PER_SCHEMA + _json(schema, counter) for schema in schemas]
@@ -108,7 +108,7 @@ def _result(part: ToolResultPart, counter: TokenCounter) -> int:
 
 
 def _json(value: JsonValue, counter: TokenCounter) -> int:
-    """Count a JSON value as the provider gets it: a string as it is, anything else as JSON text."""
+    """Return the number of tokens of a JSON value. A string is counted as it is, any other value as JSON text."""
     if value is None:
         return 0
     if isinstance(value, str):
@@ -122,29 +122,29 @@ def _blob(blob: str | None) -> int:
 
 # ---------------------------------------------------------------- files
 
-# A page as an image of four tiles (765), and about 1,000 of text.
+# Tokens of a PDF page: 765 for the page as an image of four tiles, and about 1,000 for its text.
 _PER_PAGE: Final = 1_765
-# The longest PDF that a provider takes (Gemini).
-_MOST_PAGES: Final = 1_000
+# The maximum number of pages that a provider (Gemini) accepts.
+_MAX_PAGES: Final = 1_000
+# The number of pages is estimated from the size if it is not known, and is this number if the size is not known either.
 _BYTES_PER_PAGE: Final = 30_000
 _PAGES_UNKNOWN: Final = 25
-# Ten tokens a second of sound. OpenAI takes no video: these are the 263 a second of Gemini, and 32 for the sound.
+# Tokens per second. OpenAI accepts no video, so the numbers of Gemini are used: 263 for the images and 32 for the sound.
 _PER_AUDIO_SECOND: Final = 10
 _PER_VIDEO_SECOND: Final = 263 + 32
-# The lowest bit rates in use, 32 and 256 kbit a second, so that a length is rather over- than
-# under-estimated.
+# The lowest bit rates in use (32 and 256 kbit per second), so that a duration is over-estimated rather than under-estimated.
 _AUDIO_BYTES_PER_SECOND: Final = 4_000
 _VIDEO_BYTES_PER_SECOND: Final = 32_000
 _SECONDS_UNKNOWN: Final = 300.0
-# The longest recordings that a provider takes (Gemini): 9.5 hours of sound, an hour of video.
-_MOST_AUDIO_SECONDS: Final = 34_200.0
-_MOST_VIDEO_SECONDS: Final = 3_600.0
-# Of other files (office files, archives) a provider shows the model an extract.
+# The maximum durations that a provider (Gemini) accepts: 9.5 hours of sound, one hour of video.
+_MAX_AUDIO_SECONDS: Final = 34_200.0
+_MAX_VIDEO_SECONDS: Final = 3_600.0
+# Of other files (office files, archives) the provider gives the model an extract, which has at most `_OTHER_MAX` tokens.
 _OTHER_BYTES_PER_TOKEN: Final = 3
-_OTHER_MOST: Final = 20_000
+_OTHER_MAX: Final = 20_000
 _FILE_OVERHEAD: Final = 4
 
-# The pages of compressed PDFs cannot be counted; then they are estimated by size.
+# Matches once for each page. A compressed PDF has no matches, so the number of its pages is estimated from its size.
 _PDF_PAGE: Final = re.compile(rb"/Type\s*/Page(?![A-Za-z])")
 _TEXT_TYPES: Final = re.compile(
     r"text/.*|.*[+](json|xml|yaml)"
@@ -153,7 +153,7 @@ _TEXT_TYPES: Final = re.compile(
 
 
 def count_file(part: FilePart, counter: TokenCounter) -> int:
-    """Return the tokens of a file, over-estimated if its size is unknown; never raises."""
+    """Return the number of tokens of a file, or an over-estimate if its size is unknown. Never raises."""
 
     def measure() -> int:
         name = counter.count(part.name) if part.name else 0
@@ -173,16 +173,16 @@ def _count(part: FilePart, counter: TokenCounter) -> int:
     if media == "application/pdf":
         return _pages(part, data) * _PER_PAGE
     if family == "audio":
-        seconds = _seconds(part, data, _AUDIO_BYTES_PER_SECOND, _MOST_AUDIO_SECONDS)
+        seconds = _seconds(part, data, _AUDIO_BYTES_PER_SECOND, _MAX_AUDIO_SECONDS)
         return math.ceil(seconds * _PER_AUDIO_SECOND)
     if family == "video":
-        seconds = _seconds(part, data, _VIDEO_BYTES_PER_SECOND, _MOST_VIDEO_SECONDS)
+        seconds = _seconds(part, data, _VIDEO_BYTES_PER_SECOND, _MAX_VIDEO_SECONDS)
         return math.ceil(seconds * _PER_VIDEO_SECOND)
     return _other(data)
 
 
 def _content(part: FilePart) -> bytes | None:
-    """Return the bytes in the part or in its data address; None if they are elsewhere."""
+    """Return the bytes of a file from the part or from its `data:` URL. Return None if the part has another URL."""
     if part.data is not None:
         return part.data
     if part.url is None or part.url[:5].lower() != "data:":
@@ -193,14 +193,13 @@ def _content(part: FilePart) -> bytes | None:
     try:
         return base64.b64decode(payload + "==")
     except ValueError:
-        # Broken: its length still bounds what it could have been.
+        # The base64 is broken. The undecoded text is returned, because it is at least as long as the file.
         return payload.encode("utf-8", "surrogatepass")
 
 
 def _image(part: FilePart, data: bytes | None) -> int:
     stated = _positive(part.width), _positive(part.height)
-    known = all(stated)
-    width, height = stated if known else (image_size(data) if data else None) or (None, None)
+    width, height = stated if all(stated) else (image_size(data) if data else None) or (None, None)
     return image_tokens(width, height, is_low=part.detail == "low")
 
 
@@ -208,56 +207,56 @@ def _pages(part: FilePart, data: bytes | None) -> int:
     pages = math.ceil(_positive(part.pages) or 0)
     if not pages and data is not None:
         pages = sum(1 for _ in _PDF_PAGE.finditer(data)) or -(-len(data) // _BYTES_PER_PAGE)
-    return min(pages or _PAGES_UNKNOWN, _MOST_PAGES)
+    return min(pages or _PAGES_UNKNOWN, _MAX_PAGES)
 
 
-def _seconds(part: FilePart, data: bytes | None, bytes_per_second: int, most: float) -> float:
+def _seconds(part: FilePart, data: bytes | None, bytes_per_second: int, maximum: float) -> float:
     seconds = _positive(part.seconds)
     if seconds is None:
         seconds = len(data) / bytes_per_second if data else _SECONDS_UNKNOWN
-    return min(seconds, most)
+    return min(seconds, maximum)
 
 
 def _other(data: bytes | None) -> int:
-    return _OTHER_MOST if data is None else min(-(-len(data) // _OTHER_BYTES_PER_TOKEN), _OTHER_MOST)
+    return _OTHER_MAX if data is None else min(-(-len(data) // _OTHER_BYTES_PER_TOKEN), _OTHER_MAX)
 
 
 def _positive(value: object) -> int | float | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    # NaN fails both comparisons.
+    # This is also None for NaN, because both comparisons are false.
     return value if 0 < value < math.inf else None
 
 
 # ---------------------------------------------------------------- images
 
-# "Images and vision": low detail costs 85. Otherwise the image is fitted into 2048 x 2048, its shortest side brought down to 768,
-# and each 512-pixel tile costs 170 on top of the 85.
+# From "Images and vision" of OpenAI: an image of low detail has 85 tokens. Any other image is scaled down to fit 2048 x 2048
+# pixels, and then until its shorter side has at most 768 pixels. It has 85 tokens, and 170 for each tile of 512 x 512 pixels.
 _BASE: Final = 85
 _TILE: Final = 170
-_LONGEST: Final = 2048
-_SHORTEST: Final = 768
+_MAX_LONGER_SIDE: Final = 2048
+_MAX_SHORTER_SIDE: Final = 768
 _TILE_SIDE: Final = 512
-# The shape with the most tiles.
-_DEAREST: Final = (768, 2048)
-# Larger than any image; keeps the arithmetic in range for any stated size.
-_LARGEST_SIDE: Final = 1_000_000
+# The size in pixels with the maximum number of tiles, for images of unknown size.
+_MOST_TILES: Final = (768, 2048)
+# No image has more pixels on a side. A larger stated size is reduced to this size, so that the arithmetic cannot overflow.
+_MAX_SIDE: Final = 1_000_000
 
 
 def image_tokens(width: object, height: object, *, is_low: bool = False) -> int:
-    """Return the tokens of an image; the largest possible number if its size is unknown."""
+    """Return the number of tokens of an image. Return the maximum if the size of the image is unknown."""
     if is_low:
         return _BASE
     sides = _side(width), _side(height)
-    sides = sides if all(sides) else _DEAREST
-    sides = _shrunk(*sides, _LONGEST / max(sides))
-    sides = _shrunk(*sides, _SHORTEST / min(sides))
+    sides = sides if all(sides) else _MOST_TILES
+    sides = _shrunk(*sides, _MAX_LONGER_SIDE / max(sides))
+    sides = _shrunk(*sides, _MAX_SHORTER_SIDE / min(sides))
     return _BASE + _TILE * math.prod(-(-side // _TILE_SIDE) for side in sides)
 
 
 def _side(value: object) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return min(value, _LARGEST_SIDE)
+        return min(value, _MAX_SIDE)
     return 0
 
 
@@ -270,17 +269,17 @@ def _shrunk(width: int, height: int, scale: float) -> tuple[int, int]:
 # ---------------------------------------------------------------- image headers
 
 _PNG: Final = b"\x89PNG\r\n\x1a\n"
-# The frame headers of JPEG; C4, C8 and CC in between are tables.
+# The markers of frame headers in JPEG. C4, C8 and CC are markers of tables.
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-# Markers that stand alone, without a length.
+# Markers that have no length after them.
 _JPEG_BARE: Final = frozenset({0x01, *range(0xD0, 0xD8)})
 _JPEG_START_OF_SCAN: Final = 0xDA
-_JPEG_MOST_SEGMENTS: Final = 4096
+_JPEG_MAX_SEGMENTS: Final = 4096
 _BMP_CORE_HEADER: Final = 12
 
 
 def image_size(data: bytes) -> tuple[int, int] | None:
-    """Return width and height from the header of a PNG, JPEG, GIF, WebP or BMP, if readable."""
+    """Return the width and height of a PNG, JPEG, GIF, WebP or BMP image, or None if its header cannot be read."""
     try:
         size = _read_size(data)
     except (struct.error, ValueError, TypeError, IndexError):
@@ -304,10 +303,10 @@ def _read_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    """Follow the segments to the frame header; each step jumps over one, however large."""
+    """Return the size in the frame header. Each step of the loop skips one segment."""
     at = 2
-    for _ in range(_JPEG_MOST_SEGMENTS):
-        if data[at] != 0xFF:  # noqa: PLR2004 - the mark of a marker
+    for _ in range(_JPEG_MAX_SEGMENTS):
+        if data[at] != 0xFF:  # noqa: PLR2004 - every marker begins with FF
             return None
         marker = data[at + 1]
         if marker in _JPEG_FRAMES:
@@ -333,7 +332,7 @@ def _webp_size(data: bytes) -> tuple[int, int] | None:
     if kind == b"VP8 " and data[23:26] == b"\x9d\x01\x2a":
         width, height = struct.unpack_from("<HH", data, 26)
         return width & 0x3FFF, height & 0x3FFF
-    if kind == b"VP8L" and data[20] == 0x2F:  # noqa: PLR2004 - its signature
+    if kind == b"VP8L" and data[20] == 0x2F:  # noqa: PLR2004 - the signature of VP8L
         (bits,) = struct.unpack_from("<I", data, 21)
         return (bits & 0x3FFF) + 1, ((bits >> 14) & 0x3FFF) + 1
     if kind == b"VP8X":
@@ -347,5 +346,5 @@ def _bmp_size(data: bytes) -> tuple[int, int] | None:
     if header == _BMP_CORE_HEADER:
         return struct.unpack_from("<HH", data, 18)
     width, height = struct.unpack_from("<ii", data, 18)
-    # A negative height means that the rows are stored from the top.
+    # The height is negative if the rows are stored from top to bottom.
     return width, abs(height)

@@ -1,6 +1,6 @@
-"""Find secrets by format or context and replace them by `[redacted: kind]`, in linear time: in texts, JSON, messages and logs.
+"""Find secrets in texts, JSON values, messages and log records, and replace them by `[redacted: kind]`, in linear time.
 
-Texts inside texts (JSON in strings, percent-encoding, HTML entities, terminal colours) are decoded for the search.
+Encoded text (JSON in strings, percent-encoding, HTML entities, terminal colours) is decoded for the search.
 """
 
 import json
@@ -42,14 +42,18 @@ from memolog.text.secret_formats import KEY_WORDS, Found, keys_by_words, keys_in
 AnyMessage = TypeVar("AnyMessage", Message, NewMessage)
 
 _WORDS: Final = KEY_WORDS | CONTEXT_WORDS
+# Maximum number of nested encodings that are decoded, and of repeated searches in one text.
 _LAYERS: Final = 6
-_DEEPEST: Final = 100
-_SHORTEST: Final = 5
-_LONGEST_COMMAND: Final = 20_000
+# Maximum depth to which a JSON value is searched by its names.
+_MAX_DEPTH: Final = 100
+# Shorter texts cannot have a secret, and longer commands are not searched, in characters.
+_MIN_TEXT: Final = 5
+_MAX_COMMAND: Final = 20_000
 _NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
 _TEXT_TYPES: Final = ("text/", "application/json", "application/xml", "application/yaml", "application/toml")
+# Messages with more tokens are redacted in a worker thread.
 _LONG_TOKENS: Final = 2_000
-# No kind of secret has a longer name; without a limit the pattern would not be linear.
+# The name of a kind of secret has at most 100 characters here, because a pattern without a limit would not be linear.
 _MARK: Final = re.compile(r"\[redacted: [^\]\n]{0,100}+\]")
 
 
@@ -58,19 +62,19 @@ class Redactor:
     """Replaces secrets by `[redacted: kind]`."""
 
     extra: tuple[tuple[str, re.Pattern[str]], ...] = ()
-    """More kinds of secrets; a group named `secret`, if there is one, is all that is replaced."""
+    """More kinds of secrets, with their patterns. If a pattern has a group named `secret`, only this group is replaced."""
     enabled: bool = True
 
     def redact(self, text: str) -> str:
-        """Return the text without its secrets; what is redacted already stays as it is."""
+        """Return the text without its secrets. Secrets that are redacted already are unchanged."""
         return self.report(text)[0]
 
     def report(self, text: str) -> tuple[str, dict[str, int]]:
-        """Return the text without its secrets, and how many of each kind there were."""
+        """Return the text without its secrets, and the number of secrets of each kind."""
         found: dict[str, int] = {}
-        if not self.enabled or (len(text) < _SHORTEST and not self.extra):
+        if not self.enabled or (len(text) < _MIN_TEXT and not self.extra):
             return text, found
-        # Replacing a secret may uncover another one behind it.
+        # The search is repeated, because a secret may be found only after the secret before it is replaced.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
             if not secrets:
@@ -85,15 +89,15 @@ class Redactor:
         return text, found
 
     def value(self, value: JsonValue) -> JsonValue:
-        """Return a JSON value with its texts redacted, and values whose names mark them as secrets: `{"password": "…"}`.
+        """Return a JSON value without the secrets in its texts, and without values whose name is that of a secret (`"password"`).
 
-        Returns the same object if there is no secret in it.
+        Return the same object if it has no secret.
         """
         return _JsonRedactor(self).value(value) if self.enabled else value
 
     def in_line(self, text: str) -> list[Found]:
-        """Return the secrets of a command, without decoding texts inside it."""
-        return _joined(self._found(text, 0)) if len(text) <= _LONGEST_COMMAND else []
+        """Return the secrets in a command, without decoding the command."""
+        return _joined(self._found(text, 0)) if len(text) <= _MAX_COMMAND else []
 
     def _found(self, text: str, layers: int) -> list[Found]:
         found = [one for kind, pattern in self.extra for one in _by_pattern(text, kind, pattern)]
@@ -139,7 +143,7 @@ def for_the_index(config: Config) -> Callable[[str], str]:
 
 
 def without_secrets(message: AnyMessage, redactor: Redactor = REDACTION) -> AnyMessage:
-    """Return the message with every secret replaced by `[redacted: kind]`; the same object if it has none."""
+    """Return the message with every secret replaced by `[redacted: kind]`, or the same object if it has no secret."""
     parts = parts_without_secrets(message.parts, redactor)
     metadata = redactor.value(message.metadata)
     speaker = redactor.redact(message.speaker) if message.speaker else message.speaker
@@ -154,13 +158,13 @@ def messages_without_secrets(messages: Iterable[Message], redactor: Redactor) ->
 
 
 async def cleaned(messages: Sequence[Message], redactor: Redactor) -> tuple[Message, ...]:
-    """Return messages without their secrets; a long input is redacted in a worker thread."""
+    """Return messages without their secrets. Long messages are redacted in a worker thread."""
     is_long = sum(message.tokens for message in messages) > _LONG_TOKENS
     return await offload(messages_without_secrets, messages, redactor, when=is_long)
 
 
 def parts_without_secrets(parts: Sequence[Part], redactor: Redactor = REDACTION) -> tuple[Part, ...]:
-    """Return the parts of a message without their secrets; those that have none are the same objects."""
+    """Return the parts of a message without their secrets. A part without a secret is the same object."""
     return tuple(_clean_part(part, redactor) for part in parts)
 
 
@@ -187,13 +191,13 @@ def _clean_part(part: Part, redactor: Redactor) -> Part:
         if new is not old and new != old:
             changed[name] = new
     if changed and isinstance(part, ReasoningPart):
-        # Providers refuse a signature that does not match the text.
+        # The signature is removed, because providers refuse a signature that does not match the text.
         changed["signature"] = None
     return replace(part, **changed) if changed else part
 
 
 def _clean_file(data: bytes, part: Part, redactor: Redactor) -> bytes:
-    """Return the bytes of a text file without its secrets; other files are unchanged."""
+    """Return the bytes of a text file without its secrets, or the bytes of another file unchanged."""
     if not isinstance(part, FilePart) or not part.media_type.lower().startswith(_TEXT_TYPES):
         return data
     try:
@@ -226,28 +230,28 @@ logging.getLogger("memolog").addFilter(_LogFilter())
 
 _TITLES: Final = frozenset({"name", "key", "k", "field", "variable", "header"})
 _VALUES: Final = frozenset({"value", "val", "v"})
-# What is private of a JSON Web Key.
+# The private fields of a JSON Web Key.
 _PRIVATE_KEY_PARTS: Final = frozenset({"d", "p", "q", "dp", "dq", "qi", "k"})
 _HEAD: Final = re.compile(r"[A-Za-z][\w .-]{0,40}\Z")
 _JSON_TEXT: Final = re.compile(r"\"((?:[^\"\\]|\\.)*+)\"?", re.DOTALL)
 
 
 class _JsonRedactor:
-    """Walks a JSON value and redacts values whose keys or column names mark them as secrets.
+    """Redacts the values in a JSON value that have the name of a secret as their key or column.
 
-    Without a redactor, the texts themselves are not searched.
+    With a redactor, the texts in the value are searched too.
     """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor
         self.found: dict[str, str] = {}
-        """The kinds of the texts that are secrets by their names alone."""
+        """The texts that were redacted because of their names, and their kinds of secret."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
-        """Return a value without secrets; the owner is the kind of secret that a table around it is named after."""
+        """Return a value without secrets. `owner` is the kind of secret if the name of the table around the value shows one."""
         if isinstance(value, str):
             return self._redactor.redact(value) if self._redactor else value
-        if depth > _DEEPEST:
+        if depth > _MAX_DEPTH:
             return self._deep(value)
         if isinstance(value, dict):
             return self._table(cast("dict[str, JsonValue]", value), depth, owner)
@@ -272,7 +276,7 @@ class _JsonRedactor:
         return cast("JsonValue", row) if _same(clean, row) else clean
 
     def _table(self, table: dict[str, JsonValue], depth: int, owner: str | None) -> JsonValue:
-        # Environments are often written as a list of tables, each with a name and a value.
+        # Environment variables are often a list of tables, each with a name and a value: `{"name": "API_KEY", "value": "…"}`.
         title = next((item for name, item in table.items() if isinstance(name, str) and name.lower() in _TITLES), "")  # pyright: ignore[reportUnnecessaryIsInstance]
         entries = {name: self._entry(name, title, item, depth, owner) for name, item in table.items()}
         if "kty" in table:
@@ -283,7 +287,7 @@ class _JsonRedactor:
         return {cast("str", names[name]): item for name, item in entries.items()}
 
     def _entry(self, name: object, title: JsonValue, item: JsonValue, depth: int, owner: str | None) -> JsonValue:
-        """Return the value of an entry, replaced if its name says that it is a secret."""
+        """Return the value of an entry, or its replacement if the entry has the name of a secret."""
         if not isinstance(name, str):
             return self.value(item, depth + 1)
         if name.lower() in _VALUES and isinstance(title, str):
@@ -311,7 +315,7 @@ class _JsonRedactor:
         return f"[redacted: {kind}]"
 
     def _line(self, items: list[str]) -> list[JsonValue]:
-        """Return the words of a command without secrets that follow an option: `["--password", "…"]`."""
+        """Return the words of a command without the secrets after its options: `["--password", "…"]`."""
         found = self._redactor.in_line(" ".join(items)) if self._redactor else []
         if not found:
             return [*items]
@@ -327,7 +331,7 @@ class _JsonRedactor:
         return clean
 
     def _deep(self, value: JsonValue) -> JsonValue:
-        """Return a value that is nested too deeply to walk, as one redacted text if it has a secret."""
+        """Return a value below the maximum depth: as one redacted JSON text if it has a secret, otherwise unchanged."""
         if not self._redactor:
             return value
         try:
@@ -339,8 +343,11 @@ class _JsonRedactor:
 
 
 def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
-    """Return the kind of secret of each column that the first row names; empty if there are no rows or no secret column."""
-    if len(rows) < 2 or not isinstance(rows[0], list | tuple):  # noqa: PLR2004 - the names, and at least one row
+    """Return the kind of secret of each column, from the names in the first row. A column without secrets has None.
+
+    Return an empty list if `rows` is not a table or has no column of secrets.
+    """
+    if len(rows) < 2 or not isinstance(rows[0], list | tuple):  # noqa: PLR2004 - a row of names and one of values
         return []
     heads = cast("Sequence[JsonValue]", rows[0])
     if not all(isinstance(row, list | tuple) and len(cast("Sequence[JsonValue]", row)) == len(heads) for row in rows):
@@ -350,7 +357,7 @@ def _kinds_of_columns(rows: Sequence[JsonValue]) -> list[str | None]:
 
 
 def _secrets_in_json(text: str, layers: int) -> Iterator[Found]:
-    """Yield the secrets that names mark in a JSON text, and in JSON inside its strings."""
+    """Yield the values with the names of secrets in a JSON text, and in JSON texts inside its strings."""
     if text[:1] not in {"{", "["} or text.rstrip()[-1:] not in {"}", "]"}:
         return
     walk = _JsonRedactor()
@@ -392,13 +399,13 @@ def _by_pattern(text: str, kind: str, pattern: re.Pattern[str]) -> Iterator[Foun
 
 def _lowered(text: str) -> str:
     lower = text.lower()
-    # A few letters have no lower case of the same length; places must stay the same.
+    # The lower case of a few letters is longer. Such a letter is not changed, so that all positions are the same as in the text.
     return lower if len(lower) == len(text) else "".join(low if len(low := one.lower()) == 1 else one for one in text)
 
 
 def _joined(found: list[Found]) -> list[Found]:
-    """Return the secrets in their order; overlapping ones are joined under the kind that was found first."""
-    if len(found) < 2:  # noqa: PLR2004 - nothing to join
+    """Return the secrets by position. Overlapping secrets are joined and have the kind of the one that was found first."""
+    if len(found) < 2:  # noqa: PLR2004 - one secret has nothing to be joined with
         return found
     ranked = sorted(enumerate(found), key=lambda item: (item[1].start, item[0]))
     joined: list[tuple[int, Found]] = []
@@ -421,7 +428,7 @@ _ESCAPE: Final = re.compile(
     r"|\x1b\[[0-9;]{0,20}m"
     r"|\+(?<=[\w%:;,.!?'\"=-]\+)(?=[\w%'\"./-])"
 )
-# Characters that cannot be seen, spaces of other widths, and letters and digits of full width.
+# Invisible characters, spaces of other widths, and letters and digits of full width, with their plain replacements.
 _DISGUISES: Final = {
     **dict.fromkeys((0xAD, 0x34F, 0x61C, 0x180E, *range(0x200B, 0x2010), *range(0x2060, 0x2065), 0xFEFF), ""),
     **dict.fromkeys((0xA0, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000), " "),
@@ -434,16 +441,16 @@ _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", 
 
 
 class _Decoded(NamedTuple):
-    """Lines of a text with their escapes decoded, and where each piece of them stands."""
+    """The lines of a text that have escapes, decoded. They consist of pieces, which are plain text or one decoded escape."""
 
     text: str
     starts: list[int]
-    """Where each piece begins in the decoded text."""
+    """The start of each piece in the decoded text."""
     places: list[tuple[int, int]]
-    """Where the same piece begins and ends in the text itself."""
+    """The start and end of each piece in the original text."""
 
     def outside(self, found: Found) -> Found:
-        """Return where a secret of the decoded text stands in the text itself; an escape is never cut in two."""
+        """Return a secret in the decoded text with its position in the original text. An escape is never divided."""
         first = bisect_right(self.starts, found.start) - 1
         last = max(bisect_right(self.starts, found.end - 1) - 1, first)
         start, end = self.places[first][0], self.places[last][1]
@@ -460,7 +467,7 @@ class _Decoded(NamedTuple):
 
 
 def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
-    """Yield decoded forms of a text: without escapes, and with plain characters for look-alikes."""
+    """Yield the decoded forms of a text: one with plain characters for disguised ones, one with its escapes decoded."""
     if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:
@@ -471,7 +478,7 @@ def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
 
 
 def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
-    """Return the lines of a text that hold escapes, one layer decoded; nothing if there is none."""
+    """Return the lines of a text that have escapes, with one layer of escapes decoded, or None if there are no escapes."""
     if escapes is _ESCAPE and not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
         return None
     pieces: list[str] = []
@@ -515,7 +522,7 @@ def _meaning(escape: str) -> str:
         case sign if not sign.isascii():
             return escape.translate(_DISGUISES)
         case _:
-            return " "  # a colour, or the plus sign that stands for a space in a form
+            return " "  # a terminal colour, or a plus sign that encodes a space in a form
 
 
 # ---------------------------------------------------------------- private keys
@@ -524,12 +531,12 @@ _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?---
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
 _PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
-# A key without its first line is still a key; no key is longer than this.
-_LONGEST_KEY: Final = 20_000
+# Maximum length, in characters, of a key whose first line is missing.
+_MAX_KEY: Final = 20_000
 
 
 def _blocks(text: str) -> Iterator[Found]:
-    """Yield blocks of private keys, also those whose end or beginning was cut off."""
+    """Yield blocks of private keys, also if the beginning or the end of a block is missing."""
     if "PRIVATE KEY" not in text:
         if "Private-Lines: " in text:
             for hit in _PUTTY.finditer(text):
@@ -548,7 +555,7 @@ def _blocks(text: str) -> Iterator[Found]:
 
 
 def _start_of_base64(text: str, low: int, end: int) -> int:
-    low = max(low, end - _LONGEST_KEY)
+    low = max(low, end - _MAX_KEY)
     start = end
     while start > low and (text[start - 1].isalnum() or text[start - 1] in "+/=\n\r\\"):
         start -= 1

@@ -1,6 +1,6 @@
-"""Find secrets by their context: what follows the name of a password, a header, a command or a phrase.
+"""Find secrets by their context: the value after the name of a password or a key, after a header, in a command or in a phrase.
 
-Each search starts from a word that must be in the text, so that most texts cost only the lookup of these words.
+Each search starts at a fixed word, so that a text without these words is rejected quickly.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from memolog.text.secret_formats import Found, is_random
 
-# Names of passwords, in the languages that people write in: inside words, as words, and in other scripts.
+# Names of passwords in many languages: those that may be a part of a word, whole words in ASCII, and names in other letters.
 _PASSWORDS_INSIDE: Final = ("pass", "pwd")
 _PASSWORDS: Final = (
     "pw", "psk", "mdp", "contrase", "kennwort", "senha", "wachtwoord", "haslo", "heslo", "jelsz", "salasana", "adgangskode",
@@ -22,11 +22,11 @@ _PASSWORDS_ELSEWHERE: Final = (
 )  # fmt: skip
 _NAMES_INSIDE: Final = ("secret", "token", "key", "credential")
 _PASSWORD_WORDS: Final = frozenset(name.encode() for name in _PASSWORDS)
-# A letter of each name that is rare in other texts.
+# For speed, a text is searched for a name only if it has the first letter of the name that is not ASCII.
 _PASSWORD_SIGNS: Final = tuple((next(one for one in name if not one.isascii()), name) for name in _PASSWORDS_ELSEWHERE)
 _NAME_WORDS: Final = frozenset({b"auth", b"creds", b"dsn"})
 
-# Endings of names that do not hold a secret.
+# Endings of names whose values are not secrets, such as `_id` in `token_id`.
 _NO_SECRET_NAME: Final = re.compile(
     r"[_.-]?(?:id|ids|name|type|count|length|len|size|limit|usage|budget|ur[il]|path|file|dir|endpoint|header|field|column|index"
     r"|class|prefix|suffix|regex|pattern|format|policy|rule|ttl|age|version|label|title|description|placeholder|hint|error"
@@ -76,7 +76,7 @@ def _places(text: str, word: str) -> Iterator[int]:
 
 
 def is_reference(value: str) -> bool:
-    """Return whether a value is a placeholder or a reference to a secret, and not a secret itself."""
+    """Return whether a value is a placeholder for a secret or a reference to a secret, such as `<password>` or `$TOKEN`."""
     return _PLACEHOLDER.match(value) is not None
 
 
@@ -106,14 +106,14 @@ def _kinds_of_name(name: str) -> Iterator[str]:
 
 
 def kind_of_name(name: str) -> str | None:
-    """Return the kind of secret that a name stands for, regardless of its value; None if it stands for none."""
+    """Return the kind of secret that has such a name, or None if it is not the name of a secret."""
     return next(_kinds_of_name(name), None)
 
 
 def kind_of_entry(name: str, value: str) -> str | None:
-    """Return the kind of secret that an entry of a table holds by its name; None if it holds none."""
+    """Return the kind of secret of an entry with this name and this value, or None if the value is not a secret."""
     value = _without_scheme(value)
-    if len(value) < _LEAST or is_reference(value):
+    if len(value) < _MIN_CERTAIN or is_reference(value):
         return None
     for kind in _kinds_of_name(name):
         if _is_password(value, "=", quoted=True) if kind == "password" else _is_secret(value, quoted=True):
@@ -122,7 +122,10 @@ def kind_of_entry(name: str, value: str) -> str | None:
 
 
 def stands_for_secret(kind: str, name: str, value: str) -> bool:
-    """Return whether an entry without a name of its own holds the secret that the table around it is named after."""
+    """Return whether a value is a secret of this kind, for a value inside a table or column with the name of a secret.
+
+    `name` is the key of the value inside the table, or empty.
+    """
     value = _without_scheme(value)
     if is_reference(value) or _NOT_THE_SECRET.match(name) or _NO_SECRET_NAME.match(name):
         return False
@@ -143,8 +146,8 @@ _QUOTED: Final = (
 )
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>{_BARE}{{2,500}}+)(?P<after>[(\[]?))"
 _GROUPS: Final = ("double", "single", "tick", "curly", "corner", "bare")
-# The rest of a word in which signs stand that may end a value: they do not if the word goes on behind them. What begins like the
-# next pair, like a tag, an entity or an escape is no part of the value.
+# The rest of a value after a sign that may end values, such as a comma. The sign does not end the value if a word character
+# follows directly. The beginning of the next name and value, of a tag, an entity or an escape is not part of the value.
 _TAIL: Final = re.compile(
     rf"(?:{_BARE}"
     r"|[,&;](?=[\w!@#$%^*~+-])(?![\w.-]{1,40}[\"']?[=:])(?!(?:amp|quot|lt|gt|apos|nbsp|#\w{1,6});)"
@@ -159,9 +162,9 @@ _COPULA: Final = (
     r"[ \t\n:]{1,4}|['’]s[ \t]{1,2}"
     r"|[ \t]{0,2}(?:是|为|為|は|が|는|은|이|=|:|：|-|–|—|→|->|=>)[ \t\n]{0,4})"
 )
-# Emphasis that ends between a name and its value, in Markdown and in HTML.
+# The end of emphasis between a name and its value, in Markdown or HTML.
 _EMPHASIS: Final = r"(?:\*{1,3}(?=[ \t`])|_{1,3}(?=[ \t])|</[A-Za-z]{1,8}>)?"
-# An assignment in code, in JSON, in a settings file, in XML, in a list of names and values, in a table, or in a command.
+# The value after a name in code, JSON, a settings file, XML, a list of names and values, a table or a command.
 _ASSIGNED: Final = re.compile(
     r"(?P<rest>[A-Za-z0-9_.À-ӿ-]{0,30}+)(?P<sep>"
     r"(?:[\"'`\])*]{0,3}+(?:</[A-Za-z]{1,8}>)?[ \t]{0,4}(?::=|=>|->|→|\?=|[:=：＝]{1,2})"
@@ -176,25 +179,28 @@ _ASSIGNED: Final = re.compile(
     r")" + _VALUE
 )
 _CELL: Final = re.compile(r"[ \t*`]{0,4}(?:\||</\w{1,8}>\s{0,20}<)")
-# A value on a line of its own, below its name: under a heading, in a fence, or as YAML folds it.
+# A value alone on the line below its name: under a heading, in a code fence, or as a folded value in YAML.
 _BELOW: Final = re.compile(
     r"[\"'`*_\])]{0,3}(?:</[A-Za-z]{1,8}>)?(?:[ \t]{1,2}(?:is|are))?[ \t]{0,3}(?P<colon>[:：]?)(?:[*_]{1,3}|</[A-Za-z]{1,8}>)?"
     r"(?P<folded>[ \t]{0,3}[>|][+-]?\d?)?[ \t]{0,3}\r?\n\s{0,20}(?P<fence>(?:```|~~~)[\w-]{0,12}[ \t]{0,3}\r?\n)?[ \t>]{0,12}`?"
     r"(?P<bare>[^\s`]{4,200}+)`?(?=[ \t]{0,9}(?:[\r\n]|\Z))"
 )
 _SPACED: Final = re.compile(r"(?P<rest>[\w.-]{0,30}+)(?P<sep>[ \t]{1,4}(?=[^\s]))" + _VALUE)
-_TOLD: Final = re.compile(
+# A value in a sentence: `the password for staging is …`.
+_STATED: Final = re.compile(
     rf"(?P<rest>[A-Za-z_À-ӿ]{{0,10}}+)(?P<sep>(?:[ \t]{{1,2}}[^\s:=：.\"'`]{{1,20}}+){{0,7}}?{_COPULA})" + _VALUE
 )
-# Continuations after a secret: `… and …`, `… but I changed it to …`.
+# Another secret in the same sentence: `… and …`, `… but I changed it to …`.
 _AND: Final = re.compile(
     r"[.!?]{0,2}(?:,?[ \t]{1,2}(?:and|or|und|oder|et|ou|y|e)[ \t]{1,2}|,[ \t]{1,2}"
     r"|[^\n:=]{0,50}?[ \t](?:it|them|that|one)(?:['’]s|[ \t](?:to|is|was|into))[ \t]{1,2}(?:now[ \t])?)" + _VALUE
 )
-_MOST_TOLD: Final = 10
+# Maximum number of secrets in one sentence.
+_MAX_STATED: Final = 10
 _SET_BEFORE: Final = re.compile(
     r"(?:\b(?:ENV|ARG|set|setx|setenv|export|set -x|set -gx|set -Ux)[ \t]{1,9}|(?<![^\s\"'`(])--?)[\w.-]{0,40}\Z"
 )
+# At most this many characters before a name are read.
 _LOOKED_BACK: Final = 130
 _SIGNS_INSIDE: Final = frozenset("&<>{)]}")
 _CODE_NAME: Final = re.compile(r"[A-Za-z_][\w.]{0,500}")
@@ -206,7 +212,7 @@ _BRACKETS: Final = frozenset("()[]{}=\"',;|")
 
 
 def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], bool]) -> Iterator[Found]:
-    """Yield the value of a hit if it is a secret. The signs that end a sentence are no part of it."""
+    """Yield the value of a match if it is a secret. Signs that end a sentence are not part of the value."""
     for group in _GROUPS:
         value = hit[group] if group in hit.re.groupindex else None
         if value is None:
@@ -227,13 +233,13 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
 
 
 def _end_of_word(text: str, at: int, end: int) -> int:
-    """Return where a value ends that has signs in it; the end given if nothing of it follows."""
+    """Return the end of a value that may continue after a sign at `at`, or `end` if the value does not continue."""
     hit = _TAIL.match(text, at)
     return max(end, at + len(hit[0].rstrip(_STRIPPED))) if hit else end
 
 
 def _is_call(hit: re.Match[str], value: str) -> bool:
-    """Return whether a name before a bracket is that of a function or a list, and not a password with a bracket in it."""
+    """Return whether a value before a bracket is the name of a function or list, and not a password that contains a bracket."""
     if not _CODE_NAME.fullmatch(value):
         return False
     tail = _IN_BRACKETS.match(hit.string, hit.end("after"))
@@ -241,15 +247,15 @@ def _is_call(hit: re.Match[str], value: str) -> bool:
     return not is_word
 
 
-def _before(text: str, at: int) -> str:
+def _name_before(text: str, at: int) -> str:
     piece = text[max(0, at - _LONGEST_NAME) : at]
     return piece[len(piece.rstrip(_NAME_SIGNS)) :]
 
 
-def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield the secret that a sentence states, and those that follow it: "… and …"."""
-    found = next(told, None)
-    for _ in range(_MOST_TOLD):
+def _and_more(text: str, stated: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
+    """Yield the first secret of a sentence and the secrets after it: "… and …"."""
+    found = next(stated, None)
+    for _ in range(_MAX_STATED):
         if found is None:
             return
         yield found
@@ -259,7 +265,7 @@ def _and_more(text: str, told: Iterator[Found], is_secret: Callable[[str], bool]
 
 
 def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield a value that stands alone on the line below a name, unless it looks like code or prose."""
+    """Yield a value that is alone on the line below a name, unless the value looks like code or prose."""
     hit = _BELOW.match(text, end)
     if not hit or is_reference(hit["bare"]) or not is_secret(hit["bare"]):
         return
@@ -274,7 +280,7 @@ def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> 
 
 
 def _is_in_cell(hit: re.Match[str]) -> bool:
-    """Return whether a value stands in the cell of a table beside its name, which is less than an assignment."""
+    """Return whether a value is in a cell beside its name. A cell shows less clearly than an assignment that it is a secret."""
     return _CELL.match(hit["sep"]) is not None
 
 
@@ -296,52 +302,55 @@ _PASS_OWNER: Final = re.compile(
     r"(?i:(?:^|.{0,40}[^A-Za-z])(?:db|user|usr|my|root|admin|ssh|sudo|smtp|imap|mail|ftp|sql|mysql|pg|http|proxy|store|key|login|wifi"
     r"|redis|mongo)?)\Z"
 )
-# Most words that begin with "pass" are no passwords: passed, passes, passing, passage, passive, passion, passenger, passport.
+# Letters after "pass" in words that are not passwords: passed, passes, passing, passage, passive, passion, passenger, passport.
 _NOT_PASSWORDS: Final = ("ed", "es", "ing", "age", "ive", "ion", "eng", "por", "ly")
 _ENV_REST: Final = re.compile(r"[A-Z0-9_]{0,60}\Z")
 _ENV_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
 _LOGIN_BEFORE: Final = re.compile(r"(?i:machine|login|user|username|identified|with|user\s+\S{1,40})[^\n]{0,80}\s\Z")
 _BETWEEN: Final = re.compile(r"(?:(?:the|my|our|your|a|an|his|her|their) )?(?:[\w-]{1,20} ){0,3}\Z")
 _LONGEST_BETWEEN: Final = 70
-# Words after which no password follows: `the password manager is 1Password`.
-_NOT_TOLD: Final = (
+# Words after "password" that show that no password follows: `the password manager is 1Password`.
+_NO_PASSWORD_AFTER: Final = (
     "manager", "policy", "provider", "service", "generator", "library", "algorithm", "hashing", "storage",
 )  # fmt: skip
 
 
 def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
-    """Yield what stands after the name of a password, or before it: `hunter2 is the password`."""
+    """Yield the passwords after or before a name at `at`: `password: hunter2`, `hunter2 is the password`.
+
+    `anchor` is the word that was found there.
+    """
     if anchor == "pass" and text.startswith(_NOT_PASSWORDS, at + 4):
         return
-    name = _before(text, at)
+    name = _name_before(text, at)
     end = _end_of_name(text, at, anchor, name)
     if end is None:
         return
     hit = _ASSIGNED.match(text, end)
     if hit:
-        # `PASS: name` is what tests report.
+        # `PASS: name` is skipped, because it is the output of a test.
         if not _NO_SECRET_NAME.search(hit["rest"]) and not (text[at:end] == "PASS" and not name and ":" in hit["sep"]):
             yield from _assigned_password(text, hit, name + text[at:end])
         return
-    # "Pass" is also a verb.
+    # "Pass" alone is probably a verb.
     is_verb = text[at:end].lower() == "pass" and not name
     found = tuple(_spaced_password(text, at, end, is_verb=is_verb))
     if found or is_verb:
         yield from found
         return
     yield from _below(text, end, "password", _is_mixed)
-    hit = _TOLD.match(text, end)
-    if hit and not hit["sep"].lower().split(maxsplit=1)[0].startswith(_NOT_TOLD):
+    hit = _STATED.match(text, end)
+    if hit and not hit["sep"].lower().split(maxsplit=1)[0].startswith(_NO_PASSWORD_AFTER):
         yield from _and_more(
             text,
             _secret_in(hit, "password", lambda value, quoted: _is_password(value, "is", quoted=quoted)),
             _is_in_table,
         )
-    yield from _told_before(text, at)
+    yield from _password_before(text, at)
 
 
 def _end_of_name(text: str, at: int, anchor: str, name: str) -> int | None:
-    """Return the end of the name of a password that begins with an anchor; None if it is another word."""
+    """Return the end of the name of a password that begins at `at`, or None if it is another word, such as "compass"."""
     if anchor not in _SHORT_NAMES:
         return at + len(anchor)
     hit = _PASS_AS_NAME.match(text, at)
@@ -354,8 +363,8 @@ def _end_of_name(text: str, at: int, anchor: str, name: str) -> int | None:
     return None if goes_on or short != anchor or not (begins_anew or _PASS_OWNER.match(name)) else end
 
 
-def _told_before(text: str, at: int) -> Iterator[Found]:
-    """Yield a password that stands before its name: `use hunter2 as the password`."""
+def _password_before(text: str, at: int) -> Iterator[Found]:
+    """Yield the password before its name: `use hunter2 as the password`."""
     places = [
         (text.rfind(word, max(0, at - _LONGEST_BETWEEN), at), len(word)) for word in (" as ", " is ", " for ", " was ")
     ]
@@ -367,7 +376,7 @@ def _told_before(text: str, at: int) -> Iterator[Found]:
     is_quoted = quote in {'"', "'", "`"}
     value = piece[piece.rfind(quote, 0, -1) + 1 : -1] if is_quoted else (piece.split() or [""])[-1]
     end = place - 1 if is_quoted else place
-    if len(value) >= _PLAIN and " " not in value and not is_reference(value) and _is_mixed(value):
+    if len(value) >= _MIN_UNSURE and " " not in value and not is_reference(value) and _is_mixed(value):
         yield Found(end - len(value), end, "password")
 
 
@@ -383,7 +392,7 @@ def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Fou
 
 
 def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator[Found]:
-    """Yield what stands after a name and a space: in commands, in files with logins, and in short sentences."""
+    """Yield the password after a name and a space: in commands, in files with logins, and in short sentences."""
     hit = _SPACED.match(text, end)
     if not hit or _NO_SECRET_NAME.search(hit["rest"]):
         return
@@ -396,7 +405,7 @@ def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator
             return False
         if is_login or quoted:
             return _is_password(value, " ", quoted=quoted, loose=is_option and not value.startswith("-"))
-        return len(value) >= _PLAIN and "/" not in value and _is_mixed(value)
+        return len(value) >= _MIN_UNSURE and _is_no_path(value)
 
     yield from _secret_in(hit, "password", is_secret)
 
@@ -415,7 +424,7 @@ _KEY_OWNERS: Final = (
 _PUBLIC_KEYS: Final = (
     "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
 )  # fmt: skip
-# What may stand between a name and its value: most names are followed by something else.
+# The text between a name and its value. This check is quick and rejects most names, because no value follows them.
 _GOES_ON: Final = re.compile(
     r"[\w.-]{0,30}+[\"'`\])*]{0,3}"
     r"(?:[ \t]{0,4}[:=：＝>,?|<\n-]|[ \t]{1,4}[^\s(){}\[\]]|[ \t]\([A-Za-z]|\s{1,40}[\"']?value|[はがは是为為는은이→])"
@@ -423,18 +432,18 @@ _GOES_ON: Final = re.compile(
 
 
 def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
-    """Yield what stands after the name of a key, a token or something else that is secret."""
+    """Yield the secrets after the name of a key, a token or another secret. `anchor` is the word at `at`."""
     end = at + len(anchor)
     if not _GOES_ON.match(text, end):
         return
-    name = _before(text, at)
+    name = _name_before(text, at)
     is_inside = name[-1:].isalpha() and name[-1:].islower() == text[at].islower()
     if (anchor.encode() in _NAME_WORDS and is_inside) or (anchor == "token" and name.lower().endswith("publickey")):
         return
     hit = _ASSIGNED.match(text, end)
     if anchor == "key" and not _is_owned(text, at, name):
-        # Many things are called a key: without a secret owner, only a long random value counts.
-        hit = hit or _SPACED.match(text, end) or _TOLD.match(text, end)
+        # "Key" has many meanings. If the words before it do not show a secret, only a long random value counts as one.
+        hit = hit or _SPACED.match(text, end) or _STATED.match(text, end)
         if hit and not name and not hit["rest"]:
             yield from _secret_in(hit, "secret", lambda value, _: _is_long_and_varied(value))
         return
@@ -456,14 +465,14 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
             yield from found
             return
     yield from _below(text, end, "secret", _is_strong)
-    hit = _TOLD.match(text, end)
+    hit = _STATED.match(text, end)
     if hit and (hit["rest"] == "s" or not _NO_SECRET_NAME.search(hit["rest"])):
         yield from _and_more(
             text,
             _secret_in(
                 hit,
                 "secret",
-                lambda value, quoted: _is_strong(value) or (quoted and len(value) > _PLAIN and is_random(value)),
+                lambda value, quoted: _is_strong(value) or (quoted and len(value) > _MIN_UNSURE and is_random(value)),
             ),
             _is_strong,
         )
@@ -495,9 +504,9 @@ _LONGEST_ROW: Final = 2_000
 
 
 def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
-    """Yield what stands in a column whose head is the name of a secret, in a table of Markdown or a file of values.
+    """Yield the secrets in columns that have the name of a secret as their head, in a Markdown table or a CSV file.
 
-    No line is looked at twice.
+    No line is read twice.
     """
     done = -1
     for at in sorted(at for at in places if _ENDS_COLUMN.match(text, at)):
@@ -510,7 +519,7 @@ def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
         done = end
         sign = next((sign for sign in "|\t,;" if sign in text[start:end]), "")
         heads = [head for head, _ in _cells(text, start, end, sign)] if sign else []
-        if len(heads) < 2 or not all(map(_COLUMN.match, heads)):  # noqa: PLR2004 - one column is a list
+        if len(heads) < 2 or not all(map(_COLUMN.match, heads)):  # noqa: PLR2004 - a table has at least two columns
             continue
         kinds = [kind_of_name(head) for head in heads]
         while any(kinds) and (begin := end + 1) < len(text):
@@ -530,7 +539,7 @@ def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
 
 
 def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
-    """Return the cells of a row, without the signs around them, and where each begins."""
+    """Return the cells of a row without spaces, quotation marks and emphasis, and the position of each cell."""
     row = text[start:end].rstrip()
     if sign == "|":
         row = row.removesuffix("|")
@@ -546,13 +555,13 @@ def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
 
 # ---------------------------------------------------------------- whether a value is a secret
 
-_LEAST: Final = 4
-"""The least length of a password where the value can be nothing else."""
-_PLAIN: Final = 6
-"""The least length where the value could be an ordinary word."""
-_STRONG: Final = 12
-_LONG: Final = 20
-_LONGEST_PIN: Final = 8
+# Minimum lengths in characters: of a password where only a password can be, and of a value that could be an ordinary word.
+_MIN_CERTAIN: Final = 4
+_MIN_UNSURE: Final = 6
+# Minimum lengths of a value that is a secret in any context, and of one after the bare word "key".
+_MIN_STRONG: Final = 12
+_MIN_LONG: Final = 20
+_MAX_PIN: Final = 8
 _MIXED: Final = re.compile(r"(?=[^0-9]{0,300}[0-9])(?=[^A-Za-z]{0,300}[A-Za-z]).{5}", re.DOTALL)
 _CODE: Final = re.compile(
     r"(?:os|sys|self|cls|this|settings|config|conf|cfg|env|process|props|args|opts|options|request|req|res|response|data|params|ctx"
@@ -575,11 +584,11 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
     if quoted and sep.strip(" \t\"'") in {",", "(", "", "is"}:
         return " " not in value and (_is_mixed(value) or _has_signs(value))
     if quoted:
-        return len(value) >= _LEAST and not _PROSE.search(value) and not (value[0].isupper() and " " in value)
+        return len(value) >= _MIN_CERTAIN and not _PROSE.search(value) and not (value[0].isupper() and " " in value)
     if loose:
-        return len(value) >= _LEAST and not _CODE.match(value)
-    # A settings file says `password: swordfish` on a line of its own.
-    is_word = line and len(value) >= _PLAIN and value.isalpha() and value.islower() and sep.startswith((":", ">"))
+        return len(value) >= _MIN_CERTAIN and not _CODE.match(value)
+    # A settings file may have the line `password: swordfish`, so a plain word counts if nothing follows it on the line.
+    is_word = line and len(value) >= _MIN_UNSURE and value.isalpha() and value.islower() and sep.startswith((":", ">"))
     return is_word or _is_mixed(value)
 
 
@@ -587,11 +596,11 @@ def _is_secret(value: str, *, quoted: bool, env: bool = False) -> bool:
     if " " in value or "//" in value:
         return False
     if env:
-        return len(value) > _PLAIN and _MIXED.match(value) is not None and not _CODE_ROOT.match(value)
+        return len(value) > _MIN_UNSURE and _MIXED.match(value) is not None and not _CODE_ROOT.match(value)
     if _CODE.match(value):
         return False
     return (
-        len(value) >= (_PLAIN if quoted else _PLAIN + 1)
+        len(value) >= (_MIN_UNSURE if quoted else _MIN_UNSURE + 1)
         and _MIXED.match(value) is not None
         and (quoted or not _SIMPLE_NAME.match(value))
     )
@@ -603,7 +612,7 @@ def _is_mixed(value: str) -> bool:
 
 def _has_signs(value: str) -> bool:
     plain = value.replace("_", "").replace("-", "")
-    return len(value) >= _PLAIN and not plain.isalnum() and any(map(str.isalnum, value)) and not _CODE.match(value)
+    return len(value) >= _MIN_UNSURE and not plain.isalnum() and any(map(str.isalnum, value)) and not _CODE.match(value)
 
 
 def _is_in_table(value: str) -> bool:
@@ -613,9 +622,9 @@ def _is_in_table(value: str) -> bool:
 
 def _is_strong(value: str) -> bool:
     """Return whether a value is random enough to be a secret in any context."""
-    is_path = "/" in value and len(value) < 2 * _STRONG
+    is_path = "/" in value and len(value) < 2 * _MIN_STRONG
     is_other = is_path or " " in value or _CODE.match(value) or _UUID.match(value)
-    return len(value) >= _STRONG and not is_other and is_random(value)
+    return len(value) >= _MIN_STRONG and not is_other and is_random(value)
 
 
 def _any(value: str) -> bool:
@@ -627,17 +636,17 @@ def _is_credential(value: str) -> bool:
 
 
 def _is_varied(value: str) -> bool:
-    """Return whether a value has small and capital letters and digits, as few words other than passwords do."""
+    """Return whether a value has small letters, capitals and digits. Few words have all three, but many passwords do."""
     has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
     return has_all and "/" not in value and not _CODE.match(value)
 
 
 def _is_pin(value: str) -> bool:
-    return (value.isdigit() and len(value) <= _LONGEST_PIN) or _is_strong(value)
+    return (value.isdigit() and len(value) <= _MAX_PIN) or _is_strong(value)
 
 
 def _is_long_and_varied(value: str) -> bool:
-    return len(value) >= _LONG and _is_strong(value) and _is_varied(value)
+    return len(value) >= _MIN_LONG and _is_strong(value) and _is_varied(value)
 
 
 def _is_no_port(value: str) -> bool:
@@ -660,20 +669,20 @@ _VALUE_IS: Final = rf"[\"']?(?P<bare>(?!-){_B}{{3,200}}+)"
 
 
 class _Rule(NamedTuple):
-    """A pattern that starts at one of some words and contains a secret."""
+    """A pattern that starts at one of several words and contains a secret."""
 
     words: str
-    """Separated by spaces; an underscore stands for a space."""
+    """The words, separated by spaces. An underscore inside a word is a space in the text."""
     shape: str
-    """What follows the word; the group `bare` is the secret."""
+    """A regular expression for the text after the word. Its group `bare` is the secret."""
     is_secret: Callable[[str], bool] = _any
     kind: str = "password"
     before: str = ""
-    """What stands before the word."""
+    """A regular expression for the text before the word."""
 
 
 def _option(commands: str, option: str, is_secret: Callable[[str], bool] = _any) -> _Rule:
-    """Return the rule for a password that follows an option of one of some commands."""
+    """Return the rule for a password after an option of one of several commands."""
     return _Rule(commands, f"{_THEN}{option}{_VALUE_IS}", is_secret)
 
 
@@ -827,7 +836,7 @@ _RULES: Final = (
 
 
 def _by_anchor() -> dict[str, list[tuple[_Rule, re.Pattern[str]]]]:
-    """Return the rules with their patterns by the first parts of their words, in order."""
+    """Return the rules and their compiled patterns by the first word at which they start, in order."""
     found: dict[str, list[tuple[_Rule, re.Pattern[str]]]] = {}
     for rule in _RULES:
         shape = f"{rule.before}(?:{rule.words.replace(' ', '|').replace('_', ' ')}){rule.shape}"
@@ -842,7 +851,7 @@ _RULE_ORDER: Final = {word.encode(): number for number, word in enumerate(_BY_AN
 _RULE_WORDS: Final = frozenset(_RULE_ORDER)
 
 CONTEXT_WORDS: Final = _PASSWORD_WORDS | _NAME_WORDS | _RULE_WORDS
-"""Words in lower case that a text must have for some of the searches here."""
+"""Whole words in lower case at which a search starts. Other searches start at a part of a word, such as `pass`, or at `://`."""
 
 
 def _by_rules(text: str, lower: str, word: str) -> Iterator[Found]:

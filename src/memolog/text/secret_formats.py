@@ -1,4 +1,4 @@
-"""Find keys and tokens by their published formats; `secret_context` finds secrets by the words around them."""
+"""Find keys and tokens by their published formats. `secret_context` finds other secrets by the words around them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,25 +14,26 @@ class Found(NamedTuple):
 
 
 class KeyFormat(NamedTuple):
-    """Keys that begin with one of some prefixes."""
+    """The format of keys that begin with a fixed prefix."""
 
     kind: str
     prefixes: str
-    """Separated by spaces, each of at least two characters."""
+    """One or more prefixes of at least two characters, separated by spaces."""
     rest: str
-    """What follows the prefix, as a regular expression. Linear: one run of characters, or runs that cannot overlap."""
+    """A regular expression for the characters after the prefix. Its repeated parts must not overlap, so that it is linear."""
 
 
 class KeyShape(NamedTuple):
-    """Keys that have no fixed beginning."""
+    """The format of keys without a fixed prefix."""
 
     kind: str
     inside: str
-    """Words that are in every such text, one of them at least, in lower case and separated by spaces."""
+    """Words in lower case, separated by spaces. Every key of this format contains at least one of them."""
     shape: str
+    """A regular expression for the key."""
 
 
-# Base 62, and with the two signs that URLs allow.
+# Letters and digits, the same with the two signs of URL-safe base 64, hexadecimal digits, and all signs of base 64.
 _A: Final = "[A-Za-z0-9]"
 _U: Final = "[A-Za-z0-9_-]"
 _H: Final = "[a-fA-F0-9]"
@@ -225,7 +226,7 @@ FORMATS: Final[tuple[KeyFormat, ...]] = tuple(
         ("JWT", "eyJ", _U + "{20,}+[.]" + _U + "*+[.]" + _U + "{10,}+[.]" + _U + "{10,}+[.]" + _U + "{10,}+"),
     )
 )
-"""If several match at one place, the one with the longest prefix counts, then the first."""
+"""If several formats match at one position, the format with the longest prefix is used, and of these the first in the table."""
 
 SHAPES: Final[tuple[KeyShape, ...]] = (
     KeyShape("Telegram token", ":aa", r"\d{8,10}:AA[A-Za-z0-9_-]{32,34}(?![A-Za-z0-9_-])"),
@@ -260,15 +261,15 @@ SHAPES: Final[tuple[KeyShape, ...]] = (
 # ---------------------------------------------------------------- the search
 
 _WORD: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
-# A plus sign is part of base 64; where it stands for a space, the text is decoded first.
+# A plus sign is kept, because it occurs in base 64. A text in which it encodes a space is also searched in its decoded form.
 _TO_WORDS: Final = bytes(code if chr(code) in f"{_WORD}+" else 32 for code in range(256))
 _TO_LOWER_WORDS: Final = bytes(
     ord(chr(code).lower()) if chr(code).isascii() and chr(code).isalnum() else 32 for code in range(256)
 )
-_LONG: Final = 12
-"""How long the word that a key begins with is at least."""
-_LONG_GENERIC: Final = 26
-_LONG_PART: Final = 20
+# Minimum lengths in characters: of the first word of a key, of a key of an unknown issuer, and of a part of a dotted token.
+_MIN_WORD: Final = 12
+_MIN_GENERIC: Final = 26
+_MIN_PART: Final = 20
 _IN_WORDS: Final = frozenset(_WORD)
 _NOT_WITHIN_A_WORD: Final = "(?<![A-Za-z0-9_-])"
 
@@ -276,9 +277,9 @@ _Patterns = dict[bytes, tuple[tuple[str, re.Pattern[str]], ...]]
 
 
 def _tables() -> tuple[_Patterns, _Patterns, tuple[tuple[str, str, re.Pattern[str]], ...]]:
-    """Return the formats by the first three characters of a key, by a word that stands in it, and the others.
+    """Return three tables of formats: by the first three characters of a key, by a word in the key, and all other formats.
 
-    Those with the longest prefix come first.
+    Formats with longer prefixes come first.
     """
     by_beginning: dict[bytes, list[tuple[str, re.Pattern[str]]]] = {}
     by_word: dict[bytes, list[tuple[str, re.Pattern[str]]]] = {}
@@ -306,15 +307,15 @@ def _tables() -> tuple[_Patterns, _Patterns, tuple[tuple[str, str, re.Pattern[st
 
 _BY_BEGINNING, _KEYS_BY_WORD, _KEYS_BY_SIGNS = _tables()
 KEY_WORDS: Final = frozenset(_KEYS_BY_WORD)
-"""Words in lower case that stand in the keys which have no fixed beginning."""
+"""Words in lower case by which the formats in the second table are found."""
 
 
 def lower_words(data: bytes) -> list[bytes]:
-    """Return the words of a text, encoded as UTF-8, that are of ASCII letters and digits, in lower case."""
+    """Return the words of ASCII letters and digits, in lower case, of a text that is encoded as UTF-8."""
     return data.translate(_TO_LOWER_WORDS).split()
 
 
-# A prefix of any issuer that names a secret, followed by one random word.
+# A key of any issuer: a word such as `key` or `token`, followed by one word that may be random.
 _GENERIC: Final = re.compile(
     _NOT_WITHIN_A_WORD + r"(?:[A-Za-z0-9]{1,16}[_-]){0,3}"
     r"(?i:sk|pk|rk|key|apikey|api|pat|tok|token|secret|live|test|prod|production|sandbox|auth|access|refresh|admin|bot|svc|cred|priv)"
@@ -325,12 +326,14 @@ _DOTTED: Final = re.compile(_NOT_WITHIN_A_WORD + r"[A-Za-z0-9_-]{20,}+\.[A-Za-z0
 
 
 def keys_in(text: str, data: bytes) -> Iterator[Found]:
-    """Yield the keys of known formats. Only long words are checked, and most are rejected by their first characters."""
+    """Yield the keys with a known prefix and the random keys of unknown issuers.
+
+    Only long words are checked, and most of these are rejected by their first three characters.
+    """
     at = 0
-    known = _BY_BEGINNING
-    for word in [word for word in data.translate(_TO_WORDS).split() if len(word) >= _LONG]:
-        patterns = known.get(word[:3])
-        if patterns is None and (len(word) < _LONG_PART or not _A_DIGIT.search(word)):
+    for word in [word for word in data.translate(_TO_WORDS).split() if len(word) >= _MIN_WORD]:
+        patterns = _BY_BEGINNING.get(word[:3])
+        if patterns is None and (len(word) < _MIN_PART or not _A_DIGIT.search(word)):
             continue
         name = word.decode()
         place = text.find(name, at)
@@ -354,20 +357,23 @@ def _key_at(text: str, place: int, patterns: Iterable[tuple[str, re.Pattern[str]
 
 
 def _generic_at(text: str, word: str, place: int) -> Found | None:
-    """Return a key of an unknown issuer: a random word after a word such as `key`, or random words joined by dots."""
-    if len(word) >= _LONG_GENERIC:
+    """Return a key of an unknown issuer: a random word after a word such as `key`, or random words joined by dots.
+
+    Return None if the word is not such a key.
+    """
+    if len(word) >= _MIN_GENERIC:
         hit = _GENERIC.match(word)
         if hit and is_random(hit["tail"]):
             return Found(place, place + hit.end(), "API key")
     if text[place + len(word) : place + len(word) + 1] == ".":
         hit = _DOTTED.match(text, place)
-        if hit and all(is_random(part) for part in hit[0].split(".") if len(part) >= _LONG_PART):
+        if hit and all(is_random(part) for part in hit[0].split(".") if len(part) >= _MIN_PART):
             return Found(place, hit.end(), "token")
     return None
 
 
 def keys_by_words(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Found]:
-    """Yield the keys that are known by a word or by signs inside them."""
+    """Yield the keys whose format is found by a word or by signs inside the key."""
     patterns = [one for word in sorted(words & KEY_WORDS) for one in _KEYS_BY_WORD[word]]
     patterns += [(kind, pattern) for signs, kind, pattern in _KEYS_BY_SIGNS if signs in lower]
     for kind, pattern in patterns:
@@ -376,12 +382,13 @@ def keys_by_words(text: str, lower: str, words: frozenset[bytes]) -> Iterator[Fo
 
 
 _CHANGES: Final = re.compile(r"(?<=[a-z])(?![a-z])|(?<=[A-Z])(?![A-Z])|(?<=[0-9])(?![0-9])")
-_LOOKED_AT: Final = 64
+# Only this many characters of a word are tested.
+_TESTED: Final = 64
 _DIGITS: Final = re.compile(r"[0-9]+")
 
 
 def is_random(word: str) -> bool:
-    """Return whether letters and digits alternate as often as in random text, and more often than in names."""
-    word = word[:_LOOKED_AT]
+    """Return whether small letters, capitals and digits alternate as often as in random text, which names do not do."""
+    word = word[:_TESTED]
     changes, groups = len(_CHANGES.findall(word)) - 1, len(_DIGITS.findall(word))
     return (groups >= 2 and changes >= len(word) * 0.25) or (groups >= 1 and changes >= len(word) * 0.42)  # noqa: PLR2004

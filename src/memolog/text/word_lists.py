@@ -1,6 +1,6 @@
 """Word lists that several modules share: English function words, number words, words for "nothing", and ranges of scripts.
 
-`memolog.text.dates` holds the names of months and weekdays.
+The names of months and weekdays are in `memolog.text.dates`.
 """
 
 from typing import Final
@@ -13,7 +13,7 @@ _FUNCTION_WORDS: Final = """
     which while who whom why will with would you your yours
     """
 FUNCTION_WORDS: Final = frozenset(_FUNCTION_WORDS.split())
-"""English words of grammar, which carry no meaning of their own."""
+"""English function words: words of grammar, such as articles, pronouns and prepositions."""
 
 _NUMBER_WORDS: Final = """
     en zero one two three four five six seven eight nine ten eleven twelve
@@ -25,19 +25,19 @@ _NUMBER_WORDS: Final = """
     nl nul een twee drie vier vijf zes zeven acht negen tien elf twaalf
     """
 NUMBER_WORDS: Final = {row[0]: tuple(row[1:]) for row in map(str.split, _NUMBER_WORDS.strip().split("\n"))}
-"""The numbers from zero to twelve by language: the index of a word is its value."""
+"""The words for zero to twelve in each language. The index of a word is its value."""
 
 NOTHING: Final = r"none|null|nil|n/?a|n\.a\.|nothing|nichts|keine?|rien|nada|ничего|无|没有|なし"
-"""Words with which a model says that there is no value; alternatives of a pattern."""
+"""Words that a model writes if there is no value, as alternatives of a regular expression."""
 
 MEANING: Final = r"[(（](?:meaning|means|i\.e\.|estimated|about|d\.h\.|即|意为)[:：]?"
-"""How a date that was computed opens in a line: `(meaning 2026-03-14)`; a pattern."""
+"""The beginning of a computed date in an observation, such as `(meaning 2026-03-14)`, as a regular expression."""
 
 QUESTION_MARKS: Final = ("?", "？", "؟")
 
 UNSPACED_LETTERS: Final = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 )
-"""Letters of scripts that put no spaces between words; a range for a character class."""
+"""Letters of scripts without spaces between words, as ranges for a character class."""
 UNSPACED: Final = f"{UNSPACED_LETTERS}\uac00-\ud7af"
-"""The same with Hangul, whose words carry particles without a space."""
+"""The same ranges and Hangul, where particles are attached to words without a space."""

@@ -1,10 +1,11 @@
-"""Split a text or a query into words, and words into the terms of the index.
+"""Split a text or a query into words, and words into the terms of the search index.
 
-restaurants          restaur                                     a word by its stem
-getUserById          =getuserbyid · get · user · by · id         an identifier whole, and its parts
-src/auth/login.ts    =src/auth/login.ts · =auth/login.ts ·       a path whole, its ends, and its parts
+word                 terms
+restaurants          restaur                                     the stem of a word
+getUserById          =getuserbyid · get · user · by · id         a whole identifier, and the stems of its parts
+src/auth/login.ts    =src/auth/login.ts · =auth/login.ts ·       a whole path, its ends, and the stems of its parts
                      =login.ts · src · auth · login · ts
-東京都               東 · 京 · 都 · 東京 · 京都                  characters and pairs
+東京都               東京 · 京都 · 東 · 京 · 都                  pairs of adjacent characters, and single characters
 """
 
 import re
@@ -23,9 +24,11 @@ _STOP_WORDS: Final = """
     wasn weren whether whose within without wouldn yet yourself yourselves
     """
 STOP_WORDS: Final = FUNCTION_WORDS | frozenset(_STOP_WORDS.split())
-"""Words that are dropped from a query if other words are left: words of grammar, and some words of questions. "May" (a month, a
-name), "long" and "name" are searched for. With `ago` and all prepositions, conjunctions and auxiliaries in this list,
-LongMemEval gained half a point to a point (any@5 and any@10, development half), and LoCoMo lost nothing."""
+"""Words that are removed from a query if other words remain: function words, and some words of questions.
+
+"May" (a month, a name), "long" and "name" are not in the list. With `ago` and all prepositions, conjunctions and auxiliaries in
+the list, the score in LongMemEval rose by half a point to a point (any@5 and any@10, development half). The score in LoCoMo did
+not change."""
 
 NUMBERS: Final = frozenset((*NUMBER_WORDS["en"][1:], "dozen", "hundred", "thousand", "once", "twice"))
 _TIMES: Final = """
@@ -34,15 +37,16 @@ _TIMES: Final = """
     """
 TIMES: Final = frozenset((*_TIMES.split(), *(name.lower() for name in (*ENGLISH_WEEKDAYS, *ENGLISH_MONTHS))))
 LONGEST_WORD: Final = 64
-"""Only so many characters of a word are indexed: longer words are keys, hashes and blobs, which differ earlier."""
+"""Only this many characters of a word are indexed. Longer words are keys, hashes and blobs, which differ in these characters."""
 
-_MOST_PARTS = 12
-_MOST_ENDS = 4
+# Maximum number of indexed parts of a word, of indexed ends of a path, and of cached words.
+_MAX_PARTS = 12
+_MAX_ENDS = 4
 _REMEMBERED = 65_536
-# What holds an identifier together. Signs that belong to the sentence (a full stop at its end) are never inside a word.
+# A word may have signs such as `.` and `/` between its parts but not at its end, so the full stop of a sentence is not in a word.
 _ASCII: Final = re.compile(r"[A-Za-z0-9_]+(?:[./\\:@#+-]+[A-Za-z0-9_]+)*")
 _JOINTS: Final = "./\\:@#+-"
-# Points and vowel signs that may be left out; those of the Indic scripts may not.
+# Accents, points and vowel signs that are ignored in a search. The signs of the Indic scripts are not ignored.
 _POINTS: Final = "\u0300-\u036f\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u064b-\u065f\u0670"
 _MARKS: Final = rf"{_POINTS}\u0900-\u0dff"
 _LETTER: Final = rf"[^\W{UNSPACED}]|[{_MARKS}]"
@@ -54,11 +58,11 @@ _JOINED: Final = re.compile(r"[./\\:@#+_-]+")
 _ACCENTS: Final = re.compile(f"[{_POINTS}]")
 
 Word = str
-"""A piece of a text as it is written there: a word, an identifier, or a run of a script without spaces."""
+"""A word, an identifier, or a sequence of characters of a script without spaces, as it is in the text."""
 
 
 def normal(text: str) -> str:
-    """Return the text with one code for one character: full width, ligatures and composed letters are unified."""
+    """Return the text in Unicode form NFKC, in which characters of full width, ligatures and composed letters have one form."""
     return text if text.isascii() else unicodedata.normalize("NFKC", text)
 
 
@@ -71,12 +75,12 @@ def folded(word: str) -> str:
 
 
 def words_of(text: str) -> list[Word]:
-    """Return the words of a normal text, in order."""
+    """Return the words of a text in order. The text is a result of `normal`."""
     return _ASCII.findall(text) if text.isascii() else [hit[0] for hit in _ANY.finditer(text)]
 
 
 def places_of(word: Word, text: str) -> Iterator[int]:
-    """Yield where a word stands in an ASCII text, not counting where it is a part of another one."""
+    """Yield each position of a word in an ASCII text. A position inside a longer word is skipped."""
     at, length = text.find(word), len(word)
     while at >= 0:
         before = text[max(0, at - LONGEST_WORD) : at].rstrip(_JOINTS)[-1:]
@@ -89,7 +93,7 @@ def places_of(word: Word, text: str) -> Iterator[int]:
 
 @remembered(_REMEMBERED)
 def terms_of_word(word: Word) -> tuple[str, ...]:
-    """Return the terms under which a word is indexed, the most specific first."""
+    """Return the terms with which a word is indexed. The most specific term is first."""
     if word.isalpha() and (word.islower() or word.istitle() or word.isupper()) and not is_unspaced(word):
         return (stem(folded(word))[:LONGEST_WORD],)
     if word.isdigit():
@@ -100,39 +104,39 @@ def terms_of_word(word: Word) -> tuple[str, ...]:
 
 
 def is_unspaced(word: Word) -> bool:
-    """Return whether a word is a run of a script without spaces."""
+    """Return whether a word is in a script without spaces."""
     return not word.isascii() and _RUN.match(word) is not None
 
 
-def _characters(run: str) -> Iterator[str]:
-    """Yield each pair of neighbours, then each character, so that words of one or two characters are found."""
-    yield from (run[at : at + 2] for at in range(len(run) - 1))
-    yield from run
+def _characters(word: str) -> Iterator[str]:
+    """Yield each pair of adjacent characters, then each character, so that a search can find words of one or two characters."""
+    yield from (word[at : at + 2] for at in range(len(word) - 1))
+    yield from word
 
 
 def plain_of(word: Word) -> str:
-    """Return a word as it is compared with others: folded, with forward slashes in paths."""
+    """Return a word in the form in which words are compared: folded, with forward slashes in paths."""
     return folded(word).replace("\\", "/")[:LONGEST_WORD]
 
 
 def whole_of(word: Word) -> str:
-    """Return the term that stands for a word as it is written."""
+    """Return the term for a whole word, without stemming."""
     return f"={plain_of(word)}"
 
 
 def _wholes(word: Word) -> Iterator[str]:
     yield whole_of(word)
     yield from map(whole_of, _ends(word))
-    # `os.WriteFile` and `provider_test.go` contain a name that queries use alone.
-    for segment in _SEGMENTS.split(word)[:_MOST_PARTS]:
+    # `os.WriteFile` and `provider_test.go` contain a name that a query may use without the rest.
+    for segment in _SEGMENTS.split(word)[:_MAX_PARTS]:
         if "_" in segment or (segment != segment.lower() and _PART.fullmatch(segment) is None):
             yield whole_of(segment)
 
 
 def _ends(word: Word) -> Iterator[str]:
-    """Yield the ends of a path, because queries often name only its last folders."""
+    """Yield the ends of a path, because a query often has only the last folders and the file."""
     end = word.replace("\\", "/")
-    for _ in range(_MOST_ENDS):
+    for _ in range(_MAX_ENDS):
         _, slash, end = end.partition("/")
         if not slash:
             break
@@ -140,29 +144,29 @@ def _ends(word: Word) -> Iterator[str]:
 
 
 def names_in(word: Word) -> Iterator[str]:
-    """Yield other names of a word, folded: the ends of a path and the parts of an identifier."""
+    """Yield the ends of a path and the parts of an identifier, folded, because a query may use one of them as a name."""
     if not word.isalpha():
         yield from map(plain_of, _ends(word))
     if not word.isalpha() or not (word.islower() or word.istitle() or word.isupper()):
         yield from (
-            plain_of(part) for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MOST_PARTS] if not part.isdigit()
+            plain_of(part) for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MAX_PARTS] if not part.isdigit()
         )
 
 
 def _parts(word: Word) -> Iterator[str]:
-    for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MOST_PARTS]:
+    for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MAX_PARTS]:
         yield stem(folded(part))[:LONGEST_WORD]
 
 
 def parts_in_order(word: Word) -> Sequence[str]:
-    """Return the parts of a word as they are written: characters of a script without spaces, else what signs join."""
+    """Return the parts of a word without folding: the characters in a script without spaces, otherwise the text between signs."""
     if word.isalnum() and word.isascii():
         return (word,)
     return word if is_unspaced(word) else [part for part in _JOINED.split(word) if part]
 
 
 def grams(word: str) -> frozenset[str]:
-    """Return the trigrams of a folded word; one of fewer characters has none."""
+    """Return the trigrams of a folded word. A word of one or two characters has no trigrams."""
     return frozenset(word[at : at + 3] for at in range(len(word) - 2))
 
 
@@ -184,7 +188,7 @@ IRREGULAR: Final = {
 }
 """The basic form of each irregular form."""
 
-# The classic suffix rules: what stands before the suffix must hold at least one vowel-consonant group to be cut.
+# The suffix rules of Porter's stemmer. A suffix is replaced only if a vowel followed by a consonant comes before the suffix.
 _LONG: Final = (
     ("ational", "ate"),
     ("ization", "ize"),
@@ -221,19 +225,19 @@ _LAST: Final = (
     *("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ion", "ism", "ate", "iti", "ous", "ive", "ize"),
     *("al", "er", "ic", "ou"),
 )
-# Most words end in none of these: `endswith` with all of them is much faster than one check each.
+# Most words end with none of these suffixes, and one `endswith` with all of them is much faster than one call for each.
 _LONG_ENDS: Final = tuple(suffix for suffix, _ in _LONG)
 _MIDDLE_ENDS: Final = tuple(suffix for suffix, _ in _MIDDLE)
-_SHORTEST = 3
-_MOST_REMEMBERED = 100_000
+_MIN_STEMMED = 3
+_REMEMBERED_STEMS = 100_000
 
 
-@remembered(_MOST_REMEMBERED)
+@remembered(_REMEMBERED_STEMS)
 def stem(word: str) -> str:
     """Return the stem of an English word: `went` and `going` become `go`."""
     word = IRREGULAR.get(word, word)
-    # Only words of plain letters have English endings.
-    if len(word) < _SHORTEST or not (word.isascii() and word.isalpha()):
+    # Only words of ASCII letters have English endings.
+    if len(word) < _MIN_STEMMED or not (word.isascii() and word.isalpha()):
         return word
     word = _without_past(_without_plural(word))
     if word.endswith("y") and _has_vowel(word[:-1]):
@@ -246,7 +250,7 @@ def stem(word: str) -> str:
 
 
 def _shape(word: str) -> str:
-    """Return the shape of a word: `v` for each vowel, `c` for each consonant; `y` is a vowel after a consonant."""
+    """Return `v` for each vowel and `c` for each consonant of a word. A `y` after a consonant is a vowel."""
     shape = ""
     for letter in word:
         vowel = letter in "aeiou" or (letter == "y" and shape.endswith("c"))
@@ -263,8 +267,8 @@ def _has_vowel(word: str) -> bool:
 
 
 def _ends_short(word: str) -> bool:
-    """Return whether a word ends like `hop`: consonant, vowel, consonant, so that an `e` has been lost."""
-    return _shape(word[-3:] if len(word) == _SHORTEST else word).endswith("cvc") and word[-1] not in "wxy"
+    """Return whether a word ends with consonant, vowel, consonant, as `hop` from `hoping` does, so that an `e` is missing."""
+    return _shape(word[-3:] if len(word) == _MIN_STEMMED else word).endswith("cvc") and word[-1] not in "wxy"
 
 
 def _without_plural(word: str) -> str:

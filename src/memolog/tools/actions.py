@@ -1,6 +1,6 @@
 """Define the actions of the three tools and their fields.
 
-The schemas that models are given are generated from these classes, and the calls of models are validated with them.
+The schemas for models are generated from these classes, and the calls of models are validated with them.
 """
 
 import difflib
@@ -31,7 +31,7 @@ _NAMED: Final = ("handle", "id", "task", "name", "title", "value")
 
 
 def whole(value: Any) -> Any:
-    """Return a whole number that was written as text or with a point; anything else as it is, to be refused."""
+    """Return a whole number that is given as text or as a float. Return any other value unchanged, for validation to refuse."""
     if isinstance(value, bool):
         raise ValueError("must be a number")  # noqa: TRY004 - one kind for the reader
     if isinstance(value, str) and _NUMBER.fullmatch(value.strip()):
@@ -60,7 +60,7 @@ def flag(value: Any) -> Any:
 
 
 def name(value: Any) -> Any:
-    """Return a name given as text, as a number, or inside an object that says what it names."""
+    """Return a name that is given as text, as a number, in a list of one, or in an object such as {"id": "T-12"}."""
     if isinstance(value, Mapping):
         inner = cast("Mapping[str, Any]", value)
         return next((name(inner[key]) for key in _NAMED if inner.get(key)), inner)
@@ -74,7 +74,7 @@ def name(value: Any) -> Any:
 
 
 def names(value: Any) -> Any:
-    """Return a list of names given as a list, as one name, or as several in one text."""
+    """Return a list of names that is given as a list, as one name, or as one text with several names."""
     if isinstance(value, str):
         text = value.strip()
         if text.startswith("["):
@@ -89,7 +89,7 @@ def names(value: Any) -> Any:
 
 
 def moment(value: Any) -> Any:
-    """Return a moment from an ISO date or time; without a zone it is UTC."""
+    """Return the moment of an ISO date or time. A time without a zone is in UTC."""
     if isinstance(value, str):
         try:
             value = datetime.fromisoformat(value.strip().replace("Z", "+00:00").replace(" UTC", "+00:00"))
@@ -103,7 +103,10 @@ def moment(value: Any) -> Any:
 
 
 def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], Any]:
-    """Return a reader of one of some words that also accepts other spellings, synonyms and typing errors."""
+    """Return a function that reads one of the known words. It also accepts other spellings, synonyms and typing errors.
+
+    `other` has the synonyms. A value that is not recognised is returned unchanged.
+    """
     spelt = {plain(word): word for word in known} | {plain(word): meant for word, meant in other.items()}
 
     def read(value: Any) -> Any:
@@ -112,7 +115,7 @@ def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], 
         given = plain(value)
         if given in spelt:
             return spelt[given]
-        # A typing error in the word itself is more likely than one in a synonym.
+        # Look for typing errors in the known words first, because they are more likely than typing errors in synonyms.
         for words in ([plain(word) for word in known], list(spelt)):
             near = {spelt[word] for word in difflib.get_close_matches(given, words, n=3, cutoff=_CLOSE)}
             if near:
@@ -123,7 +126,7 @@ def choice(known: tuple[str, ...], other: Mapping[str, str]) -> Callable[[Any], 
 
 
 def plain(word: str) -> str:
-    """Return a word as it is compared: without case, spaces and punctuation."""
+    """Return a word in lower case, without spaces and punctuation, for comparison."""
     return re.sub(r"[\W_]+", "", word).lower()
 
 
@@ -147,7 +150,7 @@ _SOURCE: Final = {"messages": "raw", "message": "raw", "observations": "observat
 
 
 def _one_of(words: Any, other: Mapping[str, str]) -> BeforeValidator:
-    """Return how a value of a Literal type is read; `other` has further words for its values."""
+    """Return the validator of a Literal type. `other` has synonyms for its values."""
     return BeforeValidator(choice(get_args(words), other))
 
 
@@ -174,7 +177,7 @@ _MOST: Final = 50
 
 
 def _count(value: Any) -> Any:
-    """Return a count, limited to its bounds."""
+    """Return a count, raised to 1 or lowered to the maximum if necessary."""
     number = whole(value)
     return min(max(number, 1), _MOST) if isinstance(number, int) and not isinstance(number, bool) else number
 
@@ -200,7 +203,7 @@ class _Paged(Action):
 
 
 class Ready(_Paged):
-    """What can be worked on now."""
+    """Return the tasks that can be claimed now."""
 
     example = {"action": "ready"}
     labels: Names = Field([], description="with all of these labels")
@@ -211,7 +214,7 @@ class Ready(_Paged):
 
 
 class Show(Action):
-    """One task with all that hangs on it."""
+    """Return one task with its links."""
 
     example = {"action": "show", "task": "T-12"}
     task: Name = Field(description=_TASK + "; current: the one in hand")
@@ -220,7 +223,7 @@ class Show(Action):
 
 
 class ListTasks(_Paged):
-    """Tasks by what they are."""
+    """Return the tasks that match filters."""
 
     example = {"action": "list", "status": "open", "labels": ["api"]}
     status: Status | None = None
@@ -233,7 +236,7 @@ class ListTasks(_Paged):
 
 
 class SearchTasks(_Paged):
-    """Tasks by words."""
+    """Search tasks by words."""
 
     example = {"action": "search", "query": "login schema"}
     query: Text = Field(description="words")
@@ -245,7 +248,7 @@ class SearchTasks(_Paged):
 
 
 class Create(Action):
-    """A new task."""
+    """Create a task."""
 
     example = {"action": "create", "title": "Add the login endpoint", "blocked_by": ["T-3"]}
     title: Annotated[str, Field(min_length=1, max_length=500)] = Field(description="what is to be done")
@@ -263,14 +266,14 @@ class Create(Action):
 
 
 class Claim(Action):
-    """Take a task, so that nobody else works on it."""
+    """Claim a task, so that no other session works on it."""
 
     example = {"action": "claim", "task": "T-12"}
     task: Name | None = Field(None, description=_TASK + "; claim without: the most pressing one")
 
 
 class Close(Action):
-    """Finish a task."""
+    """Close a task."""
 
     example = {"action": "close", "task": "T-12", "reason": "completed", "summary": "what was done, and where"}
     task: Name
@@ -280,7 +283,7 @@ class Close(Action):
 
 
 class Dep(Action):
-    """Say what must come first, or that it need not."""
+    """Add or remove a link between two tasks, such as which one must be closed first."""
 
     example = {"action": "dep", "op": "add", "task": "T-12", "depends_on": "T-3"}
     op: Annotated[_Op, _one_of(_Op, {"create": "add", "delete": "remove", "drop": "remove"})] = "add"
@@ -290,7 +293,7 @@ class Dep(Action):
 
 
 class Link(Action):
-    """Tie messages to a task."""
+    """Link messages to a task."""
 
     example = {"action": "link", "task": "T-12", "messages": ["12-15"], "as": "reference"}
     task: Name
@@ -302,7 +305,7 @@ class Link(Action):
 
 
 class UpdateContext(Action):
-    """Note something that must stay in sight: in the working memory, or at a task."""
+    """Change the working memory, or the description of a task."""
 
     example = {"action": "update_context", "section": "Decisions", "text": "- Fastify instead of Express"}
     text: str = Field("", description="Markdown; JSON fields where the working memory is JSON")
@@ -320,7 +323,7 @@ class UpdateContext(Action):
 
 
 class Search(_Paged):
-    """Find what was said or learned, by words."""
+    """Search messages, observations and tasks by words."""
 
     example = {"action": "search", "query": "LoginSchema auth.ts"}
     query: Text = Field(description="words, names, paths; * ends a prefix")
@@ -335,7 +338,7 @@ class Search(_Paged):
 
 
 class Recall(Action):
-    """Read the exact words."""
+    """Return the exact messages behind a reference, or the working memory."""
 
     example = {"action": "recall", "target": "g12"}
     target: Name = Field(

@@ -1,6 +1,6 @@
 """Generate the tool definitions in the forms of OpenAI, Anthropic and MCP.
 
-Each tool takes one flat object: the fields of all its actions, each described with the actions that use it.
+The arguments of a tool are one flat object with the fields of all its actions. The description of a field lists these actions.
 """
 
 from collections.abc import Mapping
@@ -57,7 +57,7 @@ def schema_of(tool: str) -> dict[str, Any]:
     for action, kind in actions.items():
         for name, shape in _properties(kind).items():
             users.setdefault(name, []).append(action)
-            # If several actions have a field, the first description is used.
+            # If several actions have the field, the first schema with a description is used.
             if name not in shapes or ("description" in shape and "description" not in shapes[name]):
                 shapes[name] = shape
     properties: dict[str, Any] = {"action": {"type": "string", "enum": list(actions)}}
@@ -67,7 +67,7 @@ def schema_of(tool: str) -> dict[str, Any]:
 
 
 def _with_users(shape: dict[str, Any], users: list[str], actions: Mapping[str, type[Action]]) -> dict[str, Any]:
-    """Return the schema of a field; its description names the actions that have it, unless all do."""
+    """Return the schema of a field. Its description lists the actions that have the field, unless all actions have it."""
     words = shape.get("description", "")
     which = "" if len(users) == len(actions) else ", ".join(users)
     description = f"{which}: {words}" if which and words else which or words
@@ -84,7 +84,7 @@ _KEPT: Final = ("type", "enum", "items", "description")
 
 
 def _slim(shape: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parts of a field's schema that a model needs: type, choices and description."""
+    """Return only the keys of the schema of a field that a model needs: type, choices and description."""
     choices = [one for one in shape.get("anyOf", ()) if one.get("type") != "null"]
     merged: dict[str, Any] = {**(choices[0] if choices else {}), **{k: v for k, v in shape.items() if k != "anyOf"}}
     if "const" in merged:
@@ -103,4 +103,4 @@ def guidance() -> str:
     return "\n".join(text.splitlines()).strip()
 
 
-assert set(_DESCRIPTIONS) == set(OWN_TOOLS) == set(ACTIONS)  # noqa: S101 - three lists of one thing
+assert set(_DESCRIPTIONS) == set(OWN_TOOLS) == set(ACTIONS)  # noqa: S101 - the three must have the same tools

@@ -1,1 +1,1 @@
-"""Read conversations that other systems store; the format of a file is detected from its content."""
+"""Read the conversations of other systems, and detect the format of a file from its content."""

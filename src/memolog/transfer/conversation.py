@@ -1,4 +1,4 @@
-"""Conversations read from other systems, and the JSON helpers that every format uses."""
+"""Define conversations of other systems, and functions that the readers of all formats use."""
 
 import base64
 import binascii
@@ -31,12 +31,12 @@ _MICROS = 10**14
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conversation:
-    """One conversation: a thread with its messages, oldest first."""
+    """One conversation of another system, which is imported as a thread. The oldest message is first."""
 
     thread: str
     messages: tuple[NewMessage, ...]
     resource: str | None = None
-    """The owner, if the source names one."""
+    """The resource, if the source contains one."""
     title: str | None = None
     metadata: JsonObject = field(default_factory=nothing)
     created_at: datetime | None = None
@@ -44,17 +44,17 @@ class Conversation:
 
 
 def as_data(value: object) -> Data:
-    """Return an object, or an empty one for anything else."""
+    """Return the value if it is an object, otherwise an empty object."""
     return cast("Data", value) if isinstance(value, Mapping) else {}
 
 
 def as_list(value: object) -> list[Any]:
-    """Return a list, or an empty one for anything else."""
+    """Return the value if it is a list, otherwise an empty list."""
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def moment(value: object) -> datetime | None:
-    """Return a time from ISO text, or from seconds, milliseconds or microseconds since 1970; None for anything else."""
+    """Parse an ISO time, or a number of seconds, milliseconds or microseconds since 1970. Return None for any other value."""
     try:
         if isinstance(value, str) and value:
             if value.replace(".", "", 1).isdigit():
@@ -70,7 +70,7 @@ def moment(value: object) -> datetime | None:
 
 
 def stable_id(*names: object) -> str:
-    """Return an id that depends on nothing but the names."""
+    """Return an id that is the same whenever the names are the same."""
     return hashlib.sha256(dumps([str(name) for name in names]).encode()).hexdigest()[:32]
 
 
@@ -90,7 +90,7 @@ def message(
 
 
 def dated(messages: Iterable[NewMessage], start: datetime | None) -> tuple[NewMessage, ...]:
-    """Give messages without a time that of the message before them, or of the conversation."""
+    """Return the messages. One without a time gets the time of the message before it, or the start of the conversation."""
     made: list[NewMessage] = []
     last = start
     for one in messages:
@@ -100,7 +100,7 @@ def dated(messages: Iterable[NewMessage], start: datetime | None) -> tuple[NewMe
 
 
 def plain_text(value: Any) -> str:
-    """Return the text of a content that is a text or a list of text blocks; anything else as JSON."""
+    """Return a text, or the joined texts of a list of blocks. Any other value is returned as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, list):
@@ -111,7 +111,7 @@ def plain_text(value: Any) -> str:
 
 
 def data_file(media_type: str, data: object, name: str | None = None, detail: object = None) -> Part:
-    """Return a file from base64, a data address or an address; an unknown part for anything else."""
+    """Return a file part from base64 text, a data URL or another URL. Any other value becomes an unknown part."""
     fine = detail if isinstance(detail, str) else None
     if isinstance(data, str) and data.startswith("data:"):
         head, _, data = data.partition(",")
@@ -128,14 +128,14 @@ def data_file(media_type: str, data: object, name: str | None = None, detail: ob
 
 
 def text_parts(text: str) -> tuple[Part, ...]:
-    """Return one text part; none for an empty text."""
+    """Return one text part, or nothing for an empty text."""
     return (TextPart(text=text),) if text else ()
 
 
 def marks_of(role: str, parts: Iterable[Part]) -> list[str]:
-    """Return the marks by which messages are compared, one for each part, ignoring white space and reasoning.
+    """Return a text for each part, to compare messages. Reasoning and differences in white space are ignored.
 
-    Tombstones are hashes of these texts: do not change them.
+    Stored tombstones are hashes of these texts, so the texts must stay the same in all releases.
     """
     marks: list[str] = []
     for part in parts:

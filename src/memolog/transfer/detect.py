@@ -19,12 +19,13 @@ FORMATS: Final = (
 )
 
 _SQLITE = b"SQLite format 3\x00"
+# The format is detected from at most this many lines.
 _LOOKED_AT = 40
 _BY_LINE: Final = {"claude-code": read_claude_code, "codex": read_codex}
 
 
 def detect(path: Path) -> str:
-    """Return the name of a file's format; raises InputError if it is in none of `FORMATS`."""
+    """Return the format of a file, one of `FORMATS`. Raise InputError if the format is unknown."""
     with path.open("rb") as file:
         if file.read(len(_SQLITE)) == _SQLITE:
             return "mastra"
@@ -40,7 +41,7 @@ def detect(path: Path) -> str:
         raise InputError(
             f"The format of {path.name} is unknown.",
             why=f"Known formats: {', '.join(FORMATS)}.",
-            then="Pass its format, or convert it to a JSON list of messages with `role` and `content`.",
+            then="Pass the format, or convert the file to a JSON list of messages with `role` and `content`.",
         )
     return found
 
@@ -94,15 +95,15 @@ def _plain(data: Any, format_: str, name: str) -> Conversation:
             reader = lambda some, of: _of_api(some, of, format_, skipped)  # noqa: E731
         case _:
             raise InputError(f"`format` is unknown: {format_!r}.", then=f"Use one of {', '.join(FORMATS)}.")
-    said = list(reader(messages, thread))
+    read = list(reader(messages, thread))
     system = head.get("system") or head.get("instructions")
     if system and format_ in {"anthropic", "openai"}:
-        said.insert(0, message("system", blocks(system), id=stable_id(format_, thread, "system")))
+        read.insert(0, message("system", blocks(system), id=stable_id(format_, thread, "system")))
     start = moment(head.get("created_at") or head.get("created"))
     return Conversation(
         thread=thread,
         title=head.get("title") or None,
-        messages=dated(said, start),
+        messages=dated(read, start),
         metadata={"source": format_},
         skipped=tuple(skipped),
     )
@@ -116,7 +117,7 @@ def _of_api(messages: list[Any], thread: str, format_: str, skipped: list[Skippe
             continue
         role, parts = found
         at = moment(data.get("created_at") or data.get("timestamp"))
-        # A message without an id gets one from its position.
+        # A message without an id gets an id from its position, so that a second import gives it the same id.
         key = str(data.get("id") or stable_id(format_, thread, number))
         yield message(role, parts, id=key, at=at, speaker=data.get("name") if role == "user" else None)
 
@@ -147,7 +148,7 @@ def _lines(path: Path, bad: list[Skipped]) -> Iterator[tuple[int, Data]]:
             try:
                 data: Any = json.loads(text)
             except (ValueError, RecursionError):
-                # The last line of a session that is being written is often incomplete.
+                # The last line is often incomplete if the session is still running.
                 bad.append(Skipped(where=f"{path.name}, line {number}", why="it is not JSON"))
                 continue
             if isinstance(data, dict):
@@ -173,5 +174,5 @@ def _whole(path: Path) -> Any:
         raise InputError(
             f"{path.name} is not JSON, and its format is unknown.",
             why=f"{error}.",
-            then=f"Use one of these formats: {', '.join(FORMATS)}.",
+            then=f"Use a file in one of these formats: {', '.join(FORMATS)}.",
         ) from error

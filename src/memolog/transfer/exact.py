@@ -1,7 +1,7 @@
-"""Keep a foreign message exactly: store what its JSON holds beyond our parts, and rebuild the JSON from both.
+"""Store a message of another library exactly: keep the fields that Memolog's parts do not have, and rebuild the original JSON.
 
-Each library has one key in the `extra` of a part. Its notes stand there: a `change` (see `difference`), or a `block` with the
-places of the part's own fields (see `kept`), and what the adapter itself needs.
+These fields are stored in the `extra` of a part, under one key for each library. The value under that key is called the notes of
+the part. Notes contain a `change` (see `difference`) or a `block` (see `kept`), and other values that the adapter needs.
 """
 
 import base64
@@ -31,7 +31,7 @@ P = TypeVar("P", bound=Part)
 
 
 def difference(plain: JsonValue, actual: JsonValue) -> Json | None:
-    """Return the change that makes `plain` into `actual`, without what both have in common; None if they are the same JSON."""
+    """Return the change from `plain` to `actual`, or None if they are the same JSON. `applied` applies the change."""
     if isinstance(plain, Mapping) and isinstance(actual, Mapping):
         old, new = cast("Mapping[str, Any]", plain), cast("Mapping[str, Any]", actual)
         inside = {name: change for name in old if name in new and (change := difference(old[name], new[name]))}
@@ -51,7 +51,7 @@ def difference(plain: JsonValue, actual: JsonValue) -> Json | None:
 
 
 def applied(plain: JsonValue, change: Mapping[str, Any] | None) -> JsonValue:
-    """Return `plain` with a change of `difference`. Ignore the parts of the change for fields that `plain` no longer has."""
+    """Return `plain` with a change of `difference` applied. Changes to fields that `plain` does not have are ignored."""
     if not change:
         return plain
     if "is" in change:
@@ -67,7 +67,7 @@ def applied(plain: JsonValue, change: Mapping[str, Any] | None) -> JsonValue:
 
 
 def _is_same(one: JsonValue, other: JsonValue) -> bool:
-    # True equals 1 in Python, and 1 equals 1.0; in JSON they differ.
+    # True == 1 == 1.0 in Python, but these values are different in JSON.
     return type(one) is type(other) and one == other and json.dumps(one) == json.dumps(other)
 
 
@@ -75,26 +75,26 @@ def _is_same(one: JsonValue, other: JsonValue) -> bool:
 
 
 def note(part: Part, key: str) -> Json | None:
-    """Return what an adapter stored with a part; None if the part did not come from that adapter."""
+    """Return the notes of an adapter on a part, or None if the part is not from that adapter."""
     found: object = (part.extra or {}).get(key)
     return cast("Json", found) if isinstance(found, dict) else None
 
 
 def notes(part: Part, key: str) -> Json:
-    """Return what an adapter stored with a part; empty if the part did not come from that adapter."""
+    """Return the notes of an adapter on a part, or an empty object if the part is not from that adapter."""
     return note(part, key) or {}
 
 
 def noted(part: P, key: str, **values: Any) -> P:
-    """Return the part with more notes, without those that are None. Without any note, mark the part as one of this adapter."""
+    """Return the part with added notes. Values that are None are skipped. Empty notes show that the part is from this adapter."""
     kept = {**notes(part, key), **{name: value for name, value in values.items() if value is not None}}
     return replace(part, extra={**(part.extra or {}), key: kept})
 
 
 def kept(part: P, key: str, block: Json, *, plain: JsonValue = None, **fields: Path) -> P:
-    """Return the part with its block as a note, unless the block equals `plain`, which is written without a note.
+    """Return the part with its original block in its notes. If the block equals `plain`, return the part unchanged.
 
-    `fields` are the places in the block where fields of the part stand: these are left empty, so that nothing is stored twice.
+    `fields` are the paths in the block at which fields of the part are found. They become None, so that nothing is stored twice.
     """
     if block == plain:
         return part
@@ -102,18 +102,18 @@ def kept(part: P, key: str, block: Json, *, plain: JsonValue = None, **fields: P
     for name, path in fields.items():
         value: object = getattr(part, name)
         if isinstance(value, bytes):
-            # Before the base64 of a data address stands its media type.
+            # In a data URL, the media type precedes the base64 text.
             head = str(value_at(block, path)).removesuffix(base64.b64encode(value).decode()) or None
         _put(hollow, path, None)
     return noted(part, key, block=hollow, at={name: list(path) for name, path in fields.items()}, head=head)
 
 
 def rebuilt(part: Part, key: str) -> Json:
-    """Return the block that `kept` stored, with the fields of the part in their places."""
+    """Return the block that `kept` stored, with the fields of the part filled in."""
     stored = notes(part, key)
     block: Json = _copied(stored["block"])
-    places: Mapping[str, Any] = stored.get("at") or {}
-    for name, path in places.items():
+    paths: Mapping[str, Any] = stored.get("at") or {}
+    for name, path in paths.items():
         value: Any = getattr(part, name)
         if isinstance(value, bytes):
             value = stored.get("head", "") + base64.b64encode(value).decode()
@@ -122,7 +122,7 @@ def rebuilt(part: Part, key: str) -> Json:
 
 
 def value_at(block: Any, path: Path) -> Any:
-    """Return the value at a path of an object; None if the object ends before."""
+    """Return the value at a path of an object, or None if there is none."""
     for key in path:
         if not isinstance(block, Mapping):
             return None
@@ -131,7 +131,7 @@ def value_at(block: Any, path: Path) -> Any:
 
 
 def text_at(block: Any, *path: str) -> str | None:
-    """Return the text at a path of an object; None for anything else."""
+    """Return the text at a path of an object, or None if there is no text."""
     value = value_at(block, path)
     return value if isinstance(value, str) else None
 
@@ -154,18 +154,18 @@ def _put(block: Any, path: Path, value: Any) -> None:
 
 
 def with_message_note(parts: Sequence[Part], key: str, /, **values: Any) -> tuple[Part, ...]:
-    """Return the parts with notes about the message as a whole, which stand at the first part."""
+    """Return the parts with notes about the whole message. They are stored with the first part."""
     return (noted(parts[0], key, message={**message_note(parts, key), **values}), *parts[1:])
 
 
 def message_note(parts: Sequence[Part], key: str) -> Json:
-    """Return a copy of what an adapter stored about a message as a whole."""
+    """Return a copy of the notes of an adapter about a whole message."""
     found = notes(parts[0], key).get("message") if parts else None
     return dict(cast("Json", found)) if isinstance(found, dict) else {}
 
 
 def json_fields(fields: Json, *always: str) -> Json:
-    """Return the fields that are JSON, and those named in `always`."""
+    """Return the fields whose values are JSON, and the fields in `always`."""
     return {name: value for name, value in fields.items() if name in always or _is_json(value)}
 
 
@@ -179,7 +179,7 @@ def _is_json(value: object) -> bool:
 
 
 def decoded(text: str) -> bytes | None:
-    """Return the bytes of base64 or of a data address; None if encoding them again would give another text."""
+    """Return the bytes of a base64 text or a data URL. Return None if encoding them again would give another text."""
     body = text.rpartition(",")[2] if text.startswith("data:") else text
     with suppress(ValueError):
         data = base64.b64decode(body, validate=True)
@@ -188,7 +188,7 @@ def decoded(text: str) -> bytes | None:
 
 
 def described(part: FilePart | UnknownPart) -> str:
-    """Return a short text in place of a part that an API does not accept."""
+    """Return a short text that replaces a part that an API does not accept."""
     if isinstance(part, FilePart):
         return f"[{' '.join(filter(None, (part.media_type, part.name, part.url)))}]"
     return f"[{as_data(part.data).get('type', 'part')}]"
@@ -198,12 +198,12 @@ def described(part: FilePart | UnknownPart) -> str:
 
 
 def json_text(value: JsonValue) -> str:
-    """Return a call's arguments or a result as text; malformed arguments are returned unchanged."""
+    """Return arguments of a call or a result as JSON text. A string is returned unchanged."""
     return value if isinstance(value, str) else json.dumps({} if value is None else value, ensure_ascii=False)
 
 
 def arguments_object(arguments: JsonValue, name: str = "arguments") -> Json:
-    """Return a call's arguments as an object; what is no object stands in it under `name`."""
+    """Return arguments of a call as an object. Any other value is returned as an object with the key `name`."""
     value: object = arguments
     if isinstance(arguments, str):
         with suppress(ValueError):
@@ -219,14 +219,14 @@ def arguments_object(arguments: JsonValue, name: str = "arguments") -> Json:
 def read_result(
     content: JsonValue, read: Callable[[Json], Part], write: Callable[[Part], JsonValue]
 ) -> tuple[JsonValue, tuple[FilePart, ...], list[Json] | None]:
-    """Return the text and the files of a result, and the shape of their list; content that is no list is returned as it is."""
+    """Return the text and the files of a result, and the shape for `write_result`. Content that is no list has no shape."""
     if not isinstance(content, list):
         return content, (), None
-    given = cast("list[Any]", content)
+    blocks = cast("list[Any]", content)
     texts: list[str] = []
     files: list[FilePart] = []
     shape: list[Json] = []
-    for block in given:
+    for block in blocks:
         part = read(cast("Json", block)) if isinstance(block, dict) else None
         change = None if part is None else difference(write(part), block)
         changed = {"change": change} if change else {}
@@ -239,27 +239,27 @@ def read_result(
         else:
             shape.append({"block": block})
     if not texts and not files:
-        return given, (), None
+        return blocks, (), None
     return "\n".join(texts), tuple(files), shape
 
 
 def write_result(part: ToolResultPart, shape: list[Json] | None, write: Callable[[Part], JsonValue]) -> JsonValue:
-    """Return the content of a result in its stored shape; without a shape a text, or a list if there are files."""
+    """Return the content of a result in its stored shape. Without a shape, return the content, or a list if there are files."""
     text: Any = part.content
     if shape is None:
         if not part.files:
             return text
-        said: list[Part] = [] if text in (None, "") else [TextPart(text=json_text(text))]
-        return [write(one) for one in [*said, *part.files]]
+        texts: list[Part] = [] if text in (None, "") else [TextPart(text=json_text(text))]
+        return [write(one) for one in [*texts, *part.files]]
     blocks: list[JsonValue] = []
-    place = 0
+    start = 0
     for entry in shape:
         if "block" in entry:
             blocks.append(entry["block"])
         elif "file" in entry:
             blocks.append(applied(write(part.files[int(entry["file"])]), entry.get("change")))
         else:
-            end = place + entry["text"]
-            blocks.append(applied(write(TextPart(text=str(text)[place:end])), entry.get("change")))
-            place = end + 1
+            end = start + entry["text"]
+            blocks.append(applied(write(TextPart(text=str(text)[start:end])), entry.get("change")))
+            start = end + 1
     return blocks

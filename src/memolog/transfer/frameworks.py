@@ -1,6 +1,6 @@
 """Parse messages of Pydantic AI and LangChain from JSON, for imports and for the adapters.
 
-The parts have notes of what they cannot hold (see `memolog.transfer.exact`). Neither library has to be installed.
+Fields that Memolog's parts do not have are stored as notes (see `memolog.transfer.exact`). Neither library must be installed.
 """
 
 import base64
@@ -25,7 +25,7 @@ from memolog.transfer.exact import Json, Path, decoded, kept, noted, notes, text
 
 
 def _without_notes(part: Part) -> Part:
-    """Return a part as an import stores it."""
+    """Return a part without the notes, which an import does not need."""
     if isinstance(part, ToolResultPart):
         part = replace(part, files=tuple(replace(file, extra=None) for file in part.files))
     return replace(part, extra=None)
@@ -34,25 +34,26 @@ def _without_notes(part: Part) -> Part:
 # ---------------------------------------------------------------- Pydantic AI
 
 PYDANTIC_AI: Final = "pydantic_ai"
-"""The key of `extra` that is Pydantic AI's: `message`, `part` and `item` hold the fields that our parts have no place for."""
+"""The key in `extra` for notes on messages of Pydantic AI: fields of its message, its part and an item of a prompt."""
 _NO_TYPE: Final = "application/octet-stream"
 _URLS: Final = frozenset({"image-url", "audio-url", "document-url", "video-url"})
 _FILES: Final = _URLS | {"binary", "uploaded-file"}
 _TEXTS: Final = frozenset({"text-content", "structured-content"})
 _GOOD: Final = "success"
-# Said by the application: the observer must not take it for the user's words.
+# The application sends these parts, so the observer must not treat them as words of the user.
 _FEEDBACK: Final = frozenset({"retry-feedback", "retry-prompt"})
-_SAID: Final = {
+# The fields that the Memolog part stores, by kind of part.
+_STORED: Final = {
     "text": ("content",),
     "thinking": ("content", "signature"),
     "tool-call": ("tool_call_id", "tool_name", "args"),
 }
 
 
-def mark(**kept: object) -> JsonObject | None:
-    """Return the `extra` of a part with these notes; None if there are none."""
-    told = {name: value for name, value in kept.items() if value is not None}
-    return {PYDANTIC_AI: told} if told else None
+def mark(**values: object) -> JsonObject | None:
+    """Return the `extra` of a part with these notes, or None if all of them are None."""
+    given = {name: value for name, value in values.items() if value is not None}
+    return {PYDANTIC_AI: given} if given else None
 
 
 def request_role(part: Mapping[str, Any]) -> Role:
@@ -69,7 +70,7 @@ def request_role(part: Mapping[str, Any]) -> Role:
 
 
 def to_request_parts(part: Json, text: str) -> tuple[Part, ...]:
-    """Return the Memolog parts for a part of a request; `text` is the form in which the library sends feedback."""
+    """Return the Memolog parts for a part of a request. `text` is the text that the library sends to a model as feedback."""
     kind = part.get("part_kind")
     if kind == "user-prompt":
         return tuple(_prompt(part))
@@ -100,7 +101,7 @@ def _prompt(part: Json) -> Iterator[Part]:
 
 
 def _read_item(item: str | Json, part: Json | None) -> Part:
-    """Return one item of a prompt; only the first item has the fields of the prompt."""
+    """Return the part for one item of a prompt. `part` has the other fields of the prompt, for the first item only."""
     if isinstance(item, str):
         return TextPart(text=item, extra=mark(part=part, item={}))
     kind = item.get("kind")
@@ -135,7 +136,7 @@ def _read_return(part: Json) -> ToolResultPart:
 
 
 def _without_files(content: object) -> tuple[object, tuple[FilePart, ...], list[int]]:
-    """Return a tool's content without files, the files, and their places; the place is -1 if the content is one file."""
+    """Return the content of a tool without files, the files, and their indexes. The index is -1 if the content is one file."""
     if _is_file(content):
         return None, (_read_file(cast("Json", content)),), [-1]
     if not isinstance(content, list):
@@ -157,8 +158,8 @@ def _is_file(value: object) -> bool:
 def to_response_part(part: Json) -> Part:
     """Return the Memolog part for a part of a response."""
     kind = str(part.get("part_kind"))
-    said = _SAID.get(kind)
-    if said is None:
+    stored = _STORED.get(kind)
+    if stored is None:
         content = part.get("content")
         if kind == "file" and _is_file(content):
             file = _read_file(cast("Json", content))
@@ -168,7 +169,7 @@ def to_response_part(part: Json) -> Part:
                 extra=mark(part=_left(part, "content"), item=notes(file, PYDANTIC_AI)["item"]),
             )
         return _unknown(part)
-    rest = _left(part, *said)
+    rest = _left(part, *stored)
     extra = None if rest == {"part_kind": kind} else mark(part=rest)
     if kind == "text":
         return TextPart(text=part["content"], extra=extra)
@@ -181,14 +182,13 @@ def _unknown(part: Json) -> UnknownPart:
     return UnknownPart(data=part, extra=mark(part={"part_kind": part.get("part_kind")}))
 
 
-def _left(data: Mapping[str, Any], *said: str) -> Json:
-    """Return the other fields of a part, without those that are None, which is their default."""
-    return {name: value for name, value in data.items() if name not in said and value is not None}
+def _left(data: Mapping[str, Any], *stored: str) -> Json:
+    """Return the other fields of a part. Fields that are None are omitted, because None is their default."""
+    return {name: value for name, value in data.items() if name not in stored and value is not None}
 
 
-def _rest(item: Mapping[str, Any], *said: str) -> Json:
-    """Return the other fields of an item."""
-    return {name: value for name, value in item.items() if name not in said}
+def _rest(item: Mapping[str, Any], *stored: str) -> Json:
+    return {name: value for name, value in item.items() if name not in stored}
 
 
 def _bytes(text: Any) -> bytes:
@@ -201,22 +201,22 @@ def is_pydantic_ai(messages: list[Any]) -> bool:
 
 
 def pydantic_ai_messages(messages: list[Any], name: str) -> Iterator[NewMessage]:
-    """Yield the messages; a request with parts of several speakers becomes one message for each."""
+    """Yield the messages. A request whose parts have several roles becomes one message per role."""
     for number, data in enumerate(map(as_data, messages)):
         key = stable_id("pydantic-ai", name, number)
         at = moment(data.get("timestamp"))
-        runs: list[tuple[Role, list[Part], Any]] = []
+        pieces: list[tuple[Role, list[Part], Any]] = []
         for item in map(as_data, as_list(data.get("parts"))):
             is_response = data.get("kind") == "response"
             role: Role = "assistant" if is_response else request_role(item)
             parts = [part for part in _read(dict(item), is_response=is_response) if part != TextPart(text="")]
-            if runs and runs[-1][0] == role:
-                runs[-1][1].extend(parts)
+            if pieces and pieces[-1][0] == role:
+                pieces[-1][1].extend(parts)
             elif parts:
-                runs.append((role, parts, moment(item.get("timestamp")) or at))
+                pieces.append((role, parts, moment(item.get("timestamp")) or at))
         metadata = {"model": data["model_name"]} if data.get("model_name") else {}
-        for place, (role, parts, when) in enumerate(runs):
-            yield message(role, parts, id=key if not place else f"{key}-{place}", at=when, metadata=metadata)
+        for index, (role, parts, when) in enumerate(pieces):
+            yield message(role, parts, id=key if not index else f"{key}-{index}", at=when, metadata=metadata)
 
 
 def _read(item: Json, *, is_response: bool) -> list[Part]:
@@ -231,7 +231,7 @@ def _read(item: Json, *, is_response: bool) -> list[Part]:
 # ---------------------------------------------------------------- LangChain
 
 LANGCHAIN: Final = "langchain"
-"""The key of a part's `extra` that is LangChain's."""
+"""The key in `extra` for notes on messages of LangChain."""
 _LANGCHAIN_ROLES: dict[str, Role] = {
     "human": "user",
     "user": "user",
@@ -242,8 +242,8 @@ _LANGCHAIN_ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-# The parts of blocks with text, and where the fields of the part stand in the block; the first must be there.
-_LANGCHAIN_SAID: Final[dict[str, tuple[type[TextPart | ReasoningPart], dict[str, Path]]]] = {
+# For each type of text block: the type of the part, and the path in the block of each field. The first field is required.
+_LANGCHAIN_TEXTS: Final[dict[str, tuple[type[TextPart | ReasoningPart], dict[str, Path]]]] = {
     "text": (TextPart, {"text": ("text",)}),
     "thinking": (ReasoningPart, {"text": ("thinking",), "signature": ("signature",)}),
     "redacted_thinking": (ReasoningPart, {"encrypted": ("data",)}),
@@ -252,7 +252,7 @@ _LANGCHAIN_SAID: Final[dict[str, tuple[type[TextPart | ReasoningPart], dict[str,
         {"text": ("reasoning",), "signature": ("extras", "signature"), "encrypted": ("encrypted_content",)},
     ),
 }
-# The media type of a block that does not name one.
+# The media type of a block that does not contain one.
 _MEDIA_TYPES: Final = {
     "image": "image/png",
     "image_url": "image/png",
@@ -265,7 +265,7 @@ _MEDIA_TYPES: Final = {
     "document": "application/pdf",
     "text-plain": "text/plain",
 }
-# Where the content or the address of a file may stand, in the order in which they are tried.
+# The paths at which a block may have the content or the URL of a file. They are tried in this order.
 _DATA: Final[tuple[Path, ...]] = (
     ("base64",),
     ("data",),
@@ -278,25 +278,25 @@ _ADDRESS: Final[tuple[Path, ...]] = (("url",), ("image_url", "url"), ("image_url
 
 
 def langchain_part(block: Any) -> Part:
-    """Return the part for a block; a block that no other part can hold becomes an unknown part."""
+    """Return the part for a block of content. A block that is not supported becomes an unknown part."""
     if isinstance(block, str):
         return TextPart(text=block, extra={LANGCHAIN: {"item": True}})
     kind = as_data(block).get("type")
-    if kind in _LANGCHAIN_SAID and (part := _langchain_said(block, kind)) is not None:
+    if kind in _LANGCHAIN_TEXTS and (part := _langchain_text(block, kind)) is not None:
         return part
     if kind in _MEDIA_TYPES and (part := _langchain_file(block)) is not None:
         return part
     return UnknownPart(data=block)
 
 
-def _langchain_said(block: Json, kind: str) -> Part | None:
-    make, places = _LANGCHAIN_SAID[kind]
+def _langchain_text(block: Json, kind: str) -> Part | None:
+    make, places = _LANGCHAIN_TEXTS[kind]
     found = {name: text for name, path in places.items() if isinstance(text := value_at(block, path), str)}
     summaries: object = block.get("summary") if kind == "reasoning" else None
     is_whole = bool(found) if kind == "reasoning" else next(iter(places)) in found
     if not is_whole and not isinstance(summaries, list):
         return None
-    # A list of summaries is not taken apart: the provider gets it back as it was.
+    # A list of summaries also stays in the notes, so that the provider receives the same list again.
     texts = [text for item in as_list(cast("object", summaries)) if (text := text_at(item, "text")) is not None]
     said: dict[str, Any] = {"text": "\n\n".join(texts), **found}
     plain = {"type": "text", "text": said["text"]} if kind == "text" else None
@@ -336,7 +336,7 @@ _CALL_BLOCKS: Final = ("tool_use", "tool_call", "function_call")
 
 
 def langchain_parts(dump: Data) -> Iterator[Part]:
-    """Yield the parts of a message of LangChain that is no tool result."""
+    """Yield the parts of a message of LangChain. Tool messages are read by `langchain_result`."""
     calls = {_call_id(call, dump, n): call for n, call in enumerate(_calls(dump))}
     content = dump.get("content")
     if content and isinstance(content, str):
@@ -353,7 +353,7 @@ def _calls(dump: Data) -> list[Data]:
 
 
 def _call_id(call: Data, dump: Data, number: int) -> str:
-    # Some providers give a call no id: derive it from the message, so that it is the same every time.
+    # Some providers return calls without ids. Derive an id from the message, so that it is always the same.
     return call.get("id") or f"{dump.get('id') or ''}:{number}"
 
 
@@ -377,7 +377,7 @@ def langchain_result(dump: Data) -> ToolResultPart:
     files: list[FilePart] = []
     shown: list[Any] = []
     for block in as_list(content):
-        # Files are kept apart, so that their data is not counted as text.
+        # Move files out of the content, so that their data is not counted as text.
         part = langchain_part(block)
         if isinstance(part, FilePart):
             files.append(part)

@@ -1,4 +1,4 @@
-"""Content of the columns of a Mastra database: messages in both formats, metadata, observations, hints and buffered chunks."""
+"""Parse the columns of a Mastra database: messages in both formats, metadata, observations, hints and buffered chunks."""
 
 import json
 import re
@@ -21,12 +21,12 @@ from memolog.core.thread import Hints
 from memolog.transfer.conversation import Data, as_data, as_list, data_file, message, moment, plain_text
 
 LATER: Final = "-later"
-"""Suffix of the id of what a message holds after the place where it was last observed."""
+"""Suffix of the id of the message that is made from the parts after the last observation."""
 LAST: Final = "-last"
-"""Suffix of the id of what it holds after the place where it was last buffered."""
+"""Suffix of the id of the message that is made from the parts after the last buffering."""
 _RESULTS: Final = "-results"
 _MARKER: Final = "data-om-"
-"""Prefix of the types of markers that the memory of Mastra puts inside messages."""
+"""Prefix of the types of the markers that the memory of Mastra adds to messages."""
 _OBSERVED: Final = "data-om-observation-end"
 _BUFFERED: Final = "data-om-buffering-end"
 
@@ -42,7 +42,7 @@ _ROLES: dict[str, Role] = {
 
 
 def metadata_of(value: object) -> Data:
-    """Return an object from JSON text, from binary JSON, or as the driver returned it."""
+    """Parse a column that is JSON text, binary JSON, or an object that the driver has parsed."""
     if isinstance(value, bytes):
         try:
             return as_data(read_jsonb(value))
@@ -52,14 +52,14 @@ def metadata_of(value: object) -> Data:
 
 
 def at_of(value: object) -> datetime | None:
-    """Return a time from text, or as the driver returned it."""
+    """Parse a time that is text, or a datetime that the driver has parsed."""
     if isinstance(value, datetime):
         return value if value.tzinfo else value.replace(tzinfo=UTC)
     return moment(value)
 
 
 def sections(text: str) -> list[tuple[str | None, str]]:
-    """Return the observations of each thread that the text names, and what belongs to none under None."""
+    """Return pairs of a thread and its section of the text. The text outside of sections has None as its thread."""
     found: list[tuple[str | None, str]] = []
     outside: list[str] = []
     at = 0
@@ -82,7 +82,7 @@ class Chunk:
 
 
 def hints_in(metadata: Data) -> Hints:
-    """Return the hints in the metadata of a thread, with the time of the last message that the observer had seen."""
+    """Return the hints in the metadata of a thread, with the time of the last observed message."""
     return _hints_from(as_data(as_data(metadata.get("mastra")).get("om")), "suggestedResponse")
 
 
@@ -114,15 +114,15 @@ def _text(value: object) -> str | None:
 
 
 def source_of(name: str) -> tuple[str, str]:
-    """Return the id of a message in Mastra from its id here, and the suffix that names its piece."""
+    """Split the id of an imported message into its id in Mastra and the suffix for its piece (`LATER`, `LAST` or "")."""
     name = name.removesuffix(_RESULTS)
     return next(((name.removesuffix(end), end) for end in (LATER, LAST) if name.endswith(end)), (name, ""))
 
 
 def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
-    """Return the messages of one row; results beside their calls become a message of the tool.
+    """Return the messages of one row. Tool results that are in the same row as their calls become a separate tool message.
 
-    A row that grew after it was observed or buffered becomes up to three messages: observed, buffered, and the rest.
+    Parts may be added to a row after it was observed or buffered, so up to three pieces of a row become separate messages.
     """
     content: Any = row["content"]
     content = _json(content) if isinstance(content, str) else content
@@ -138,14 +138,14 @@ def read_messages(row: Mapping[str, Any]) -> tuple[NewMessage, ...]:
 
 
 def _pieces(content: Any) -> list[tuple[list[Part], list[Part]]]:
-    """Return parts and results of the observed piece, the buffered piece and the rest."""
+    """Return the parts and the tool results of each piece: the observed piece, the buffered piece and the rest."""
     nothing: tuple[list[Part], list[Part]] = [], []
     if as_data(content).get("format") not in {2, 3}:
         return [_parts(content), nothing, nothing]
     parts = as_list(as_data(content).get("parts"))
     types = [as_data(part).get("type") for part in parts]
     observed, buffered = (
-        max((place + 1 for place, kind in enumerate(types) if kind == wanted), default=0)
+        max((index + 1 for index, kind in enumerate(types) if kind == wanted), default=0)
         for wanted in (_OBSERVED, _BUFFERED)
     )
     buffered = max(observed, buffered)
@@ -172,7 +172,7 @@ def _json(text: str) -> Any:
 
 
 def _parts(content: Any) -> tuple[list[Part], list[Part]]:
-    """Return what was said and what tools returned, in either format of Mastra."""
+    """Return the parts without tool results, and the tool results, in either format of Mastra."""
     if not isinstance(content, list):
         return [TextPart(text=plain_text(content))] if content else [], []
     said: list[Part] = []
@@ -207,7 +207,7 @@ def _reasoning(part: Data) -> Part:
 
 
 def _tool(part: Data) -> tuple[list[Part], list[Part]]:
-    """Return the call and the result of a part, as far as it has them."""
+    """Return a list with the call and a list with the result of a part. Either may be empty."""
     call, kind = as_data(part.get("toolInvocation")) or part, part.get("type")
     has_result = kind == "tool-result" or call.get("state") in {"result", "output-available", "output-error"}
     return [_call(call)] if kind != "tool-result" else [], [_result(call)] if has_result else []
@@ -239,13 +239,13 @@ _ARRAY, _OBJECT = 11, 12
 
 
 def read_jsonb(blob: bytes) -> Any:
-    """Return the value of SQLite's binary JSON; raises ValueError if it is malformed."""
+    """Parse the binary JSON of SQLite. Raise ValueError if it is malformed."""
     try:
         value, end = _jsonb_value(blob, 0)
     except (IndexError, RecursionError) as error:
-        raise ValueError("the value ends too early, or is too deep") from error
+        raise ValueError("the value is incomplete, or nested too deeply") from error
     if end != len(blob):
-        raise ValueError("there is something after the value")
+        raise ValueError("there are bytes after the value")
     return value
 
 
@@ -257,7 +257,7 @@ def _jsonb_value(blob: bytes, at: int) -> tuple[Any, int]:
         length, at = int.from_bytes(blob[at : at + size], "big"), at + size
     end = at + length
     if end > len(blob):
-        raise ValueError("the value ends too early")
+        raise ValueError("the value is incomplete")
     if kind in {_ARRAY, _OBJECT}:
         return _jsonb_items(blob, at, end, kind), end
     return _scalar(kind, blob[at:end].decode()), end
@@ -272,7 +272,7 @@ def _scalar(kind: int, text: str) -> Any:
         return int(text, 0) if text.lower().lstrip("+-").startswith("0x") else json.loads(text)
     if kind in {_NULL, _TRUE, _FALSE}:
         return {_NULL: None, _TRUE: True, _FALSE: False}[kind]
-    raise ValueError(f"there is no kind {kind}")
+    raise ValueError(f"unknown kind {kind}")
 
 
 def _jsonb_items(blob: bytes, at: int, end: int, kind: int) -> Any:

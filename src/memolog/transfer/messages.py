@@ -25,7 +25,7 @@ _OPENAI_ROLES: dict[str, Role] = {
 }
 
 
-# Types of calls that the caller answers, and the field that holds their arguments.
+# The types of tool calls that the caller must answer, and the field with their arguments.
 CALLS: Final[dict[str, str]] = {
     "function_call": "arguments",
     "custom_tool_call": "input",
@@ -37,7 +37,7 @@ CALLS: Final[dict[str, str]] = {
 
 
 def openai_role(role: object) -> Role | None:
-    """Return the role of a Memolog message; None if the API has no such role."""
+    """Return the Memolog role for a role of the OpenAI API, or None if it is unknown."""
     return _OPENAI_ROLES.get(str(role))
 
 
@@ -58,7 +58,7 @@ def chat_parts(data: Data) -> tuple[Part, ...]:
 
 
 def item_parts(item: Data) -> tuple[Role, tuple[Part, ...]] | None:
-    """Return role and parts of an item of the Responses API; None for an item that is no message, call, result or reasoning."""
+    """Return the role and parts of an item of the Responses API. Return None for an unknown role or empty reasoning."""
     kind = item.get("type")
     call = str(item.get("call_id") or item.get("id") or "")
     if kind in CALLS:
@@ -84,14 +84,14 @@ def _joined_text(content: Any) -> Any:
 
 
 def call_part(call: Data) -> ToolCallPart:
-    """Return a call of a chat message."""
+    """Return the part for a tool call of a chat message."""
     function = as_data(call.get("function") or call.get("custom"))
     arguments = function.get("arguments", function.get("input"))
     return ToolCallPart(id=str(call.get("id") or ""), name=str(function.get("name", "")), arguments=arguments)
 
 
 def content_parts(content: Any) -> list[Part]:
-    """Return the parts of a content, which is a text or a list of blocks."""
+    """Return the parts of `content`, which is a text or a list of blocks."""
     if content is None or content == "":
         return []
     if not isinstance(content, list):
@@ -103,7 +103,7 @@ def content_parts(content: Any) -> list[Part]:
 
 
 def content_part(part: Data) -> Part:
-    """Return the part for a block; an unknown block is kept unchanged."""
+    """Return the part for a block. An unknown block becomes an unknown part."""
     match part.get("type"):
         case "text" | "input_text" | "output_text" | "refusal":
             return TextPart(text=str(part.get("text") or part.get("refusal") or ""))
@@ -124,20 +124,22 @@ def content_part(part: Data) -> Part:
 
 
 def is_anthropic(messages: Iterable[Any]) -> bool:
-    """Return whether a message has a block that only the Anthropic API has."""
-    ours = {"tool_use", "tool_result", "thinking", "redacted_thinking"}
-    return any(as_data(block).get("type") in ours for one in messages for block in as_list(as_data(one).get("content")))
+    """Return whether a message has a block of a type that only the Anthropic API has."""
+    types = {"tool_use", "tool_result", "thinking", "redacted_thinking"}
+    return any(
+        as_data(block).get("type") in types for one in messages for block in as_list(as_data(one).get("content"))
+    )
 
 
 def anthropic_role(role: str, parts: tuple[Part, ...]) -> Role:
-    """Return the role of a Memolog message; a user message of nothing but tool results has the role of a tool."""
+    """Return the Memolog role. It is "tool" for a user message that has only tool results."""
     if role == "user" and parts and all(isinstance(part, ToolResultPart) for part in parts):
         return "tool"
     return cast("Role", role if role in {"user", "assistant", "system"} else "user")
 
 
 def blocks(content: object) -> tuple[Part, ...]:
-    """Return the parts of a message's content."""
+    """Return the parts of the content of a message of the Anthropic API."""
     if isinstance(content, str):
         return (TextPart(text=content),) if content else ()
     return tuple(
@@ -146,7 +148,7 @@ def blocks(content: object) -> tuple[Part, ...]:
 
 
 def block_part(block: Data) -> Part:
-    """Return the part for a block of the Anthropic API; an unknown block is kept unchanged."""
+    """Return the part for a block of the Anthropic API. An unknown block becomes an unknown part."""
     match block.get("type"):
         case "text":
             return TextPart(text=str(block.get("text", "")))
@@ -154,7 +156,7 @@ def block_part(block: Data) -> Part:
             return ReasoningPart(text=str(block.get("thinking", "")), signature=block.get("signature"))
         case "redacted_thinking":
             return ReasoningPart(encrypted=str(block.get("data", "")))
-        # Calls that the provider runs itself have blocks of other types, which are kept unchanged.
+        # Tool calls that the provider executes have other types, which become unknown parts.
         case "tool_use":
             return ToolCallPart(
                 id=str(block.get("id", "")), name=str(block.get("name", "")), arguments=block.get("input")

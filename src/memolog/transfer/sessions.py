@@ -1,4 +1,4 @@
-"""Session files of Claude Code and Codex, and the data exports of ChatGPT and Claude."""
+"""Read session files of Claude Code and Codex, and the data exports of ChatGPT and Claude."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ def is_claude_code(lines: Iterable[Data]) -> bool:
 
 
 def read_claude_code(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[Conversation]:
-    """Yield the sessions of a file; a side chain (a sub-agent) becomes a thread of its own."""
+    """Yield the sessions of a file. A side chain (the messages of a sub-agent) becomes a separate thread."""
     sessions: dict[str, _Session] = {}
     skipped: list[Skipped] = []
     title: str | None = None
@@ -74,7 +74,7 @@ def _skip_reason(line: Mapping[str, Any]) -> str | None:
     if line.get("isMeta"):
         return "it was written by the host, not by a person or a model"
     if line.get("isCompactSummary"):
-        return "it is a summary by the host of messages that are in the file"
+        return "it is a summary of other messages in the file"
     if not blocks(as_data(line.get("message")).get("content")):
         return "it is empty"
     return None
@@ -90,7 +90,7 @@ def _claude_code_message(line: Data) -> NewMessage:
 
 
 _CODEX_KINDS = {"session_meta", "response_item", "event_msg", "turn_context", "compacted"}
-# Texts that the host puts before the user's messages.
+# Texts that Codex sends as messages of the user begin with one of these.
 _INJECTED = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions", "<turn_aborted>")
 
 
@@ -101,7 +101,7 @@ def is_codex(lines: Iterable[Data]) -> bool:
 
 
 def read_codex(lines: Iterable[tuple[int, Data]], name: str) -> Iterator[Conversation]:
-    """Yield the session of a file. Events are left out: they repeat the items."""
+    """Yield the session of a file. Lines of events are skipped, because they repeat the messages."""
     thread, metadata = name, {"source": "codex"}
     messages: list[NewMessage] = []
     skipped: list[Skipped] = []
@@ -139,35 +139,35 @@ def _codex_message(line: Data, thread: str, number: int) -> tuple[NewMessage | N
     if role == "user" and isinstance(first, TextPart) and first.text.lstrip().startswith(_INJECTED):
         return None, "it was written by the host, not by the user"
     name = str(item.get("id") or stable_id("codex", thread, number))
-    # A call and its result may have the same id.
+    # A call and its result may have the same id, so add the number of the line.
     return message(role, parts, id=stable_id(name, number), at=moment(line.get("timestamp"))), ""
 
 
 def read_chatgpt(conversations: list[Any]) -> Iterator[Conversation]:
-    """Yield the conversations of a ChatGPT export: of each the branch shown last; messages of other branches are reported."""
+    """Yield the conversations of a ChatGPT export, each with its current branch. Messages of other branches are skipped."""
     for item in conversations:
         data = as_data(item)
         mapping = as_data(data.get("mapping"))
-        shown = _branch(mapping, str(data.get("current_node", "")))
-        is_shown = frozenset(shown)
-        said: list[NewMessage] = []
+        branch = _branch(mapping, str(data.get("current_node", "")))
+        in_branch = frozenset(branch)
+        messages: list[NewMessage] = []
         skipped: list[Skipped] = []
         thread = str(data.get("conversation_id") or data.get("id"))
-        for node in (*shown, *(name for name in mapping if name not in is_shown)):
+        for node in (*branch, *(name for name in mapping if name not in in_branch)):
             inner = as_data(as_data(mapping.get(node)).get("message"))
             if not inner:
                 continue
             one = _chatgpt_message(inner, node)
-            why = "it is on a branch that is not shown" if node not in is_shown else "it is empty or hidden"
-            if one is None or node not in is_shown:
+            why = "it is not on the current branch" if node not in in_branch else "it is empty or hidden"
+            if one is None or node not in in_branch:
                 skipped.append(Skipped(where=f"{thread}, {node}", why=why))
             else:
-                said.append(one)
+                messages.append(one)
         start = moment(data.get("create_time"))
         yield Conversation(
             thread=thread,
             title=data.get("title") or None,
-            messages=dated(said, start),
+            messages=dated(messages, start),
             created_at=start,
             metadata={"source": "chatgpt"},
             skipped=tuple(skipped),
@@ -194,7 +194,7 @@ def _chatgpt_message(data: Data, node: str) -> NewMessage | None:
     at, recipient = moment(data.get("create_time")), str(data.get("recipient") or "all")
     if role == "tool":
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
-        # An export has no ids of calls.
+        # The export has no call ids, so use the id of the message.
         return message("tool", (ToolResultPart(call_id=name, name=author.get("name"), content=text),), id=name, at=at)
     if role == "assistant" and recipient != "all":
         text = "\n".join(part.text for part in parts if isinstance(part, TextPart))
@@ -228,7 +228,7 @@ def read_claude(conversations: list[Any]) -> Iterator[Conversation]:
     for item in conversations:
         data = as_data(item)
         thread = str(data.get("uuid"))
-        said: list[NewMessage] = []
+        messages: list[NewMessage] = []
         skipped: list[Skipped] = []
         for inner in map(as_data, as_list(data.get("chat_messages"))):
             parts = _claude_parts(inner)
@@ -236,12 +236,12 @@ def read_claude(conversations: list[Any]) -> Iterator[Conversation]:
                 skipped.append(Skipped(where=f"{thread}, {inner.get('uuid')}", why="it is empty"))
                 continue
             role = "user" if inner.get("sender") == "human" else "assistant"
-            said.append(message(role, parts, id=str(inner.get("uuid")), at=moment(inner.get("created_at"))))
+            messages.append(message(role, parts, id=str(inner.get("uuid")), at=moment(inner.get("created_at"))))
         start = moment(data.get("created_at"))
         yield Conversation(
             thread=thread,
             title=data.get("name") or None,
-            messages=dated(said, start),
+            messages=dated(messages, start),
             created_at=start,
             metadata={"source": "claude"},
             skipped=tuple(skipped),

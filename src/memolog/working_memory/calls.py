@@ -1,6 +1,6 @@
 """The calls on the working memory of one resource or thread: read, change, list versions, compare and restore.
 
-`document` defines what a change does, `store` which of two concurrent changes wins.
+The changes are defined in `document`. Versions and concurrent changes are in `store`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ _Open: TypeAlias = "Callable[[], Awaitable[Components]]"
 
 
 class WorkingMemory:
-    """A small document of lasting facts, shown in every context. Every version is kept, with who wrote it."""
+    """A small document of lasting facts, which every context shows. Every version is stored with its author."""
 
     resource: str
     thread: str | None
@@ -45,24 +45,24 @@ class WorkingMemory:
     # ------------------------------------------------------------ reading
 
     async def read(self) -> Document | None:
-        """Return the document with its present version; None if there is none."""
+        """Return the document with its present version; None if there is no document yet."""
         components = await self._open()
         return await components.store.working_memory.get(self.resource, self.thread)
 
     async def value(self) -> JsonObject:
-        """Return the object that a JSON working memory holds."""
+        """Return the object of a JSON working memory; an empty object if there is no document yet."""
         document = await self.read()
         if document is not None and document.format != "json":
             raise DocumentInvalid("This working memory is Markdown, not JSON.", then="Use read().")
         return value_of(document.current.text) if document is not None else {}
 
     async def versions(self, *, limit: int = 50, before: int | None = None) -> tuple[DocumentVersion, ...]:
-        """Return the versions, newest first; pass the last number as `before` for older ones."""
+        """Return the versions, the newest first. Pass the lowest number as `before` to get older versions."""
         components = await self._open()
         return await components.store.working_memory.versions(self.resource, self.thread, limit=limit, before=before)
 
     async def diff(self, old: int, new: int | None = None) -> str:
-        """Return the difference of a version and another or the present one, in the form of `diff -u`."""
+        """Return the difference between version `old` and version `new`, or the present version, in the form of `diff -u`."""
         components = await self._open()
         store = components.store.working_memory
         before = await store.version(self.resource, old, thread=self.thread)
@@ -78,7 +78,10 @@ class WorkingMemory:
     async def start(
         self, name: str = "personal", *, who: str, schema: JsonObject | None = None, value: JsonObject | None = None
     ) -> Document:
-        """Start from a template (`coding`, `personal`), or with JSON and a schema; raises DocumentInvalid if there is a text."""
+        """Write the first text: a template (`coding` or `personal`), or a JSON object with a schema.
+
+        Raise DocumentInvalid if the working memory has a text already.
+        """
         if schema is not None:
             check_schema(schema)
         first = replaced(value or {}, schema) if schema is not None or value is not None else replaced(template(name))
@@ -93,15 +96,15 @@ class WorkingMemory:
     async def replace(
         self, content: str | JsonObject, *, who: str, version: int | None = None, schema: JsonObject | None = None
     ) -> Document:
-        """Replace the whole text: with Markdown, or with an object if it is JSON; `schema` sets a new schema.
+        """Replace the whole content with Markdown, or with an object if the working memory is JSON. `schema` sets a new schema.
 
-        `version` is the one that was read: later changes of other sections or fields are kept, and later changes of the same
-        ones raise a conflict. Without it the last writer wins.
+        Pass as `version` the version that you read. Then later changes of other sections or fields stay, and a later change of
+        the same section or field raises DocumentConflict. Without `version`, the new content replaces all later changes.
         """
         return await self._change(replaced(content, schema), who, version)
 
     async def merge(self, patch: JsonObject, *, who: str, version: int | None = None) -> Document:
-        """Change fields of a JSON working memory: null removes a field, objects are merged, other values replace."""
+        """Change fields of a JSON working memory: null removes a field, objects are merged, other values replace the field."""
         return await self._change(merged_patch(patch), who, version)
 
     async def edit_section(
@@ -115,7 +118,7 @@ class WorkingMemory:
     ) -> Document:
         """Replace the text under a Markdown heading, append to it, or remove the section.
 
-        A section ends at the next heading of the same or a higher rank. A missing section is added at the end.
+        A section ends at the next heading of the same or a higher level. A missing section is added at the end.
         """
         return await self._change(edited_section(heading, text, mode), who, version)
 

@@ -1,6 +1,7 @@
 """Messages of Microsoft Agent Framework, to and from Memolog messages, without loss.
 
-What our parts cannot hold is kept in their `extra`. A message that would not come back the same is kept whole.
+Fields that Memolog's parts do not have are stored in the `extra` of the parts. If a message could still not be rebuilt exactly,
+the whole message is stored there too.
 """
 
 import base64
@@ -50,7 +51,7 @@ _ROLES: Final[dict[str, Role]] = {
     "developer": "system",
 }
 CONTROLS: Final = frozenset({"function_approval_request", "function_approval_response", "oauth_consent_request"})
-"""Contents that control a run and are not sent to the model."""
+"""The types of contents that control an agent run. They are not saved and not sent to the model."""
 _SAID: Final = ("role", "contents", "author_name")
 
 
@@ -58,7 +59,7 @@ _SAID: Final = ("role", "contents", "author_name")
 
 
 def from_agent_framework(message: Message) -> NewMessage:
-    """Return a message of Agent Framework as a Memolog message."""
+    """Return an Agent Framework message as a Memolog message."""
     dump = _dumped(message)
     parts = [_part(content, f"{message.message_id or ''}:{n}") for n, content in enumerate(dump["contents"])]
     head: Json = {name: value for name, value in dump.items() if name not in _SAID}
@@ -79,7 +80,7 @@ def from_agent_framework(message: Message) -> NewMessage:
 
 
 def _dumped(message: Message) -> Json:
-    """Return a message as JSON, without the fields that are no JSON."""
+    """Return a message as JSON, without fields that are not JSON."""
     dump = json_fields(message.to_dict(), "contents")
     return {
         **dump,
@@ -88,12 +89,12 @@ def _dumped(message: Message) -> Json:
 
 
 def said_in(message: Message) -> NewMessage | None:
-    """Return what is to be saved of a message: all but what controls a run; None if nothing is left."""
+    """Return the Memolog message without contents that control the agent run; None if there are no other contents."""
     if any(content.type in CONTROLS for content in message.contents):
-        kept = [content for content in message.contents if content.type not in CONTROLS]
+        others = [content for content in message.contents if content.type not in CONTROLS]
         message = Message(
             message.role,
-            kept,
+            others,
             author_name=message.author_name,
             message_id=message.message_id,
             additional_properties=dict(message.additional_properties),
@@ -101,7 +102,7 @@ def said_in(message: Message) -> NewMessage | None:
     return from_agent_framework(message) if message.contents else None
 
 
-def _part(content: Json, unnamed: str) -> Part:
+def _part(content: Json, default_id: str) -> Part:
     match content.get("type"):
         case "text" if isinstance(content.get("text"), str):
             text = content["text"]
@@ -117,8 +118,8 @@ def _part(content: Json, unnamed: str) -> Part:
         case "function_call":
             places = {"id": ("call_id",)} if content.get("call_id") else {}
             places |= {"arguments": ("arguments",)} if "arguments" in content else {}
-            # Some providers give a call no id.
-            id_ = content.get("call_id") or unnamed
+            # Some providers do not give an id to a call.
+            id_ = content.get("call_id") or default_id
             part = ToolCallPart(id=id_, name=content.get("name") or "", arguments=content.get("arguments"))
             return kept(part, _KEY, content, **places)
         case "function_result" if isinstance(content.get("call_id"), str):
@@ -142,7 +143,7 @@ def _file(content: Json) -> FilePart | None:
 
 
 def _result(content: Json) -> Part:
-    """Return a result. The data of a picture in it is kept as a file, so that it is not counted as text."""
+    """Return a tool result. Binary data in it, such as an image, becomes a file, so that it is not counted as text."""
     files: list[FilePart] = []
     items: list[Any] = []
     for item in cast("list[Json]", content.get("items") or []):
@@ -167,7 +168,7 @@ def _result(content: Json) -> Part:
 
 
 def to_agent_framework(message: Said) -> Message:
-    """Return a Memolog message as a message of Agent Framework."""
+    """Return a Memolog message as an Agent Framework message."""
     head = message_note(message.parts, _KEY)
     whole = head.pop("whole", None)
     if whole is not None:
@@ -201,11 +202,11 @@ def _content(part: Part) -> Json | None:
         case ToolResultPart():
             return _standard_result(part)
         case UnknownPart():
-            # An unknown part of another library may have no form that this library reads.
+            # Agent Framework reads an unknown part of another framework only if it looks like a content.
             data: Any = part.data
             return cast("Json", data) if note(part, _KEY) is not None or _is_content(data) else None
         case ReasoningPart():
-            # Reasoning is signed for its model, and reasoning of another library has no form that this one takes.
+            # Agent Framework cannot read reasoning of another framework.
             return None
 
 
@@ -218,7 +219,7 @@ def _standard_result(part: ToolResultPart) -> Json:
     made: Json = {"type": "function_result", "call_id": part.call_id, "result": result}
     if part.files:
         made["items"] = [{"type": "text", "text": result}, *filter(None, map(_content, part.files))]
-    # The library marks a failure by the text of an exception.
+    # Agent Framework marks a failed call by the text of an exception.
     return {**made, "exception": result or "failed"} if part.is_error else made
 
 
@@ -231,7 +232,7 @@ def _item(item: Json, files: Sequence[FilePart]) -> Json | None:
 
 
 def usage_of(details: UsageDetails | None, model: str | None) -> Usage | None:
-    """Return the usage that the library reports for a request; None if it reports none."""
+    """Return the usage of a request; None if Agent Framework reports none."""
     if not details:
         return None
     read, written = details.get("cache_read_input_token_count"), details.get("cache_creation_input_token_count")

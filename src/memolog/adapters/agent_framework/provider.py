@@ -1,6 +1,6 @@
 """Context provider and guard middleware of an Agent Framework agent.
 
-The provider adds a chat middleware that saves new messages, puts memory into each request and saves each answer.
+The provider adds a chat middleware that saves new messages, adds memory to each request and saves each answer.
 """
 
 import logging
@@ -45,7 +45,7 @@ from memolog.transfer.exact import value_at
 
 
 class Run(AgentTurn):
-    """One run: its turn, and which of its messages are saved."""
+    """One agent run: its turn, and which of its messages are saved."""
 
     def __init__(
         self,
@@ -57,11 +57,11 @@ class Run(AgentTurn):
         histories: frozenset[str],
         is_first: bool,
     ) -> None:
-        """Name the scope, the providers whose history memory holds too, and whether it is the first run of its session here."""
+        """Set the thread. `histories` are the ids of history providers. `is_first` marks the first agent run of the session."""
         super().__init__(memory, resource, thread, zone=zone)
         self._histories, self._is_first = histories, is_first
         self._said: list[NewMessage] = []
-        # The texts of the model's answers, and whether the last answer waits for tool results.
+        # The texts of the answers of the model, and whether the last answer has tool calls.
         self._answers: list[str] = []
         self._is_calling = True
         self._model: str | None = None
@@ -87,21 +87,21 @@ class Run(AgentTurn):
         await turn.record(*new, usage=usage_of(response.usage_details, self._model or response.model))
 
     async def discard(self) -> None:
-        """Withdraw everything that this run saved."""
+        """Withdraw everything that this agent run saved."""
         turn = await self.open()
         if not self._said:
-            # An empty row: a history of another provider holds what was stopped, and must not be taken for new later.
+            # A history provider still has the stopped messages. With this empty row the thread is not new, so they are not saved.
             await turn.record(UserMessage(""))
         await super().discard()
         self._said.clear()
 
     async def take_back(self) -> None:
-        """Withdraw what the provider rejected."""
+        """Withdraw the messages that the provider rejected."""
         await super().take_back()
         self.id = ""
 
     async def finish(self, response: AgentResponse | None, *, replaces: bool) -> None:
-        """Save the rest and end the turn. Discard it if a guard replaced the answer; with `replaces` save the replacement."""
+        """Save the rest and end the turn. Discard it if a guard replaced the answer. With `replaces` save the new answer."""
         messages = response.messages if response is not None else []
         if self._is_rewritten(messages):
             said = [message for message in self._said if message.role == "user"]
@@ -118,14 +118,14 @@ class Run(AgentTurn):
         await self.leave()
 
     def _is_rewritten(self, messages: Iterable[Message]) -> bool:
-        """Tell whether an answer of the model was replaced."""
+        """Return whether an answer of the model was replaced."""
         texts = _texts(messages)
         if any(text not in texts for text in self._answers):
             return True
         return self._is_calling and any(text not in self._answers for text in texts)
 
     def _sorted(self, messages: Iterable[Message]) -> tuple[list[Message], list[NewMessage]]:
-        """Return the messages of this run, and those that other providers add to this request only."""
+        """Return the messages of this agent run, and the messages that other providers add to this request only."""
         said: list[Message] = []
         ephemeral: list[NewMessage] = []
         for message in messages:
@@ -139,9 +139,9 @@ class Run(AgentTurn):
         return said, ephemeral
 
     async def _first(self, said: Sequence[Message], messages: Iterable[Message]) -> list[NewMessage]:
-        """Return the new messages at the first request; in a known thread those after the last answer."""
+        """Return the new messages at the first request. In a thread with messages, these are the ones after the last answer."""
         if self._is_first and await self.is_new_thread():
-            # A conversation that began without memory.
+            # The conversation began without memory, so the history is new too.
             before = [message for message in messages if _source(message) in self._histories]
             said = [*before, *said]
         else:
@@ -159,7 +159,7 @@ def _texts(messages: Iterable[Message]) -> list[str]:
 
 
 def _source(message: Message) -> str | None:
-    """Return the provider that added a message to the request; None for messages of the caller and the agent."""
+    """Return the id of the provider that added a message; None if the message comes from the caller or the agent."""
     source = value_at(message.additional_properties, ("_attribution", "source_id"))
     return source if isinstance(source, str) else None
 
@@ -185,11 +185,11 @@ class MemoryProvider(ContextProvider):
         zone: str | None = None,
         source_id: str = "memolog",
     ) -> None:
-        """Take a memory, and resource and thread as an id or a function of the session; the default thread is the session's id.
+        """Set the memory, and resource and thread as ids or as functions that get the session and return an id.
 
-        `tools` offers the three tools. `edge_after_results=False` leaves out the edge after a tool result, for providers that
-        accept no text there. If a middleware replaces the answer of the model, the turn is discarded; with `keep_rewritten` the
-        replacement is saved instead.
+        The default thread is the id of the session. With `tools` the model gets the three tools. With `edge_after_results=False`
+        the edge is left out after a tool result, for providers that accept no text there. If a middleware replaces the answer of
+        the model, the turn is discarded, or with `keep_rewritten` the replacement is saved.
         """
         check_memory(memory)
         super().__init__(source_id)
@@ -200,18 +200,18 @@ class MemoryProvider(ContextProvider):
         self.runs: WeakKeyDictionary[AgentSession, Run] = WeakKeyDictionary()
         self._has_warned = False
 
-    # ------------------------------------------------------------ a run
+    # ------------------------------------------------------------ an agent run
 
     async def before_run(
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
-        """Begin a run: add the tools, and the middleware for its requests."""
+        """Begin an agent run: add the tools, and the middleware for its requests."""
         del state
-        self._look_at(getattr(agent, "client", None))
+        self._warn_about(getattr(agent, "client", None))
         if (last := self.runs.get(session)) is not None:
-            # The library reports no failure of a run: keep what the last one saved.
+            # Agent Framework does not report a failed agent run, so end the turn of the last one here.
             await last.leave()
-        run = self.runs[session] = self._begun(agent, session, is_first=last is None)
+        run = self.runs[session] = self._new_run(agent, session, is_first=last is None)
         if self._has_tools:
             tools = self.memory.resource(run.resource).tools(thread=run.thread, session=run.thread)
             context.extend_tools(self.source_id, [_tool(tools, name) for name in OWN_TOOLS])
@@ -222,31 +222,30 @@ class MemoryProvider(ContextProvider):
         self, *, agent: SupportsAgentRun, session: AgentSession, context: SessionContext, state: dict[str, Any]
     ) -> None:
         """End the turn."""
-        del agent, state
-        del session
+        del agent, session, state
         run = context.metadata.pop(self.source_id, None)
         if isinstance(run, Run):
             await run.finish(context.response, replaces=self.keeps_rewritten)
 
-    def _begun(self, agent: SupportsAgentRun, session: AgentSession, *, is_first: bool) -> Run:
+    def _new_run(self, agent: SupportsAgentRun, session: AgentSession, *, is_first: bool) -> Run:
         providers: Any = getattr(agent, "context_providers", ())
         histories = frozenset(one.source_id for one in providers if isinstance(one, HistoryProvider))
         return Run(
             self.memory,
-            _named("resource", self._resource, session, None),
-            _named("thread", self._thread, session, session.session_id),
+            _chosen_id("resource", self._resource, session, None),
+            _chosen_id("thread", self._thread, session, session.session_id),
             zone=self._zone,
             histories=histories,
             is_first=is_first,
         )
 
-    def _look_at(self, client: object) -> None:
+    def _warn_about(self, client: object) -> None:
         """Warn once about a client that does not call chat middleware."""
         if client is None or hasattr(client, "chat_middleware") or self._has_warned:
             return
         self._has_warned = True
         _log.warning(
-            "%s has no chat middleware, so the model sees nothing of memory and its steps are not saved: make it a class of "
+            "%s has no chat middleware, so the model gets no memory and its answers are not saved. Derive the client from "
             "(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient)",
             type(client).__name__,
         )
@@ -254,7 +253,7 @@ class MemoryProvider(ContextProvider):
     # ------------------------------------------------------------ a request
 
     def ask(self, request: ChatContext, context: Context) -> None:
-        """Put memory into a request: the caller's instructions, the prefix, the messages of the context and the edge."""
+        """Add memory to a request: it gets the caller's instructions, the prefix, the messages of the context, and the edge."""
         options: dict[str, Any] = dict(request.options or {})
         own = options.get("instructions")
         texts = [own if isinstance(own, str) else "\n".join(own or ()), *([guidance()] if self._has_tools else ())]
@@ -274,13 +273,12 @@ class MemoryProvider(ContextProvider):
 
 
 class _EachRequest(ChatMiddleware):
-    """Saves the new messages of a request, puts memory into it, and saves the answer."""
+    """Saves the new messages of a request, adds memory to the request, and saves the answer."""
 
     def __init__(self, provider: MemoryProvider, run: Run) -> None:
         self._provider, self._run = provider, run
 
     async def process(self, context: ChatContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Handle one request."""
         run = self._run
         made = await run.prepare(context.messages, model=_model_name(context))
         self._provider.ask(context, made)
@@ -296,22 +294,22 @@ class _EachRequest(ChatMiddleware):
 
 
 async def _failed(run: Run, error: BaseException | None) -> None:
-    """Withdraw a rejected request; keep what is saved after any other failure."""
+    """Withdraw a rejected request. After any other failure only end the turn."""
     await (run.take_back() if error is not None and is_refusal(error) else run.leave())
 
 
 def _listen(stream: Stream, run: Run) -> None:
-    """Save the answer of a stream when it ends, complete or not."""
-    heard: list[ChatResponseUpdate] = []
+    """Save the answer of a stream when the stream ends, even if the answer is incomplete."""
+    updates: list[ChatResponseUpdate] = []
     failed = _failures(stream)
 
     def hear(update: ChatResponseUpdate) -> ChatResponseUpdate:
-        heard.append(update)
+        updates.append(update)
         return update
 
     async def ended() -> None:
-        if heard:
-            await run.record(ChatResponse.from_updates(heard))
+        if updates:
+            await run.record(ChatResponse.from_updates(updates))
         else:
             await _failed(run, failed[-1] if failed else None)
 
@@ -336,27 +334,27 @@ def _failures(stream: "ResponseStream[Any, Any]") -> list[Exception]:
 
 
 def _tool(tools: Tools, name: str) -> FunctionTool:
-    told: Mapping[str, Any] = definition(name)["function"]
+    schema: Mapping[str, Any] = definition(name)["function"]
 
     async def call(**arguments: Any) -> str:
         return dumps(await tools.call(name, arguments))
 
     return FunctionTool(
         name=name,
-        description=told["description"],
+        description=schema["description"],
         func=call,
-        input_model=told["parameters"],
+        input_model=schema["parameters"],
         approval_mode="never_require",
     )
 
 
-def _named(what: str, given: Named | None, session: AgentSession, otherwise: str | None) -> str:
+def _chosen_id(what: str, given: Named | None, session: AgentSession, otherwise: str | None) -> str:
     name = given(session) if callable(given) else given or otherwise
     if not isinstance(name, str) or not name:
         raise InputError(
-            f"The run has no {what}.",
+            f"The agent run has no {what}.",
             why="Memory is stored for a thread of a resource.",
-            then=f"Pass {what}= to the provider: an id, or a function of the session that returns it.",
+            then=f"Pass {what}= to the provider: an id, or a function that gets the session and returns an id.",
         )
     return name
 
@@ -372,7 +370,7 @@ def _model_name(context: ChatContext) -> str | None:
 class MemoryGuard(AgentMiddleware):
     """Discards a turn that a guard stopped: `Agent(…, middleware=[MemoryGuard(memory), *your_guards])`.
 
-    Put it first in the list. It works for runs with a session.
+    Put it first in the list. It works for agent runs with a session.
     """
 
     def __init__(
@@ -385,16 +383,16 @@ class MemoryGuard(AgentMiddleware):
             AgentInvalidResponseException,
         ),
     ) -> None:
-        """Take the provider and the exceptions that guards raise."""
+        """Set the provider, and the exceptions with which guards stop an agent run."""
         check_errors("guards", guards)
         self._provider, self._guards = provider, guards
 
     async def process(self, context: AgentContext, call_next: Callable[[], Awaitable[None]]) -> None:
-        """Handle a run and its guards."""
+        """Run the agent. Discard the turn if a guard stops the agent run or replaces the answer."""
         before = self._run(context.session)
 
         def run() -> Run | None:
-            # A guard may stop a run before it begins: then the last run of the session is an earlier one.
+            # If a guard stopped this agent run before it began, the session still has the agent run before.
             found = self._run(context.session)
             return None if found is before else found
 

@@ -27,11 +27,11 @@ def wrap(
     turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
     cache: Json | None = MARK,
 ) -> C:
-    """Return a copy of a client, with the same connections, that uses memory.
+    """Return a copy of a client that uses memory and the connections of the client.
 
-    `Anthropic` needs a `SyncMemory`, `AsyncAnthropic` a `Memory`. `**at(…)` in a call names another thread and resource. With
-    `turn` all calls belong to a turn that the caller opened. `cache` is the cache mark, such as
-    `{"type": "ephemeral", "ttl": "1h"}`; None for no marks.
+    `Anthropic` needs a `SyncMemory`, and `AsyncAnthropic` needs a `Memory`. Pass `**at(…)` to a call for another thread and
+    resource. With `turn` all calls belong to a turn that the caller opened. `cache` is the cache mark, such as
+    `{"type": "ephemeral", "ttl": "1h"}`. With None no marks are set.
     """
     bound = partial(Bound, apis=(messages_api(cache),), thread=thread, resource=resource, zone=zone, settings=settings)
     return remembering(client, memory, turn, bound)

@@ -1,6 +1,6 @@
-"""Messages of the Anthropic API as JSON, to and from Memolog messages, whole or streamed, with cache marks.
+"""Translate messages of the Anthropic API (JSON) to and from Memolog messages, streamed or not, with cache marks.
 
-Signed thinking is passed through unchanged. The library is not needed.
+Signed thinking is passed through unchanged. The `anthropic` package is not needed.
 """
 
 import base64
@@ -42,25 +42,26 @@ from memolog.transfer.messages import anthropic_role, block_part
 
 KEY: Final = "anthropic"
 MARK: Final[Json] = {"type": "ephemeral"}
+# A request has at most this many cache marks, and blocks of these types cannot have one.
 _MOST_MARKS: Final = 4
 _UNMARKED: Final = ("thinking", "redacted_thinking")
-# The API requires that a user begins; an imported or trimmed conversation may begin otherwise.
+# The API requires a user message first, but an imported or trimmed conversation may begin with an answer.
 _BEGINNING: Final = "(The conversation goes on.)"
 
 
-# ---------------------------------------------------------------- theirs to ours
+# ---------------------------------------------------------------- from the API
 
 
 def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return the Memolog messages, one for each."""
+    """Return one Memolog message for each message of the API."""
     return tuple(map(_message, messages))
 
 
 def from_response(data: Data) -> Answer:
-    """Return an answer and its usage."""
+    """Return an answer and the usage of the answer."""
     content = as_list(data.get("content"))
-    told = {"id": data.get("id"), "model": data.get("model"), "stop_reason": data.get("stop_reason")}
-    metadata = {"anthropic": {name: value for name, value in told.items() if value}}
+    about = {"id": data.get("id"), "model": data.get("model"), "stop_reason": data.get("stop_reason")}
+    metadata = {"anthropic": {name: value for name, value in about.items() if value}}
     message = _message({"role": "assistant", "content": content})
     return Answer(
         message=replace(message, metadata=metadata) if content else None,
@@ -68,15 +69,15 @@ def from_response(data: Data) -> Answer:
     )
 
 
-def _usage(model: str, told: Data) -> Usage | None:
-    if not told:
+def _usage(model: str, counts: Data) -> Usage | None:
+    if not counts:
         return None
     return Usage(
         model=model,
-        input_tokens=told.get("input_tokens") or 0,
-        output_tokens=told.get("output_tokens") or 0,
-        cache_read_tokens=told.get("cache_read_input_tokens") or 0,
-        cache_write_tokens=told.get("cache_creation_input_tokens") or 0,
+        input_tokens=counts.get("input_tokens") or 0,
+        output_tokens=counts.get("output_tokens") or 0,
+        cache_read_tokens=counts.get("cache_read_input_tokens") or 0,
+        cache_write_tokens=counts.get("cache_creation_input_tokens") or 0,
     )
 
 
@@ -96,7 +97,7 @@ def _message(data: Data) -> NewMessage:
 
 
 def _part(block: Any) -> Part:
-    """Return the part for a block, with a note of what else the block holds."""
+    """Return the part for a block. A note stores the fields of the block that the part does not have."""
     data = as_data(block)
     part = block_part(data) if data else UnknownPart(data=block)
     match part:
@@ -105,7 +106,7 @@ def _part(block: Any) -> Part:
             part = replace(part, content=content, files=files)
             part = part if shape is None else noted(part, KEY, shape=shape)
         case ReasoningPart() | UnknownPart():
-            # Marked, because only this provider may get it back.
+            # The note marks the part as one of this provider, because other providers cannot read it.
             part = noted(part, KEY)
         case _:
             pass
@@ -113,11 +114,11 @@ def _part(block: Any) -> Part:
     return part if change is None else noted(part, KEY, change=change)
 
 
-# ---------------------------------------------------------------- ours to theirs
+# ---------------------------------------------------------------- to the API
 
 
 def to_messages(messages: Iterable[Said]) -> list[Json]:
-    """Return the messages of the API; those that came from it are unchanged."""
+    """Return the messages of the API. Messages that came from the API are written back unchanged."""
     made: list[Json] = []
     for said in messages:
         change = notes(said.parts[0], KEY).get("message") if said.parts else None
@@ -134,8 +135,8 @@ def to_request(
 ) -> Json:
     """Return system and messages of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    Cache marks stand after the log and at the last message, before the edge. A request may have four; `marks_elsewhere` counts
-    those of the caller's tools. `mark=None` marks nothing.
+    Cache marks are set after the log and at the last message before the edge. `marks_elsewhere` is the number of marks that the
+    caller has set outside `system`, because a request has at most four marks. With `mark=None` no marks are set.
     """
     own: list[Json] = [{"type": "text", "text": system}] if isinstance(system, str) and system else []
     own = own or [dict(block) for block in system or () if not isinstance(block, str)]
@@ -155,13 +156,13 @@ def to_request(
 
 
 def _said(context: Context) -> list[Json]:
-    """Return the messages in the form of a request: results of one step together, no empty text, a user first."""
+    """Return the messages of a request. Results of one step are one message, empty text is left out, and a user is first."""
     messages: list[Json] = []
     last: Any = None
     for said in context.messages:
         role, parts = said.role, with_speaker(said).parts
         if role == "system" and (not parts or note(parts[0], KEY) is None):
-            # Not all models accept a system message in the middle.
+            # Not all models accept a system message in the middle of the conversation.
             role = "user"
         blocks = [block for part in parts if (block := _sendable(part)) is not None]
         if not blocks:
@@ -179,7 +180,7 @@ def _said(context: Context) -> list[Json]:
 
 
 def _sendable(part: Part) -> Json | None:
-    """Return a block for a request, without the cache mark of an earlier request."""
+    """Return a block for a request, without the cache mark of an earlier request; None if the part cannot be sent."""
     if isinstance(part, ReasoningPart) and note(part, KEY) is None:
         return None
     block = applied(_block(part), notes(part, KEY).get("change"))
@@ -202,7 +203,7 @@ def _without_mark(block: object) -> object:
 
 
 def _mark_last(messages: list[Json], mark: Json) -> bool:
-    """Mark the last block that may have a mark, and tell whether there is one."""
+    """Set a cache mark at the last block that can have one. Return whether there is such a block."""
     for message in reversed(messages):
         blocks: list[Json] = message["content"]
         for place in reversed(range(len(blocks))):
@@ -213,7 +214,7 @@ def _mark_last(messages: list[Json], mark: Json) -> bool:
 
 
 def _add_edge(messages: list[Json], edge: str) -> None:
-    """Put the edge after the last message of the user; an answer that the model continues stays last."""
+    """Append the edge to the last user message. The beginning of an answer, which the model continues, stays last."""
     if not edge:
         return
     block = {"type": "text", "text": edge}
@@ -225,7 +226,7 @@ def _add_edge(messages: list[Json], edge: str) -> None:
 
 
 def _plain(role: str, parts: Sequence[Part]) -> Json:
-    """Return a message without its note applied."""
+    """Return the message of the API, without the changes in its note."""
     api_role = "user" if role == "tool" else role
     first = parts[0] if parts else TextPart(text="")
     if len(parts) <= 1 and isinstance(first, TextPart) and not notes(first, KEY).get("list"):
@@ -288,7 +289,7 @@ def _stand_in(part: FilePart | UnknownPart) -> Json:
 
 
 class MessageStream:
-    """Assembles a streamed message. If the stream ends early, only its text is returned."""
+    """Assembles a streamed message. If the stream ends early, only its text blocks are returned."""
 
     def __init__(self) -> None:
         self._message: Json = {}
@@ -308,8 +309,8 @@ class MessageStream:
                 self._delta(place, as_data(event.get("delta")))
             case "message_delta":
                 self._message.update(as_data(event.get("delta")))
-                told = {name: value for name, value in as_data(event.get("usage")).items() if value is not None}
-                self._message["usage"] = {**as_data(self._message.get("usage")), **told}
+                counts = {name: value for name, value in as_data(event.get("usage")).items() if value is not None}
+                self._message["usage"] = {**as_data(self._message.get("usage")), **counts}
             case "message_stop":
                 self.is_whole = True
             case _:
@@ -340,10 +341,10 @@ class MessageStream:
         return {**self._message, "content": content}
 
 
-def _input_value(text: str, begun: object) -> Any:
-    """Return the input of a call from its pieces; text that is not JSON is returned unchanged."""
+def _input_value(text: str, first: object) -> Any:
+    """Return the input of a tool call from its joined pieces. Text that is not JSON is returned unchanged."""
     if not text.strip():
-        return begun
+        return first
     try:
         return cast("object", json.loads(text))
     except ValueError:
@@ -351,11 +352,11 @@ def _input_value(text: str, begun: object) -> Any:
 
 
 def messages_api(mark: Json | None = MARK) -> Api:
-    """Return the endpoint of messages, with this mark of the cache; None marks nothing."""
+    """Return the Api of the messages endpoint. `mark` is the cache mark; with None no marks are set."""
 
     def with_context(body: Json, context: Context) -> Json:
         marks = sum("cache_control" in as_data(tool) for tool in as_list(body.get("tools")))
-        # A mark for the whole request counts as one at its last block.
+        # A mark of the whole request counts too, because the provider sets it at the last block.
         marks += "cache_control" in body
         made = to_request(context, system=body.get("system"), mark=mark, marks_elsewhere=marks)
         return {**body, **made}

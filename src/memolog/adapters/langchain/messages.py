@@ -1,6 +1,7 @@
 """Messages of LangChain, to and from Memolog messages, without loss.
 
-What our parts cannot hold is kept in their `extra`. A message that would not come back the same is kept whole.
+Fields that Memolog's parts do not have are stored in the `extra` of the parts. If a message could still not be rebuilt exactly,
+its content and tool calls are stored a second time, as LangChain has them.
 """
 
 import base64
@@ -53,7 +54,7 @@ Block: TypeAlias = str | Json
 
 
 def block_of(part: Part) -> Block | None:
-    """Return the block that a part came from, a standard block for other parts, or None if there is none."""
+    """Return the block from which a part was made, or a standard block of LangChain; None if LangChain has no such block."""
     stored = notes(part, LANGCHAIN)
     if stored.get("item") is True and isinstance(part, TextPart):
         return part.text
@@ -67,7 +68,7 @@ def block_of(part: Part) -> Block | None:
         case UnknownPart():
             return cast("Json", part.data) if isinstance(part.data, dict) else None
         case ReasoningPart() | ToolCallPart() | ToolResultPart():
-            # Reasoning is signed for its model, and reasoning of another library has no form that LangChain takes.
+            # LangChain has no block for reasoning of another framework. Tool calls and results are not blocks.
             return None
 
 
@@ -98,9 +99,9 @@ _KINDS: Final[dict[str, type[BaseMessage]]] = {
     "tool": ToolMessage,
     "chat": ChatMessage,
 }
-# Fields that parts and speaker hold; the other fields are kept as a note.
+# Fields that are stored in the parts and in the speaker. All other fields are stored in a note.
 _SAID: Final = ("content", "tool_calls", "invalid_tool_calls", "name")
-# The value of an empty field, where it is not None.
+# Fields that are empty with another value than None. Empty fields are not stored in the note.
 _EMPTY: Final[dict[str, Any]] = {"additional_kwargs": {}, "response_metadata": {}}
 _SAID_BY_RESULT: Final = (*_SAID, "tool_call_id", "status")
 
@@ -109,7 +110,7 @@ _SAID_BY_RESULT: Final = (*_SAID, "tool_call_id", "status")
 
 
 def from_langchain(message: BaseMessage) -> NewMessage:
-    """Return a message of LangChain as a Memolog message with the same id."""
+    """Return a LangChain message as a Memolog message with the same id."""
     if isinstance(message, BaseMessageChunk):
         message = message_chunk_to_message(message)
     dump = json_fields(message.model_dump(), *_SAID)
@@ -120,7 +121,7 @@ def from_langchain(message: BaseMessage) -> NewMessage:
     if isinstance(dump["content"], str):
         head["text"] = True
     if not parts:
-        # A message needs a part: an answer may be nothing but its usage.
+        # A Memolog message must have a part, but an answer of LangChain may consist only of its usage.
         head["silent"] = True
     spoken = _SPOKEN.get(str(dump.get("role")).lower()) if isinstance(message, ChatMessage) else None
     made = NewMessage(
@@ -139,7 +140,7 @@ def from_langchain(message: BaseMessage) -> NewMessage:
 
 
 def to_langchain(message: Said) -> list[AnyMessage]:
-    """Return a Memolog message as messages of LangChain: one for each tool result, and one for the rest."""
+    """Return a Memolog message as LangChain messages: one for each tool result, and one for the other parts."""
     results = [part for part in message.parts if isinstance(part, ToolResultPart)]
     rest = tuple(part for part in message.parts if not isinstance(part, ToolResultPart))
     made: list[BaseMessage] = [_tool_message(part) for part in results]
@@ -173,7 +174,7 @@ def _content(parts: Sequence[Part], *, is_text: bool | None) -> str | list[Block
     if is_text or (is_text is None and is_plain and len(texts) <= 1):
         return "\n\n".join(texts)
     if is_text is None and not is_plain:
-        # Parts of another library: those without a block in LangChain are left out.
+        # The parts come from another framework. Reasoning and unknown parts are left out, because LangChain cannot read them.
         said = [
             part
             for part in said
@@ -197,17 +198,17 @@ def _tool_calls(parts: Sequence[Part]) -> Json:
 
 
 def _tool_message(part: ToolResultPart) -> ToolMessage:
-    is_ours = "message" in notes(part, LANGCHAIN)
+    is_from_langchain = "message" in notes(part, LANGCHAIN)
     head = message_note((part,), LANGCHAIN)
     whole: Json = head.pop("whole", {})
     for name in ("type", "text"):
         head.pop(name, None)
     content: Any = part.content
-    if is_ours and isinstance(content, list):
+    if is_from_langchain and isinstance(content, list):
         content = [_result_block(block, part.files) for block in cast("list[Block]", content)]
     elif not isinstance(content, str) and not _is_blocks(content):
         content = "" if content is None else dumps(content)
-    if part.files and not is_ours:
+    if part.files and not is_from_langchain:
         said: list[Block] = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
         content = [*said, *filter(None, map(block_of, part.files))]
     fields: Json = {
@@ -237,7 +238,7 @@ def _result_block(block: Block, files: Sequence[FilePart]) -> Block:
 
 
 def usage_of(message: AIMessage, model: str | None) -> Usage | None:
-    """Return the usage that LangChain reports for a request; None if it reports none."""
+    """Return the usage of a request; None if LangChain reports none."""
     reported = message.usage_metadata
     if reported is None:
         return None

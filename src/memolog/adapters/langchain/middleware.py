@@ -1,4 +1,4 @@
-"""Middleware of a LangChain agent: saves new messages, puts memory into each model request and saves each answer."""
+"""Middleware of a LangChain agent: it saves new messages, adds memory to each model request and saves each answer."""
 
 import asyncio
 import copy
@@ -55,7 +55,7 @@ class Driver:
     """Runs coroutines of a memory for synchronous and asynchronous hooks."""
 
     def __init__(self, memory: Memory | SyncMemory) -> None:
-        """Take a memory; only a `SyncMemory` serves synchronous hooks too."""
+        """Set the memory. Synchronous hooks need a `SyncMemory`."""
         self._sync = memory if isinstance(memory, SyncMemory) else None
         self.memory = memory.asynchronous if isinstance(memory, SyncMemory) else memory
 
@@ -82,12 +82,12 @@ Scope = Callable[[], tuple[str, str]]
 
 
 def tools_for(driver: Driver, scope: Scope) -> list[BaseTool]:
-    """Return the three tools; `scope` returns resource and thread of the current run."""
+    """Return the three tools for models. `scope` returns the resource and the thread of the current agent run."""
     return [_tool(name, driver, scope) for name in OWN_TOOLS]
 
 
 def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
-    told = definition(name)["function"]
+    schema = definition(name)["function"]
 
     async def answer(resource: str, thread: str, arguments: dict[str, Any]) -> str:
         tools = driver.memory.resource(resource).tools(thread=thread, session=thread)
@@ -100,29 +100,29 @@ def _tool(name: str, driver: Driver, scope: Scope) -> BaseTool:
         return await driver.later(answer(*scope(), arguments))
 
     return StructuredTool(
-        name=name, description=told["description"], args_schema=told["parameters"], func=call, coroutine=acall
+        name=name, description=schema["description"], args_schema=schema["parameters"], func=call, coroutine=acall
     )
 
 
 _SUMMARY: Final = "summarization"
-# How many messages at the end are searched for a stored one: a caller's history may have new ids every time.
+# At most this many messages at the end are looked up. If their ids are new in every agent run, none is stored.
 _NEAR: Final = 12
 _ROLE: Final[dict[str, Role]] = {"ai": "assistant", "tool": "tool"}
 
 
 class Run(AgentTurn):
-    """One run: its turn, the messages it has seen, and whether a guard let the last answer pass."""
+    """One agent run: its turn, and which messages of the state are processed and saved."""
 
     def __init__(
         self, memory: Memory, resource: str, thread: str, *, mark: Mapping[str, Any], zone: str | None
     ) -> None:
-        """Name the scope; `mark` is what the state of the graph holds of earlier runs."""
+        """Set the thread. `mark` contains ids that an earlier agent run stored in the state: of its turn or its last message."""
         super().__init__(memory, resource, thread, zone=zone)
         self.mark = mark
-        self._seen: set[str] | None = None
+        self._processed: set[str] | None = None
         self._saved: dict[str, tuple[Part, ...]] = {}
         self.is_asked = False
-        """Whether the model is to be asked and has not answered yet, so that a guard may still stop the run."""
+        """Whether a step has begun and its answer is not saved yet. Until then a guard may stop the agent run."""
         self._model: str | None = None
 
     # ------------------------------------------------------------ steps
@@ -131,59 +131,59 @@ class Run(AgentTurn):
         self, messages: Sequence[BaseMessage], *, ephemeral: Sequence[BaseMessage] = (), model: str | None
     ) -> Context:
         """Save the new messages of the state and return the context for the model."""
-        is_first = self._seen is None
+        is_first = self._processed is None
         new = await self._new(messages, answered=False)
         if is_first:
-            new = await self._said_first(messages, new)
+            new = await self._without_saved(messages, new)
         turn = await self._open(new)
         self._model = model
-        self._keep(new)
+        self._mark_saved(new)
         return await turn.prepare(*new, ephemeral=[from_langchain(one) for one in ephemeral], model=model)
 
     async def record(self, messages: Sequence[BaseMessage], *, answered: bool = True) -> None:
-        """Save the new messages of the state: an answer that passed all guards, or tool results at the end."""
+        """Save the new messages of the state. With `answered` its last answer, which passed all guards, is new too."""
         if not (new := await self._new(messages, answered=answered)):
             return
         turn = await self._open(new)
-        self._keep(new)
+        self._mark_saved(new)
         ids = {message.id for message in new}
-        told = [usage_of(one, self._model) for one in messages if isinstance(one, AIMessage) and one.id in ids]
-        await turn.record(*new, usage=next((usage for usage in reversed(told) if usage), None))
+        usages = [usage_of(one, self._model) for one in messages if isinstance(one, AIMessage) and one.id in ids]
+        await turn.record(*new, usage=next((usage for usage in reversed(usages) if usage), None))
 
     async def discard(self) -> None:
-        """Withdraw everything that this run saved."""
+        """Withdraw everything that this agent run saved."""
         if self._saved:
             await super().discard()
         self.id, self._saved = "", {}
 
     async def refuse(self, messages: Sequence[BaseMessage]) -> None:
-        """Withdraw what the provider rejected, and do not save it later from the state."""
-        await self._keep_places(messages)
+        """Withdraw the messages that the provider rejected. They stay in the state, but are not saved again."""
+        await self._save_placeholders(messages)
         await self.take_back()
 
     async def stop(self, messages: Sequence[BaseMessage]) -> None:
-        """Withdraw everything that this run saved, and do not save the rest later from the state."""
-        await self._keep_places(messages)
+        """Withdraw everything that this agent run saved. Its messages stay in the state, but are not saved again."""
+        await self._save_placeholders(messages)
         await self.discard()
 
-    async def _keep_places(self, messages: Sequence[BaseMessage]) -> None:
-        """Save empty rows for the messages of the state that are not stored, to be withdrawn with the rest."""
+    async def _save_placeholders(self, messages: Sequence[BaseMessage]) -> None:
+        """Save empty rows for the messages since the last question that are not stored. The caller then withdraws these rows."""
         said = [one for one in messages if _is_said(one)]
         rest = [one for one in await self._unstored(said[_question(said) :]) if one.id]
         if rest:
-            # A checkpoint keeps these messages; the withdrawn rows mark them as stopped.
-            places = [
+            # The checkpoint still contains these messages. The withdrawn rows show that they must not be saved later.
+            empty = [
                 NewMessage(role=_ROLE.get(one.type, "user"), parts=(TextPart(text=""),), id=one.id) for one in rest
             ]
-            self._keep(places)
-            await (await self._open(places)).record(*places)
+            self._mark_saved(empty)
+            await (await self._open(empty)).record(*empty)
 
     async def finish(self, messages: Sequence[BaseMessage]) -> None:
-        """End the turn; messages that a guard rewrote in the state replace the saved ones."""
+        """Save the rest and end the turn. If a guard rewrote messages in the state, withdraw and save all messages again."""
         again = [from_langchain(one) for one in messages if one.id in self._saved]
         if any(self._saved[one.id or ""] != one.parts for one in again):
             await self.discard()
-            self._keep(again)
+            self._mark_saved(again)
             await (await self._open(again)).record(*again)
         await self.record(messages, answered=False)
         await self.leave()
@@ -191,43 +191,43 @@ class Run(AgentTurn):
     # ------------------------------------------------------------ inside
 
     async def _open(self, new: Iterable[NewMessage]) -> Turn:
-        # An interrupted run continues its turn, unless the user has said something new.
+        # An interrupted agent run continues its turn, unless there is a new user message.
         return await self.open("" if any(one.role == "user" for one in new) else self.mark.get("turn") or "")
 
-    def _keep(self, new: Iterable[NewMessage]) -> None:
+    def _mark_saved(self, new: Iterable[NewMessage]) -> None:
         self._saved.update({message.id: message.parts for message in new if message.id})
 
     async def _new(self, messages: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
-        """Return the messages that this run has not seen, and mark them as seen."""
+        """Return the messages that this agent run has not processed, and mark them as processed."""
         said = [one for one in messages if _is_said(one)]
-        if self._seen is None:
-            self._seen = {one.id or "" for one in said}
-            return await self._unknown(said, answered=answered)
-        new = [one for one in said if one.id not in self._seen]
-        self._seen.update(one.id or "" for one in new)
+        if self._processed is None:
+            self._processed = {one.id or "" for one in said}
+            return await self._new_at_first_step(said, answered=answered)
+        new = [one for one in said if one.id not in self._processed]
+        self._processed.update(one.id or "" for one in new)
         return [from_langchain(one) for one in new]
 
-    async def _unknown(self, said: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
-        """Return the new messages at the first step; the state holds the whole conversation."""
+    async def _new_at_first_step(self, said: Sequence[BaseMessage], *, answered: bool) -> list[NewMessage]:
+        """Return the new messages at the first step, when the state contains the whole conversation."""
         until = self.mark.get("until")
         place = next((n + 1 for n, one in enumerate(said) if until and one.id == until), None)
         if place is None and await self.is_new_thread():
-            # A conversation that began without memory.
+            # The conversation began without memory, so all messages are new.
             place = 0
         if place is None:
-            place = await self._after_known(said)
+            place = await self._last_stored(said)
         if place is None:
             answers = [n for n, one in enumerate(said) if isinstance(one, AIMessage)]
             place = 0 if not answers else answers[-1] + (0 if answered else 1)
         return [from_langchain(one) for one in await self._unstored(said[place:])]
 
-    async def _said_first(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
-        """Return the new messages at the first request, without those that a failed run saved already."""
+    async def _without_saved(self, messages: Sequence[BaseMessage], new: Sequence[NewMessage]) -> list[NewMessage]:
+        """Return the new messages at the first request, without messages that a failed agent run has saved."""
         if self.memory.config.read_only:
             return list(new)
         before, fresh = len(new), await self.new(new)
         while 0 < len(fresh) < before:
-            # A checkpoint holds the messages of every attempt.
+            # The checkpoint contains the messages of every attempt, so compare until no more are found.
             before, fresh = len(fresh), await self.new(fresh)
         asked = [one for one in messages if _is_said(one)]
         ids = {one.id for one in asked[_question(asked) :] if one.id}
@@ -235,16 +235,16 @@ class Run(AgentTurn):
         self._repeated = tuple({*self._repeated, *known})
         return list(fresh)
 
-    async def _after_known(self, said: Sequence[BaseMessage]) -> int | None:
-        """Return the index of the last stored message, if it is near the end."""
+    async def _last_stored(self, said: Sequence[BaseMessage]) -> int | None:
+        """Return the index of the last stored message; None if it is not near the end."""
         for place in range(len(said), max(len(said) - _NEAR, 0), -1):
             if await self._state(said[place - 1]) is not None:
-                # Included, because `_unstored` needs its state.
+                # The stored message is included, because `_unstored` reads its state.
                 return place - 1
         return None
 
     async def _unstored(self, candidates: Sequence[BaseMessage]) -> list[BaseMessage]:
-        """Return the messages that are not stored, without answers to a withdrawn message."""
+        """Return the messages that are not stored. Answers to a withdrawn message are left out."""
         new: list[BaseMessage] = []
         is_stopped = False
         for one in candidates:
@@ -265,7 +265,7 @@ class Run(AgentTurn):
 
 
 def _question(said: Sequence[BaseMessage]) -> int:
-    """Return the index where the last question begins, which may have several messages."""
+    """Return the index of the first message of the last question. A question may have several messages."""
     place = next((n for n in range(len(said) - 1, -1, -1) if isinstance(said[n], HumanMessage)), len(said))
     while 0 < place < len(said) and isinstance(said[place - 1], HumanMessage):
         place -= 1
@@ -273,7 +273,7 @@ def _question(said: Sequence[BaseMessage]) -> int:
 
 
 def _is_said(message: BaseMessage) -> bool:
-    """Tell whether a message belongs to the conversation: instructions and summaries of other messages do not."""
+    """Return whether a message belongs to the conversation. Instructions and summaries of LangChain do not."""
     is_summary = message.additional_kwargs.get("lc_source") == _SUMMARY
     return not isinstance(message, SystemMessage | RemoveMessage) and not (
         is_summary and isinstance(message, HumanMessage)
@@ -287,7 +287,7 @@ Extended: TypeAlias = ExtendedModelResponse[Any]
 
 
 class MemoryState(AgentState[Any]):
-    """Private fields in the state of the graph; the run is not checkpointed."""
+    """Private fields in the state of the graph. Checkpoints contain `memolog`, but not `memolog_run`."""
 
     memolog_run: NotRequired[Annotated[Run | None, UntrackedValue, PrivateStateAttr]]
     memolog: NotRequired[Annotated[dict[str, Any], PrivateStateAttr]]
@@ -313,12 +313,12 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         guards: type[Exception] | tuple[type[Exception], ...] = (GuardStopped, PIIDetectionError),
         zone: str | None = None,
     ) -> None:
-        """Take a memory, and the resource and the thread as an id or a function of the runtime.
+        """Set the memory, and resource and thread as ids or as functions that get the runtime and return an id.
 
-        By default they are `configurable["resource"]` and `configurable["thread_id"]` of the run. `tools` offers the three tools.
-        `edge_after_results=False` leaves out the edge after a tool result, for providers that accept no text there. The turn is
-        discarded if a later middleware jumps to the end, unless `discard_on_jump` is False, or raises one of `guards` during the
-        model call.
+        The defaults are `configurable["resource"]` and `configurable["thread_id"]` of the agent run. With `tools` the model gets
+        the three tools. With `edge_after_results=False` the edge is left out after a tool result, for providers that accept no
+        text there. The turn is discarded if a later middleware raises one of `guards` during the model call or, with
+        `discard_on_jump`, jumps to the end.
         """
         super().__init__()
         check_memory(memory, sync_too=True)
@@ -329,17 +329,17 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         self._discards_on_jump, self._guards = discard_on_jump, guards
         self.tools = tools_for(self.driver, self.scope) if tools else []
 
-    # ------------------------------------------------------------ whose memory
+    # ------------------------------------------------------------ resource and thread
 
     def scope(self) -> tuple[str, str]:
-        """Return resource and thread of the current run."""
+        """Return the resource and the thread of the current agent run."""
         settings: dict[str, Any] = get_config().get("configurable") or {}
         return (
-            _named("resource", self._resource, settings.get("resource"), 'resource="…"'),
-            _named("thread", self._thread, settings.get("thread_id"), 'configurable={"thread_id": "…"}'),
+            _chosen_id("resource", self._resource, settings.get("resource"), 'resource="…"'),
+            _chosen_id("thread", self._thread, settings.get("thread_id"), 'configurable={"thread_id": "…"}'),
         )
 
-    def _begun(self, state: MemoryState) -> Run:
+    def _run_of(self, state: MemoryState) -> Run:
         if (run := state.get("memolog_run")) is not None:
             return run
         resource, thread = self.scope()
@@ -348,9 +348,9 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
     # ------------------------------------------------------------ before the model
 
     def before_model(self, state: MemoryState, runtime: Runtime[Any]) -> dict[str, Any] | None:
-        """Begin a step; a guard may stop the run from here on."""
+        """Begin a step. From here on a guard may stop the agent run."""
         del runtime
-        run = self._begun(state)
+        run = self._run_of(state)
         run.is_asked = True
         return {"memolog_run": run}
 
@@ -369,7 +369,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return await self._call(request, handler, self.driver.later)
 
     async def _call(self, request: Request, handler: Callable[[Request], Any], drive: Drive) -> Response | Extended:
-        run = self._begun(cast("MemoryState", request.state))
+        run = self._run_of(cast("MemoryState", request.state))
         context = await drive(self._prepare(run, request))
         try:
             return _with_run(await returned(handler(self._asked(request, context))), run, request)
@@ -380,18 +380,18 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
             raise
 
     async def _prepare(self, run: Run, request: Request) -> Context:
-        _name_results(request.messages)
+        _set_result_ids(request.messages)
         known = {one.id for one in request.state["messages"]}
         lasting: list[BaseMessage] = []
         ephemeral: list[BaseMessage] = []
         for one in request.messages:
-            # What an outer middleware adds to one request is not in the state and is not stored.
+            # Messages that an outer middleware adds to one request are not in the state. They are not stored.
             is_lasting = one.id in known or isinstance(one, ToolMessage | SystemMessage)
             (lasting if is_lasting else ephemeral).append(one)
         return await run.prepare(lasting, ephemeral=ephemeral, model=_model_name(request))
 
     async def _failed(self, run: Run, request: Request, error: BaseException) -> None:
-        """Discard the turn if a guard raised, withdraw a rejected request, and keep what is saved otherwise."""
+        """Discard the turn if a guard raised the error. Withdraw a rejected request. Otherwise end the turn."""
         if isinstance(error, self._guards):
             await run.stop(request.state["messages"])
         elif is_refusal(error):
@@ -423,7 +423,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return await self._answered(state, self.driver.later)
 
     async def _answered(self, state: MemoryState, drive: Drive) -> dict[str, Any]:
-        run = self._begun(state)
+        run = self._run_of(state)
         await drive(run.record(state["messages"]))
         run.is_asked = False
         return {"memolog_run": run, "memolog": {**run.mark, "turn": run.id}}
@@ -444,7 +444,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         run = state.get("memolog_run")
         is_stopped = run is None or run.is_asked
         if is_stopped and self._discards_on_jump:
-            # No step began, or the last one had no answer: a guard has jumped to the end.
+            # No step began, or the last step has no saved answer, so a guard has jumped to the end.
             await drive(self.stop(state))
         elif run is not None:
             await drive(run.finish(state["messages"]))
@@ -452,26 +452,26 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         return {"memolog_run": None, "memolog": {"until": last.id} if last is not None else {}}
 
     def stop(self, state: MemoryState) -> Coroutine[Any, Any, None]:
-        """Return what discards the turn of the run with this state."""
-        return self._begun(state).stop(state["messages"])
+        """Return a coroutine that discards the turn of the agent run with this state."""
+        return self._run_of(state).stop(state["messages"])
 
 
 # ---------------------------------------------------------------- pieces of a request
 
 
-def _named(what: str, given: Named, configured: Any, how: str) -> str:
+def _chosen_id(what: str, given: Named, configured: Any, how: str) -> str:
     name = given(get_runtime()) if callable(given) else given or configured
     if not isinstance(name, str) or not name:
         raise InputError(
-            f"The run has no {what}.",
+            f"The agent run has no {what}.",
             why="Memory is stored for a thread of a resource.",
-            then=f"Pass it to the middleware or in the configuration of the call: {how}.",
+            then=f"Pass the {what} to the middleware or in the configuration of the call: {how}.",
         )
     return name
 
 
 def _with_run(response: Response, run: Run, request: Request) -> Response | Extended:
-    """Return the response with the run for the state, unless the state has it: a run that failed at the model continues there."""
+    """Return the response. If a failed agent run is resumed at the model, `before_model` is skipped: add the run to the state."""
     if cast("MemoryState", request.state).get("memolog_run") is run:
         return response
     run.is_asked = True
@@ -485,14 +485,14 @@ def _model_name(request: Request) -> str | None:
     return None
 
 
-def _name_results(messages: list[AnyMessage]) -> None:
-    """Give an id to results that LangChain makes for malformed calls, because they are saved before it does."""
-    asked = ""
+def _set_result_ids(messages: list[AnyMessage]) -> None:
+    """Set the ids of tool results for malformed calls. LangChain sets them only after the results are saved."""
+    answer_id = ""
     for message in messages:
         if isinstance(message, ToolMessage):
-            message.id = message.id or f"{asked}:{message.tool_call_id}"
+            message.id = message.id or f"{answer_id}:{message.tool_call_id}"
         elif message.id:
-            asked = message.id
+            answer_id = message.id
 
 
 def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage | None:
@@ -510,17 +510,17 @@ def _instructions(own: list[SystemMessage], texts: list[str]) -> SystemMessage |
 Guard = TypeVar("Guard", bound=AgentMiddleware[Any, Any, Any])
 
 _HOOKS: Final = tuple(
-    f"{colour}{name}"
+    f"{prefix}{name}"
     for name in ("before_agent", "before_model", "wrap_model_call", "wrap_tool_call", "after_model", "after_agent")
-    for colour in ("", "a")
+    for prefix in ("", "a")
 )
 
-# An asynchronous hook may call its synchronous one; only the outer one discards the turn.
+# An asynchronous hook may call the synchronous hook. Only the outer hook discards the turn.
 _IS_WATCHED: ContextVar[bool] = ContextVar("memolog_guard_is_watched", default=False)
 
 
 def guarded(memory: MemoryMiddleware, guard: Guard) -> Guard:
-    """Return a copy of a guard that discards the turn when it raises.
+    """Return a copy of a guard that discards the turn when the guard raises an exception.
 
     Use it where the agent is created: `middleware=[memory, guarded(memory, PIIMiddleware("email", strategy="block"))]`.
     """
@@ -565,5 +565,5 @@ def _watched(hook: Callable[..., Any], memory: MemoryMiddleware) -> Callable[...
 
 
 def _state_of(first: Any) -> MemoryState:
-    """Return the state of a hook, whose first argument is the state or a request with it."""
+    """Return the state from the first argument of a hook, which is the state or a request with the state."""
     return cast("MemoryState", first if isinstance(first, dict) else first.state)

@@ -26,10 +26,10 @@ def wrap(
     settings: Mapping[str, Any] | None = None,
     turn: OpenTurn | SyncGuardedTurn | SyncTurn | None = None,
 ) -> C:
-    """Return a copy of a client, with the same connections, that uses memory.
+    """Return a copy of a client that uses memory and the connections of the client.
 
-    `OpenAI` needs a `SyncMemory`, `AsyncOpenAI` a `Memory`. `**at(…)` in a call names another thread and resource. With `turn`
-    all calls belong to a turn that the caller opened.
+    `OpenAI` needs a `SyncMemory`, and `AsyncOpenAI` needs a `Memory`. Pass `**at(…)` to a call for another thread and resource.
+    With `turn` all calls belong to a turn that the caller opened.
     """
     bound = partial(
         Bound, apis=(CHAT_API, RESPONSES_API), thread=thread, resource=resource, zone=zone, settings=settings

@@ -1,7 +1,4 @@
-"""Chat Completions as JSON, to and from Memolog messages, whole or streamed.
-
-The library is not needed.
-"""
+"""Translate the JSON of Chat Completions to and from Memolog messages, streamed or not, without the `openai` package."""
 
 import base64
 import re
@@ -41,12 +38,13 @@ from memolog.transfer.exact import (
 )
 from memolog.transfer.messages import call_part, content_part, content_parts, openai_role
 
+# Characters that the API rejects in the name of a speaker, and the maximum length of the name.
 _NOT_IN_NAMES: Final = re.compile(r"[\s<|\\/>]+")
 _MOST_NAME: Final = 64
 
 
 def content_block(part: Part, key: str, kind: str) -> JsonValue:
-    """Return the block of a text, a file or an unknown part of this API; `kind` is the type of its text blocks."""
+    """Return the block for a text, file or unknown part; None for other parts. `kind` is the type of text blocks in the API."""
     match part:
         case TextPart():
             return {"type": kind, "text": part.text}
@@ -59,7 +57,7 @@ def content_block(part: Part, key: str, kind: str) -> JsonValue:
 
 
 def _file_block(file: FilePart, kind: str) -> Json:
-    """Return the block of a file: an image, audio, or a document; a short text where the API accepts no such file."""
+    """Return the image, audio or document block for a file, or a short text if the API does not accept the file."""
     family, is_chat = file.media_type.split("/")[0], kind == "text"
     data = None if file.data is None else base64.b64encode(file.data).decode()
     address = file.url if data is None else f"data:{file.media_type};base64,{data}"
@@ -79,38 +77,41 @@ def _file_block(file: FilePart, kind: str) -> Json:
 
 
 def name_of(said: Said) -> str | None:
-    """Return the name of the speaker in the form that the API accepts; None without a speaker."""
+    """Return the name of the speaker, in a form that the API accepts; None if the message has no speaker."""
     return _NOT_IN_NAMES.sub("_", said.speaker)[:_MOST_NAME] if said.speaker else None
 
 
 def edge_message(edge: str) -> list[Json]:
-    """Return the edge as the last message. It may quote others, so it has the role of a user."""
+    """Return the edge as the last message, if there is one. Its role is `user`, because it may quote other people."""
     return [{"role": "user", "content": edge}] if edge else []
 
 
 def without_nothing(data: Json) -> Json:
-    """Return a message without null fields, which answers have and requests may not have."""
+    """Return a message without its null fields except `content`. Answers have null fields that a request must not have."""
     return {name: value for name, value in data.items() if value is not None or name == "content"}
 
 
 def usage_from(data: Data, incoming: str, outgoing: str) -> Usage | None:
-    """Return the usage of an answer; None if it reports none. `incoming` and `outgoing` name its counts."""
-    told = as_data(data.get("usage"))
-    details = as_data(told.get(f"{incoming}_details"))
+    """Return the usage of an answer; None if it has none. `incoming` and `outgoing` are the names of its token counts."""
+    counts = as_data(data.get("usage"))
+    details = as_data(counts.get(f"{incoming}_details"))
     read, written = details.get("cached_tokens"), details.get("cache_write_tokens")
-    return usage_of_total(data.get("model"), told.get(incoming), told.get(outgoing), read, written) if told else None
+    return (
+        usage_of_total(data.get("model"), counts.get(incoming), counts.get(outgoing), read, written) if counts else None
+    )
 
 
 KEY: Final = "openai-chat"
+# The names under which servers send reasoning.
 _THOUGHTS: Final = ("reasoning_content", "reasoning")
 _block: Final = partial(content_block, key=KEY, kind="text")
 
 
-# ---------------------------------------------------------------- theirs to ours
+# ---------------------------------------------------------------- from the API
 
 
 def from_messages(messages: Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return the Memolog messages, one for each."""
+    """Return one Memolog message for each message of the API."""
     return tuple(map(_message, messages))
 
 
@@ -121,11 +122,11 @@ def split(messages: Sequence[Data]) -> tuple[tuple[Data, ...], tuple[Data, ...]]
 
 
 def from_response(data: Data) -> Answer:
-    """Return the first choice of an answer, and its usage."""
+    """Return the first choice of an answer, with the usage of the answer."""
     choice = as_data(next(iter(as_list(data.get("choices"))), None))
     said = as_data(choice.get("message"))
-    told = {"id": data.get("id"), "model": data.get("model"), "finish_reason": choice.get("finish_reason")}
-    metadata = {"openai": {name: value for name, value in told.items() if value}}
+    about = {"id": data.get("id"), "model": data.get("model"), "finish_reason": choice.get("finish_reason")}
+    metadata = {"openai": {name: value for name, value in about.items() if value}}
     return Answer(
         message=replace(_message({"role": "assistant", **said}), metadata=metadata) if said else None,
         usage=usage_from(data, "prompt_tokens", "completion_tokens"),
@@ -162,7 +163,7 @@ def _parts(data: Data) -> tuple[Part, ...]:
     content = data.get("content")
     said = [noted(part, KEY) if isinstance(part, UnknownPart) else part for part in content_parts(content)]
     if isinstance(content, list) and said:
-        # A single text block must come back as a list, not as a text.
+        # Without this note a list with a single text block would be written back as a plain text.
         said[0] = noted(said[0], KEY, list=True)
     parts += said
     for name in ("refusal", "audio"):
@@ -178,11 +179,11 @@ def _parts(data: Data) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-# ---------------------------------------------------------------- ours to theirs
+# ---------------------------------------------------------------- to the API
 
 
 def to_messages(messages: Iterable[Said]) -> list[Json]:
-    """Return the messages of the API; those that came from it are unchanged."""
+    """Return the messages of the API. Messages that came from the API are written back unchanged."""
     return [one for said in messages for one in _write(said)]
 
 
@@ -198,7 +199,7 @@ def _opening(instructions: Sequence[Data], system: str) -> list[Json]:
     if not system:
         return [dict(one) for one in instructions]
     if len(roles) == 1 and all(isinstance(text, str) for text in texts):
-        # Many servers accept one system message only, at the beginning.
+        # Many servers accept only one system message, and only at the beginning.
         return [{"role": roles.pop(), "content": "\n\n".join([*cast("list[str]", texts), system])}]
     return [*(dict(one) for one in instructions), {"role": "system", "content": system}]
 
@@ -217,7 +218,7 @@ def _write(said: Said) -> list[Json]:
 
 
 def _plain(said: Said) -> Json:
-    """Return a message without its notes applied."""
+    """Return the message of the API, without the changes in its notes."""
     if said.parts and isinstance(said.parts[0], ToolResultPart):
         return _result(said.parts[0])
     message: Json = {"role": said.role}
@@ -242,7 +243,7 @@ def _field(part: Part) -> str | None:
 
 
 def _add_field(message: Json, part: Part) -> None:
-    """Add a part that has a field of its own: reasoning, a refusal, the transcript of audio, a function call."""
+    """Add a part that has a separate field in the API: reasoning, a refusal, the transcript of audio, a function call."""
     match _field(part), part:
         case "audio", TextPart():
             message["audio"] = {"transcript": part.text}
@@ -284,12 +285,12 @@ def _result(part: ToolResultPart) -> Json:
 
 
 def _sendable(message: Json) -> Json | None:
-    """Return a message for a request, without the fields that only answers have."""
+    """Return a message for a request, without fields that only answers have; None if the message is empty."""
     sent = without_nothing(message)
     sent.pop("annotations", None)
     sound = as_data(sent.pop("audio", None))
     if sound and not sent.get("content"):
-        # The id of audio expires; its transcript does not.
+        # The id of audio expires, so its transcript is sent.
         sent["content"] = str(sound.get("transcript", ""))
     if sent.get("role") == "tool":
         sent["content"] = _tool_text(sent.get("content"))
@@ -299,7 +300,7 @@ def _sendable(message: Json) -> Json | None:
 
 
 def _tool_text(content: JsonValue) -> JsonValue:
-    """Return the content of a tool message: a text, or text blocks."""
+    """Return the content of a tool message as a text or as text blocks, because the API accepts nothing else."""
     if isinstance(content, list):
         blocks = [as_data(block) for block in cast("list[Any]", content)]
         return [
@@ -309,12 +310,12 @@ def _tool_text(content: JsonValue) -> JsonValue:
     return json_text("" if content is None else content)
 
 
-# Fields that are sent complete; the pieces of other texts are joined.
+# Text fields that a chunk contains completely. Other text fields are sent in pieces, which are joined.
 _WHOLE: Final = ("id", "type", "role", "index", "name", "format", "status")
 
 
 class ChatStream:
-    """Assembles a streamed chat completion. If the stream ends early, tool calls are left out."""
+    """Assembles a streamed chat completion. If the stream ends early, its tool calls are left out."""
 
     def __init__(self) -> None:
         self._about: Json = {}
@@ -322,7 +323,7 @@ class ChatStream:
         self.is_whole = False
 
     def add(self, chunk: Data) -> None:
-        """Add a chunk; of several choices the first counts."""
+        """Add a chunk. Only its first choice is used."""
         for name, value in chunk.items():
             if name != "choices" and value is not None:
                 self._about[name] = value

@@ -1,4 +1,4 @@
-"""Items of the Responses API as JSON, to and from Memolog messages, whole or streamed.
+"""Translate items of the Responses API (JSON) to and from Memolog messages, streamed or not.
 
 Consecutive items of the model become one message, so that its calls stay together. Encrypted reasoning is passed through
 unchanged.
@@ -32,22 +32,22 @@ from memolog.transfer.exact import Json, applied, difference, json_text, note, n
 from memolog.transfer.messages import CALLS, content_part, content_parts, item_parts, openai_role
 
 KEY: Final = "openai-responses"
-# Items of the caller that are no messages.
-_USERS: Final = ("mcp_approval_response",)
+# The types of items that the caller sends and that are not messages.
+_FROM_CALLER: Final = ("mcp_approval_response",)
 _input_block: Final = partial(content_block, key=KEY, kind="input_text")
 
 
-# ---------------------------------------------------------------- theirs to ours
+# ---------------------------------------------------------------- from the API
 
 
 def from_items(items: str | Iterable[Data]) -> tuple[NewMessage, ...]:
-    """Return the Memolog messages: one for each item of the caller, one for consecutive items of the model."""
+    """Return the Memolog messages: one for each item of the caller, and one for consecutive items of the model."""
     if isinstance(items, str):
         return (NewMessage(role="user", parts=(TextPart(text=items),)),)
     read = [_item(item) for item in items]
     messages: list[NewMessage] = []
-    for role, run in groupby(read, key=lambda one: one[0]):
-        groups = [parts for _, parts in run]
+    for role, same_role in groupby(read, key=lambda one: one[0]):
+        groups = [parts for _, parts in same_role]
         if role == "assistant":
             messages.append(_joined(groups))
         else:
@@ -63,10 +63,10 @@ def split(items: str | Sequence[Data]) -> tuple[tuple[Data, ...], str | tuple[Da
 
 
 def from_response(data: Data) -> Answer:
-    """Return an answer, all its items in one message, and its usage."""
+    """Return an answer, with all its items in one message, and the usage of the answer."""
     groups = [_item(as_data(item))[1] for item in as_list(data.get("output"))]
-    told = {"id": data.get("id"), "model": data.get("model"), "status": data.get("status")}
-    metadata = {"openai": {name: value for name, value in told.items() if value}}
+    about = {"id": data.get("id"), "model": data.get("model"), "status": data.get("status")}
+    metadata = {"openai": {name: value for name, value in about.items() if value}}
     return Answer(
         message=replace(_joined(groups), metadata=metadata) if groups else None,
         usage=usage_from(data, "input_tokens", "output_tokens"),
@@ -74,7 +74,7 @@ def from_response(data: Data) -> Answer:
 
 
 def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
-    """Return the items as one message; a note marks where each item begins."""
+    """Return the items as one message. A note marks the first part of the second and every later item."""
     parts = [
         part if number == 0 or place else noted(part, KEY)
         for number, group in enumerate(groups)
@@ -84,7 +84,6 @@ def _joined(groups: Sequence[tuple[Part, ...]]) -> NewMessage:
 
 
 def _item(item: Data) -> tuple[Role, tuple[Part, ...]]:
-    """Return role and parts of an item."""
     role, parts = _read(item)
     if isinstance(parts[0], UnknownPart) and notes(parts[0], KEY).get("whole"):
         return role, parts
@@ -112,12 +111,11 @@ def _read(item: Data) -> tuple[Role, tuple[Part, ...]]:
         result = replace(part, content=content, files=files)
         is_plain = kind == "function_call_output" and shape is None
         return "tool", (result if is_plain else noted(result, KEY, type=kind, shape=shape),)
-    role: Role = "user" if kind in _USERS else "assistant"
+    role: Role = "user" if kind in _FROM_CALLER else "assistant"
     return role, (UnknownPart(data=dict(item), extra={KEY: {"whole": True}}),)
 
 
 def _reasoning(item: Data) -> Part:
-    """Return the reasoning of an item."""
     summary, content = as_list(item.get("summary")), as_list(item.get("content"))
     found, _, shape = read_result([*summary, *content], _thought, _thought_block)
     text = found if shape is not None else ""
@@ -134,11 +132,11 @@ def _thought_block(part: Part) -> JsonValue:
     return {"type": "summary_text", "text": part.text} if isinstance(part, TextPart) else None
 
 
-# ---------------------------------------------------------------- ours to theirs
+# ---------------------------------------------------------------- to the API
 
 
 def to_items(messages: Iterable[Said]) -> list[Json]:
-    """Return the items of the API; those that came from it are unchanged."""
+    """Return the items of the API. Items that came from the API are written back unchanged."""
     return [item for said in messages for item in _write(said)]
 
 
@@ -147,8 +145,8 @@ def to_request(
 ) -> Json:
     """Return instructions and input of a request: the caller's instructions, the prefix, the messages, and the edge.
 
-    `opening` are the instructions that `split` found; the prefix follows them. With `is_stored=False` (`store` in the request)
-    reasoning without encrypted content is left out.
+    `opening` are the instructions that `split` returned. The prefix follows them. With `is_stored=False` (`store` in the request)
+    reasoning without encrypted content is left out, because the provider has not stored it.
     """
     said = [
         sendable(without_nothing(item))
@@ -181,13 +179,13 @@ def _write(said: Said) -> Iterator[Json]:
         if isinstance(first, UnknownPart) and (kept or {}).get("whole"):
             yield dict(first.data)
         elif not isinstance(first, ReasoningPart) or kept is not None:
-            # Reasoning of another provider cannot be sent.
+            # Reasoning of another provider has no note. It is skipped, because it cannot be sent.
             role: Role = "user" if said.role == "tool" and not isinstance(first, ToolResultPart) else said.role
             yield applied(_plain(role, group), (kept or {}).get("change"))
 
 
 def _groups(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
-    """Return the parts of each item."""
+    """Return the parts, grouped by item."""
     groups: list[tuple[Part, ...]] = []
     for part in parts:
         kept = note(part, KEY)
@@ -206,7 +204,7 @@ def _is_said(part: Part) -> bool:
 
 
 def _plain(role: Role, parts: tuple[Part, ...]) -> Json:
-    """Return an item without its notes applied."""
+    """Return the item of the API, without the changes in its notes."""
     first = parts[0]
     kept = note(first, KEY) or {}
     match first:
@@ -253,7 +251,7 @@ def _said(part: Part) -> JsonValue:
 
 
 class ResponseStream:
-    """Assembles a streamed response. If the stream ends early, tool calls are left out."""
+    """Assembles a streamed response. If the stream ends early, its tool calls are left out."""
 
     def __init__(self) -> None:
         self._response: Json = {}
@@ -277,7 +275,7 @@ class ResponseStream:
             self._texts[key] = self._texts.get(key, "") + str(event.get("delta", ""))
 
     def response(self) -> Json:
-        """Return the response so far: complete items, and the text of the others."""
+        """Return the response so far: complete items, and the text of incomplete items."""
         if self.is_whole and self._response.get("output"):
             return self._response
         items = dict(self._items)
@@ -291,7 +289,7 @@ class ResponseStream:
 
 
 def _with_followers(items: Iterable[Json]) -> list[Json]:
-    """Return the items of one answer without reasoning that no item follows: the API rejects it. An empty item is none."""
+    """Return the items of one answer, without reasoning before an empty item or at the end, which the API rejects."""
     found: list[Json] = []
     for item in reversed(list(items)):
         if item.get("type") != "reasoning" or (found and found[-1]):
@@ -304,7 +302,7 @@ def _is_call(item: Data) -> bool:
 
 
 def _is_continued(body: Json) -> bool:
-    """Tell whether the provider stores the conversation, so that only the log is added."""
+    """Return whether the provider stores the conversation. Then only the log is added to the request."""
     return bool(body.get("previous_response_id") or body.get("conversation"))
 
 

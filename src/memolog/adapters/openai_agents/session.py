@@ -1,6 +1,6 @@
-"""Session of the OpenAI Agents SDK that a memory keeps, with its tools and two ways to run an agent.
+"""Session of the OpenAI Agents SDK that is stored in a memory, with the tools of the memory and two ways to run an agent.
 
-Each run has its own object, so that concurrent runs of a session do not mix.
+Each agent run has a separate `AgentRun`, so that concurrent agent runs of a session do not mix.
 """
 
 import asyncio
@@ -53,6 +53,7 @@ TRIPWIRES: Final = (
     ToolInputGuardrailTripwireTriggered,
     ToolOutputGuardrailTripwireTriggered,
 )
+# Messages per page, and a number larger than every sequence number.
 _PAGE: Final = 200
 _LAST: Final = 2**62
 
@@ -73,10 +74,10 @@ class MemologSession:
         history: int = 20,
         zone: str | None = None,
     ) -> None:
-        """Name the conversation and its owner.
+        """Set the thread and the resource of the conversation.
 
-        The SDK gets the latest `history` items at the start of a run, for guardrails and `to_input_list`. The model gets the
-        context of the memory.
+        At the start of an agent run the SDK gets the latest `history` items, for guardrails and `to_input_list`. The model gets
+        the context of the memory instead.
         """
         check_memory(memory)
         _check_history(history)
@@ -89,7 +90,7 @@ class MemologSession:
     async def run(
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> RunResult:
-        """Run an agent like `Runner.run`, as one turn; the turn is discarded if a guardrail stops the run."""
+        """Run an agent like `Runner.run`, as one turn. The turn is discarded if a guardrail stops the agent run."""
         async with self._running(options) as (wiring, _):
             return await Runner.run(agent, said, **wiring)
 
@@ -97,7 +98,7 @@ class MemologSession:
     async def stream(
         self, agent: Agent[Any], said: "str | list[TResponseInputItem] | RunState[Any, Any]", **options: Any
     ) -> AsyncGenerator[RunResultStreaming]:
-        """Run an agent like `Runner.run_streamed`, as one turn; leaving the block ends the stream."""
+        """Run an agent like `Runner.run_streamed`, as one turn. The stream ends when the block is left."""
         async with self._running(options) as (wiring, run):
             result = Runner.run_streamed(agent, said, **wiring)
             try:
@@ -105,7 +106,7 @@ class MemologSession:
             finally:
                 await _end(result)
             if isinstance(error := result.run_loop_exception, TRIPWIRES) or (error and run.is_refused(error)):
-                # A caller that did not read the stream to its end has not seen the error.
+                # A caller that did not read the stream to its end has not got the error yet.
                 raise error
 
     @asynccontextmanager
@@ -126,7 +127,7 @@ class MemologSession:
     def wiring(self, *, run_config: Any = None, hooks: Any = None) -> dict[str, Any]:
         """Return the arguments for one call of the runner: `Runner.run(agent, "…", **session.wiring())`.
 
-        The SDK does not report to a session that a guardrail stopped a run: only `run` and `stream` discard such a turn.
+        Only `run` and `stream` discard the turn if a guardrail stops the agent run. The SDK does not report this to a session.
         """
         return AgentRun(self, is_one_turn=False).wiring(run_config, hooks)
 
@@ -137,7 +138,7 @@ class MemologSession:
     # ------------------------------------------------------------ the session protocol
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the conversation, oldest first; with a limit the latest ones."""
+        """Return the items of the conversation, oldest first. With `limit` return only the latest items."""
         items: list[Item] = []
         before = _LAST
         while limit is None or len(items) < limit:
@@ -155,7 +156,7 @@ class MemologSession:
             await turn.record(*to_messages(items))
 
     async def pop_item(self) -> TResponseInputItem | None:
-        """Forget the newest item and return it; None if there is none."""
+        """Forget the newest item and return it. Return None if there is no item."""
         before = _LAST
         while page := await self._page(before):
             before = page[0].seq
@@ -164,7 +165,7 @@ class MemologSession:
                 if items:
                     await self.memory.resource(self.resource).forget(thread=self.thread, message=message.id)
                     if items[:-1]:
-                        # Consecutive items of the model are one message; those that stay are saved again.
+                        # Consecutive items of the model are one message, so the other items of the message are saved again.
                         await self.add_items(cast("list[TResponseInputItem]", items[:-1]))
                     return cast("TResponseInputItem", items[-1])
         return None
@@ -192,7 +193,7 @@ def _check_history(history: object) -> None:
 
 
 async def _end(result: RunResultStreaming) -> None:
-    """End a stream and wait for its task."""
+    """Cancel a stream that is not complete, and wait for its task."""
     if not result.is_complete:
         result.cancel()
     task = result.run_loop_task
@@ -202,11 +203,11 @@ async def _end(result: RunResultStreaming) -> None:
 
 def function_tools(toolset: Tools) -> list[Tool]:
     """Return the tools of one resource for an agent."""
-    return [_tool(toolset, made) for made in toolset.definitions("openai-responses")]
+    return [_tool(toolset, schema) for schema in toolset.definitions("openai-responses")]
 
 
-def _tool(toolset: Tools, made: dict[str, Any]) -> FunctionTool:
-    name: str = made["name"]
+def _tool(toolset: Tools, schema: dict[str, Any]) -> FunctionTool:
+    name: str = schema["name"]
 
     async def invoke(context: ToolContext[Any], arguments: str) -> str:
         del context
@@ -214,8 +215,8 @@ def _tool(toolset: Tools, made: dict[str, Any]) -> FunctionTool:
 
     return FunctionTool(
         name=name,
-        description=made["description"],
-        params_json_schema=made["parameters"],
+        description=schema["description"],
+        params_json_schema=schema["parameters"],
         on_invoke_tool=invoke,
         strict_json_schema=False,
     )
@@ -223,19 +224,19 @@ def _tool(toolset: Tools, made: dict[str, Any]) -> FunctionTool:
 
 Item: TypeAlias = dict[str, Any]
 
-# Fields that a provider sets and that do not change the meaning of an item.
+# The provider sets these fields. They do not change the meaning of an item.
 _PASSING: Final = frozenset({"id", "status"})
 
 
 def plain(item: object) -> Item:
-    """Return an item, which is a dict or a model of the SDK, as JSON."""
+    """Return an item as JSON. The item is a dict or a Pydantic model of the SDK."""
     if isinstance(item, Mapping):
         return dict(cast("Mapping[str, Any]", item))
     return cast("Any", item).model_dump(exclude_unset=True, mode="json")
 
 
 def key(item: Item) -> str:
-    """Return a key that is the same for all copies of an item, with or without an id."""
+    """Return a key that is equal for all copies of an item, with or without an id."""
     kind = item.get("type") or "message"
     if call := item.get("call_id"):
         return f"{kind}:{call}"
@@ -244,27 +245,27 @@ def key(item: Item) -> str:
 
 
 def to_messages(items: Sequence[object]) -> list[NewMessage]:
-    """Return items as messages."""
+    """Return items as Memolog messages."""
     return list(responses.from_items([plain(item) for item in items]))
 
 
 def new_items(said: Sequence[Item], stored: Sequence[Item]) -> list[Item]:
     """Return the new items at the end of a list, which may begin with the stored conversation."""
     count = len(align(to_messages(said), to_messages(stored)).new)
-    # Consecutive items of the model are one message and are not separated.
+    # Consecutive items of the model are one message, so find the item at which this many messages begin.
     start = next(place for place in range(len(said) + 1) if len(to_messages(said[place:])) == count)
     return list(said[start:])
 
 
 def since_last_input(items: Sequence[object]) -> list[Item]:
-    """Return the items from the last one of the user on."""
-    told = [plain(item) for item in items]
-    places = [place for place, item in enumerate(told) if item.get("role") == "user"]
-    return told[places[-1] :] if places else told
+    """Return the last user item and the items after it. Without a user item, return all items."""
+    said = [plain(item) for item in items]
+    inputs = [index for index, item in enumerate(said) if item.get("role") == "user"]
+    return said[inputs[-1] :] if inputs else said
 
 
 def model_of(agent: Agent[Any], config: RunConfig) -> str | None:
-    """Return the name of the model, if the SDK has it."""
+    """Return the name of the model; None if the SDK does not have the name."""
     model = config.model or agent.model
     return model if isinstance(model, str) else getattr(model, "model", None)
 
@@ -280,7 +281,7 @@ def usage_of(usage: AgentsUsage, model: str | None) -> Usage | None:
 
 
 class RunWatch(RunHooks[Any]):
-    """Hooks that inform the run about answers and running tools, and then call the caller's hooks."""
+    """Hooks that report answers and running tools to the agent run, and then call the hooks of the caller."""
 
     def __init__(self, run: "AgentRun", own: RunHooks[Any] | None) -> None:
         self._run, self._own = run, own or RunHooks[Any]()
@@ -294,7 +295,7 @@ class RunWatch(RunHooks[Any]):
         system_prompt: str | None,
         input_items: list[TResponseInputItem],
     ) -> None:
-        """Note that the model is called."""
+        """Set that the model is being called, unless the call comes from an agent that runs as a tool."""
         self._run.is_asking = not self._run.tools_at_work
         await self._own.on_llm_start(context, agent, system_prompt, input_items)
 
@@ -309,19 +310,19 @@ class RunWatch(RunHooks[Any]):
         await self._own.on_tool_start(context, agent, tool)
 
     async def on_tool_end(self, context: RunContextWrapper[Any], agent: Agent[Any], tool: Tool, result: object) -> None:
-        """Count a tool that has ended."""
+        """Stop counting a tool that has ended."""
         self._run.tools_at_work = max(0, self._run.tools_at_work - 1)
         await self._own.on_tool_end(context, agent, tool, result)
 
 
 _log = logging.getLogger("memolog")
 
-# More items than one answer of a model has.
+# This many of the latest items are read, to find those since the last user item.
 _LATEST: Final = 200
 
 
 class AgentRun(AgentTurn):
-    """The session that the SDK gets for one run, with the turn of the run."""
+    """The session that the SDK gets for one agent run, with the turn of the agent run."""
 
     def __init__(self, session: MemologSession, *, is_one_turn: bool) -> None:
         super().__init__(session.memory, session.resource, session.thread, zone=session.zone)
@@ -330,18 +331,18 @@ class AgentRun(AgentTurn):
         self.session_settings: SessionSettings | None = session.session_settings
         self.pop_item, self.clear_session = session.pop_item, session.clear_session
         self._config = RunConfig()
-        # Input that is not saved yet; saved items that the SDK will still add.
         self._fresh: list[Item] = []
+        # The keys of saved items that the SDK will add later, with their number.
         self._announced: Counter[str] = Counter()
         self._is_resumed = True
         self.tools_at_work = 0
         self.is_asking = False
-        """Whether the model is being called: then an error comes from the provider, not from a tool."""
+        """Whether the model is being called. An error then comes from the provider, not from a tool."""
         self._is_first = True
         self._said: Sequence[Item] = ()
 
     def wiring(self, run_config: RunConfig | dict[str, Any] | None, hooks: RunHooks[Any] | None) -> dict[str, Any]:
-        """Return the arguments for the runner: the caller's own, with the memory added."""
+        """Return the arguments for the runner: those of the caller, with the memory added."""
         own = RunConfig(**run_config) if isinstance(run_config, dict) else run_config or RunConfig()
         self._config = own
         config = replace(own, call_model_input_filter=self.filter_input, session_input_callback=self.take_input)
@@ -350,7 +351,7 @@ class AgentRun(AgentTurn):
     # ------------------------------------------------------------ the turn
 
     async def leave(self) -> None:
-        """End the turn. Input that is not saved yet is saved first, even if the run failed."""
+        """End the turn. Input that is not saved yet is saved first, even if the agent run failed."""
         try:
             if self._fresh:
                 turn = await self.open()
@@ -360,28 +361,28 @@ class AgentRun(AgentTurn):
             await super().leave()
 
     async def discard(self) -> None:
-        """Withdraw everything that this run saved."""
+        """Withdraw everything that this agent run saved."""
         self._fresh = []
         await super().discard()
 
     def is_refused(self, error: BaseException | None) -> bool:
-        """Tell whether a run ended because the provider rejected the request."""
+        """Return whether an agent run ended because the provider rejected the request."""
         return error is not None and self.is_asking and is_refusal(error)
 
     async def take_back(self) -> None:
-        """Withdraw what the provider rejected."""
+        """Withdraw the messages that the provider rejected."""
         self._fresh = []
         if self.id:
             await self.new(to_messages(self._said))
             await super().take_back()
 
-    # ------------------------------------------------------------ what the SDK asks for
+    # ------------------------------------------------------------ callbacks of the SDK
 
     async def take_input(
         self, history: list[TResponseInputItem], new: list[TResponseInputItem]
     ) -> list[TResponseInputItem]:
-        """Find the new items at the start of a run, and return history and input as the caller's callback joins them."""
-        known = {id(item) for item in history}
+        """Find the new items at the start of an agent run. Return history and input, joined by the callback of the caller."""
+        history_ids = {id(item) for item in history}
         own = self._config.session_input_callback
         merged = [*history, *new]
         if own is not None:
@@ -389,7 +390,7 @@ class AgentRun(AgentTurn):
             merged = list(await made if inspect.isawaitable(made) else made)
         if not self.tools_at_work:
             self._is_resumed = False
-            said = [plain(item) for item in merged if id(item) not in known]
+            said = [plain(item) for item in merged if id(item) not in history_ids]
             self._said = said
             self._fresh = new_items(said, [plain(item) for item in history])
             self._announced.update(map(key, said[: len(said) - len(self._fresh)]))
@@ -397,7 +398,7 @@ class AgentRun(AgentTurn):
 
     async def filter_input(self, data: CallModelData[Any]) -> ModelInputData:
         """Save the new items and return the context of the memory in place of the history."""
-        # An agent that runs as a tool inherits the filter, but its messages are another conversation.
+        # An agent that runs as a tool inherits the filter, but gets no memory: its messages are another conversation.
         sent = data.model_data if self.tools_at_work else await self._context(data)
         own = self._config.call_model_input_filter
         if own is None:
@@ -418,7 +419,7 @@ class AgentRun(AgentTurn):
         return ModelInputData(input=request["input"], instructions=request.get("instructions"))
 
     async def _new(self, said: Sequence[NewMessage]) -> Sequence[NewMessage]:
-        """Return the new messages; a failed run may have saved some of them already."""
+        """Return the messages to save. At the first request, a failed agent run may have saved some of them already."""
         is_first, self._is_first = self._is_first, False
         return await self.new(said) if is_first else said
 
@@ -428,7 +429,7 @@ class AgentRun(AgentTurn):
         turn = await self.open()
         usage = usage_of(response.usage, model_of(agent, self._config))
         if not self._is_one_turn:
-            # An output guardrail may still reject it; the SDK adds it to the session once it is accepted.
+            # An output guardrail may still reject the answer. The SDK adds it to the session after that.
             await turn.record(usage=usage)
             return
         items = [plain(item) for item in response.to_input_items()]
@@ -438,13 +439,13 @@ class AgentRun(AgentTurn):
     # ------------------------------------------------------------ the session protocol
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """Return the items of the conversation; none if the database cannot be read."""
+        """Return the items of the conversation. Return an empty list if the database cannot be read."""
         try:
             return await self._session.get_items(limit)
         except StoreError as error:
             if self.memory.config.strict:
                 raise
-            _log.warning("the history cannot be read, and the run begins without it: %s", error)
+            _log.warning("the history cannot be read, so the agent run begins without it: %s", error)
             return []
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
@@ -457,7 +458,7 @@ class AgentRun(AgentTurn):
 
     async def _unsaved(self, items: Sequence[Item]) -> list[Item]:
         if self._is_resumed:
-            # A run that continues after a pause: the items before the pause are saved.
+            # The agent run continues after a pause. The items before the pause are saved already.
             self._is_resumed = False
             self._announced.update(map(key, since_last_input(await self.get_items(_LATEST))))
         waiting = Counter(map(key, self._fresh))

@@ -1,6 +1,6 @@
-"""Capability of a Pydantic AI agent: its instructions and tools, and memory at each step of a run.
+"""Capability of a Pydantic AI agent: instructions and tools of the memory, and memory at each step of an agent run.
 
-A history may be rewritten while a run goes on; each message is saved once.
+Hooks may rewrite the history during an agent run. Each message is still saved only once.
 """
 
 import contextlib
@@ -44,7 +44,9 @@ from memolog.memory import Memory, Tools
 from memolog.tools.definitions import definition, guidance
 from memolog.turn import Turn
 
+# The state of an answer that the provider has paused.
 _UNFINISHED: Final = "suspended"
+# At most this many messages of a history are saved in one call.
 _AT_ONCE: Final = 200
 
 
@@ -55,7 +57,7 @@ class _New:
 
 
 class MemoryRun(AgentTurn):
-    """The memory of one run: saves each message of its history once, in order."""
+    """The memory of one agent run. It saves each message of the history once, in order."""
 
     def __init__(
         self, memory: Memory, turn: Turn, run_id: str | None, *, outer: "MemoryRun | None", read_only: bool
@@ -67,16 +69,16 @@ class MemoryRun(AgentTurn):
         self.children: list[MemoryRun] = []
         self._run_id = run_id
         self._history: Sequence[ModelMessage] = ()
-        # The saved parts of each message of this run, in the order of the history.
+        # The saved parts of each message of this agent run, in the order of the history.
         self._done: list[Sequence[object]] = []
         self._saved: Counter[str] = Counter()
         self._resumed: ModelMessage | None = None
         self._model: str | None = None
         self._has_begun = self._is_rewritten = False
-        # Whether the model is being called: then an error comes from the provider, not from a tool.
+        # While the model is being called, an error comes from the provider, not from a tool.
         self._is_asking = False
 
-    # ------------------------------------------------------------ moments of a run
+    # ------------------------------------------------------------ steps
 
     async def begin(self) -> None:
         """Open the turn."""
@@ -85,7 +87,7 @@ class MemoryRun(AgentTurn):
             self._outer.children.append(self)
 
     async def end(self, error: BaseException | None, *, is_guarded: bool) -> None:
-        """Save what is left, or discard the run if a guard stopped it; then close the turn."""
+        """Save the remaining messages and end the turn. Discard it if a guard stopped it, withdraw a rejected request."""
         try:
             if self.is_stopped or is_guarded:
                 await self.discard()
@@ -97,7 +99,7 @@ class MemoryRun(AgentTurn):
             await self.turn.__aexit__(type(error) if error else None, error, None)
 
     def look(self, history: Sequence[ModelMessage]) -> None:
-        """Note the history, so that it can be saved if the run fails."""
+        """Set the history, so that it can be saved if the agent run fails."""
         self._history = history
 
     async def prepare(self, history: Sequence[ModelMessage], model: str) -> Context:
@@ -116,7 +118,7 @@ class MemoryRun(AgentTurn):
         return await self.turn.prepare(*asked, model=model)
 
     async def keep(self) -> None:
-        """Save the new messages, unless a guard stopped the run."""
+        """Save the new messages, unless a guard stopped the agent run."""
         self._is_asking = False
         if self.is_stopped:
             return
@@ -125,13 +127,13 @@ class MemoryRun(AgentTurn):
         await self._record(list(self._new()))
 
     async def discard(self) -> None:
-        """Withdraw what this run and its children saved."""
+        """Withdraw everything that this agent run and its children saved."""
         await self.turn.discard()
         for child in self.children:
             await child.withdraw()
 
     async def withdraw(self) -> None:
-        """Withdraw what this run saved, after it has ended."""
+        """Withdraw everything that this agent run and its children saved, after it has ended."""
         if not self.read_only:
             with contextlib.suppress(NotFound):
                 await self.memory.thread(self.thread, resource=self.resource).withdraw(self.turn.id)
@@ -142,7 +144,7 @@ class MemoryRun(AgentTurn):
         for one in new:
             await self.turn.record(*one.messages, model=self._model, usage=one.usage)
 
-    # ------------------------------------------------------------ what a caller supplied
+    # ------------------------------------------------------------ the history of the caller
 
     async def _begin(self) -> None:
         """Save the history that the caller supplied, if the thread is empty."""
@@ -151,7 +153,7 @@ class MemoryRun(AgentTurn):
         before = list(self._history[:first])
         request = self._history[-1] if self._history else None
         if first == len(self._history) and isinstance(request, ModelRequest):
-            # The run continues with a request of the caller, which an earlier run may have saved.
+            # The agent run continues with a request of the caller. An earlier agent run may have saved this request.
             before.pop()
             self._resumed = request
             if await self._is_known(to_messages(self._bare(request))):
@@ -162,44 +164,44 @@ class MemoryRun(AgentTurn):
     async def _is_known(self, messages: Sequence[NewMessage]) -> bool:
         rows = [row for message in messages for row in await self.rows(message.id or "")]
         self._repeated += tuple(row.seq for row in rows)
-        # A message that was withdrawn may be said again.
+        # A withdrawn message counts as unknown, because the user may send it again.
         return any(row.state != "withdrawn" for row in rows)
 
     async def _adopt(self, history: Sequence[ModelMessage]) -> None:
-        """Save a history in a turn of its own, because a guard may discard the turn of the run."""
-        seen: Counter[str] = Counter()
+        """Save a history in a separate turn, because a guard may discard the turn of the agent run."""
+        counts: Counter[str] = Counter()
         ours: list[NewMessage] = []
         for number, message in enumerate(history):
             bare = _bare(message, opens=number == 0)
             if bare.parts:
                 name = to_messages(bare)[0].id or ""
-                ours += to_messages(bare, again=seen[name])
-                seen[name] += 1
+                ours += to_messages(bare, again=counts[name])
+                counts[name] += 1
         async with self.memory.thread(self.thread, resource=self.resource).turn() as turn:
             for start in range(0, len(ours), _AT_ONCE):
                 await turn.record(*ours[start : start + _AT_ONCE])
 
-    # ------------------------------------------------------------ what is new
+    # ------------------------------------------------------------ new messages
 
     def _first(self) -> int:
         history, run_id = self._history, self._run_id
         return next((n for n, message in enumerate(history) if message.run_id == run_id), len(history))
 
     def _own(self) -> list[ModelMessage]:
-        """Return the messages of this run, without the history that the caller supplied."""
+        """Return the messages of this agent run, without the history of the caller."""
         first = self._first()
         resumed = [m for m in self._history[:first] if m is self._resumed or _is_copy(m, self._resumed)]
         return [*resumed, *self._history[first:]]
 
     def _new(self) -> Iterator[_New]:
-        """Yield the messages that are not saved, and mark them as saved: each answer alone, requests together."""
+        """Yield the messages that are not saved, and mark them as saved. Answers are yielded one by one, requests together."""
         own, asked = self._own(), list[NewMessage]()
         if len(own) < len(self._done):
             self._is_rewritten = True
             del self._done[len(own) :]
         for number, message in enumerate(own):
             if isinstance(message, ModelResponse) and message.state == _UNFINISHED:
-                # The complete answer follows when the provider has finished it.
+                # The provider has paused this answer. The complete answer is saved later.
                 break
             is_new = number >= len(self._done)
             messages = self._unsaved(number, message)
@@ -209,7 +211,7 @@ class MemoryRun(AgentTurn):
                 if asked:
                     yield _New(tuple(asked))
                     asked = []
-                # An empty answer has a usage too.
+                # An empty answer is yielded too, because it has a usage.
                 yield _New(messages, usage_of(message, self._model or message.model_name or "unknown"))
         if asked:
             yield _New(tuple(asked))
@@ -227,11 +229,11 @@ class MemoryRun(AgentTurn):
             return ()
         name = to_messages(bare, after=after)[0].id or ""
         if self._is_rewritten and self._saved[name]:
-            # Positions have changed, so compare ids.
+            # The positions in the history have changed, so the message is recognised by its id.
             return ()
         self._saved[name] += 1
         ours = to_messages(bare, after=after, again=self._saved[name] - 1)
-        # The memory sets the time.
+        # Without a time the memory sets it.
         return tuple(replace(one, created_at=None) for one in ours)
 
     def _bare(self, message: ModelMessage) -> ModelMessage:
@@ -247,7 +249,7 @@ def _is_copy(message: ModelMessage, original: ModelMessage | None) -> bool:
 
 
 def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
-    """Return the message without the parts that belong to one request only."""
+    """Return the message without the instructions and system prompts that the agent adds to each request."""
     if isinstance(message, ModelResponse):
         return message
     said = message.parts[len(leading_prompts(message)) if opens else 0 :]
@@ -255,7 +257,7 @@ def _bare(message: ModelMessage, *, opens: bool) -> ModelMessage:
 
 
 def leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
-    """Return the system prompts at the beginning of a request, which the agent adds each time."""
+    """Return the system prompts at the beginning of a request. The agent adds them to each request."""
     found: list[SystemPromptPart] = []
     for part in message.parts:
         if not isinstance(part, SystemPromptPart):
@@ -265,7 +267,7 @@ def leading_prompts(message: ModelMessage) -> list[SystemPromptPart]:
 
 
 def is_passing(part: object) -> bool:
-    """Tell whether a part belongs to one request only."""
+    """Return whether a part belongs to one request only."""
     return isinstance(part, SystemPromptPart) and part.scope == "request"
 
 
@@ -274,7 +276,7 @@ WRITING: Final = ("task-query", "task-mutate", "memory-search")
 
 
 def make_toolset(find: Callable[[], Tools], names: tuple[str, ...], id_: str | None) -> FunctionToolset[Any]:
-    """Return a toolset that calls the tools returned by `find`, which is called at each use."""
+    """Return a toolset for the tools with these names. `find` is called at each use and returns the tools."""
     return FunctionToolset([_tool(find, name) for name in names], id=id_)
 
 
@@ -282,22 +284,22 @@ def _tool(find: Callable[[], Tools], name: str) -> Tool[Any]:
     async def call(**arguments: Any) -> dict[str, Any]:
         return await find().call(name, arguments)
 
-    told = definition(name, "mcp")
-    return Tool.from_schema(call, name=name, description=told["description"], json_schema=told["inputSchema"])
+    schema = definition(name, "mcp")
+    return Tool.from_schema(call, name=name, description=schema["description"], json_schema=schema["inputSchema"])
 
 
-# A required field that is not sent.
+# The time is a required field, but it is not sent to the model.
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_resuming(request: ModelRequestContext) -> bool:
-    """Tell whether the provider continues a paused answer; it needs the request unchanged."""
+    """Return whether the provider continues a paused answer. Then the request must not be changed."""
     last = request.messages[-1] if request.messages else None
-    return isinstance(last, ModelResponse) and last.state == "suspended"
+    return isinstance(last, ModelResponse) and last.state == _UNFINISHED
 
 
 def with_context(request: ModelRequestContext, context: Context) -> ModelRequestContext:
-    """Return the request with memory, for this attempt only."""
+    """Return a copy of the request with memory. The history of the agent run is not changed."""
     messages = _messages(request, context)
     parameters = request.model_request_parameters
     if context.system:
@@ -329,7 +331,7 @@ def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessa
 
 
 def _edge(request: ModelRequestContext, context: Context) -> UserPromptPart:
-    """Return the edge, after a cache mark if one may stand there."""
+    """Return the edge as a prompt. It follows a cache mark if the provider accepts one there."""
     text, settings = context.edge_text, request.model_settings or {}
     # Some providers cannot mark a message that ends in a file.
     has_files = context.tail and any(isinstance(part, FilePart) for part in context.tail[-1].parts)
@@ -339,7 +341,7 @@ def _edge(request: ModelRequestContext, context: Context) -> UserPromptPart:
 
 
 def _is_thinking(messages: Sequence[ModelMessage]) -> bool:
-    """Tell whether a reasoning model is between two tool calls, where a user's text would end its reasoning."""
+    """Return whether a reasoning model is between two tool calls. A user text would end its reasoning."""
     last = messages[-1]
     if not any(isinstance(part, ToolReturnPart) for part in last.parts):
         return False
@@ -353,13 +355,13 @@ def _is_thinking(messages: Sequence[ModelMessage]) -> bool:
 
 
 Child: TypeAlias = Literal["own", "shared", "read_only"]
-"""The memory of a run inside another run: its own thread, the thread of the outer run, or that thread without writing."""
+"""The thread of an agent run inside another one: a separate thread, the outer thread, or the outer thread without writing."""
 
 Chosen: TypeAlias = str | Callable[[RunContext[Any]], str]
-"""A text, or a function of the run's context that returns it, such as `lambda ctx: ctx.deps.user_id`."""
+"""A text, or a function that gets the context of the agent run and returns a text: `lambda ctx: ctx.deps.user_id`."""
 
 _ID: Final = "memolog"
-# The run that is calling a tool: a run that the tool starts is its child.
+# The agent run that is calling a tool. An agent run that the tool starts is its child.
 _OUTER: ContextVar[MemoryRun | None] = ContextVar("memolog_outer_run", default=None)
 
 
@@ -367,47 +369,48 @@ _OUTER: ContextVar[MemoryRun | None] = ContextVar("memolog_outer_run", default=N
 class MemoryCapability(AbstractCapability[Any]):
     """A long memory for an agent: `Agent(…, capabilities=[MemoryCapability(memory, "alice")])`.
 
-    The conversation id of a run is the thread: `agent.run("…", conversation_id="t1")`.
+    The conversation id of an agent run is the thread: `agent.run("…", conversation_id="t1")`.
     """
 
     memory: Memory
     resource: Chosen
-    """The owner of the memory."""
+    """The resource."""
 
     _: KW_ONLY
 
     thread: Chosen | None = None
-    """The thread; by default the conversation id of the run."""
+    """The thread. The default is the conversation id of the agent run."""
     child: Child = "own"
-    """The memory of runs that a tool of another run starts."""
+    """The thread of an agent run that a tool of another agent run starts."""
     mode: str | None = None
     """What the observer looks for: `explore`, `bug_fixing`, `research` and so on."""
     settings: Mapping[str, Any] | None = None
-    """Settings of these runs that differ from the configuration of the memory."""
+    """Settings that replace those of the memory in these agent runs."""
     zone: Chosen | None = None
     """The time zone of the user, such as `Europe/Lisbon`."""
     tools: bool = True
-    """Whether to offer the three tools, with instructions for them."""
+    """Whether the model gets the three tools, and instructions for them."""
     discard_on: type[BaseException] | tuple[type[BaseException], ...] = (GuardStopped,)
-    """Exceptions by which guards stop a run; such a run is discarded."""
+    """Exceptions with which guards stop an agent run. The turn is then discarded."""
     id: str | None = _ID
     outer: MemoryRun | None = field(default=None, repr=False, compare=False)
-    """The outer run of a child, which determines the memory of the child."""
+    """The outer agent run, if this is the memory of a child."""
     run: MemoryRun | None = field(default=None, init=False, repr=False, compare=False)
-    """The current run; each run has its own copy of the capability."""
+    """The current agent run. Each agent run has a separate copy of the capability."""
 
     def __post_init__(self) -> None:
-        """Check the arguments."""
         if self.defer_loading:
             raise InputError(
-                "`defer_loading` is not supported: memory that is loaded later misses earlier messages.",
-                then="Leave it out; `tools=False` hides the tools.",
+                "`defer_loading` is not supported.",
+                why="Memory that is loaded later misses earlier messages.",
+                then="Leave out `defer_loading`. To hide the tools, pass `tools=False`.",
             )
         check_memory(self.memory)
         check_errors("discard_on", self.discard_on)
         if self.child not in (known := get_args(Child)):
             raise InputError(
-                f"`child` must be one of {', '.join(map(repr, known))}, got {self.child!r}.", then="Use one of these."
+                f"`child` must be one of {', '.join(map(repr, known))}, got {self.child!r}.",
+                then="Pass one of these texts.",
             )
         _check_chosen("resource", self.resource)
         for name in ("thread", "zone"):
@@ -416,17 +419,17 @@ class MemoryCapability(AbstractCapability[Any]):
 
     @classmethod
     def get_serialization_name(cls) -> str | None:
-        """Return None: an open memory cannot be serialized."""
+        """Return None, because an open memory cannot be serialized."""
         return None
 
     # ------------------------------------------------------------ what the agent gets
 
     def get_instructions(self) -> str | None:
-        """Return the instructions for the tools."""
+        """Return the instructions for the tools; None without `tools`."""
         return guidance() if self.tools else None
 
     def get_toolset(self) -> AbstractToolset[Any] | None:
-        """Return the tools; a read-only run gets none that write."""
+        """Return the tools; None without `tools`. A read-only agent run gets no tool that writes."""
         if not self.tools:
             return None
         is_reading = self.run is not None and self.run.read_only
@@ -439,17 +442,19 @@ class MemoryCapability(AbstractCapability[Any]):
     @property
     def _run(self) -> MemoryRun:
         if self.run is None:
-            raise InputError("The capability has no run.", then="Pass it to an agent and run the agent.")
+            raise InputError(
+                "The capability has no agent run.", then="Pass the capability to an agent and run the agent."
+            )
         return self.run
 
-    # ------------------------------------------------------------ a run
+    # ------------------------------------------------------------ an agent run
 
     async def for_run(self, ctx: RunContext[Any]) -> AbstractCapability[Any]:
-        """Return the copy of the capability for one run."""
+        """Return the copy of the capability for one agent run."""
         settings: dict[str, Any] = {**(self.settings or {})}
         if self.mode is not None:
             settings["mode"] = self.mode
-        outer, resource, thread, read_only = self._scope(ctx)
+        outer, resource, thread, read_only = self._target(ctx)
         if read_only:
             settings["read_only"] = True
         zone = _chosen(self.zone, ctx) if self.zone is not None else None
@@ -458,11 +463,11 @@ class MemoryCapability(AbstractCapability[Any]):
         copy.run = MemoryRun(self.memory, turn, ctx.run_id, outer=outer, read_only=bool(settings.get("read_only")))
         return copy
 
-    def _scope(self, ctx: RunContext[Any]) -> tuple[MemoryRun | None, str, str, bool]:
-        """Return the outer run, if there is one, resource and thread of the run, and whether it may only read."""
+    def _target(self, ctx: RunContext[Any]) -> tuple[MemoryRun | None, str, str, bool]:
+        """Return the outer agent run or None, the resource, the thread, and whether the agent run may only read."""
         resource, outer = _chosen(self.resource, ctx), self.outer or _OUTER.get()
         if outer is not None and (self.outer is not None or self._is_child(outer, resource)):
-            return outer, resource, *_inside(outer, self.child, ctx)
+            return outer, resource, *_thread_of_child(outer, self.child, ctx)
         thread = _chosen(self.thread, ctx) if self.thread is not None else ctx.conversation_id or str(ctx.run_id)
         return None, resource, thread, self.memory.config.read_only
 
@@ -470,26 +475,26 @@ class MemoryCapability(AbstractCapability[Any]):
         return self.thread is None and outer.memory is self.memory and outer.resource == resource
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: WrapRunHandler) -> AgentRunResult[Any]:
-        """Open the turn for the run, and save what is left when it ends or fails."""
+        """Open the turn, run the agent, and save the remaining messages when the agent run ends or fails."""
         del ctx
         run = self._run
         await run.begin()
         try:
             result = await handler()
         except BaseException as error:
-            # Messages of a cancelled run are saved too.
+            # The shield lets the messages of a cancelled agent run be saved too.
             with anyio.CancelScope(shield=True):
                 await run.end(error, is_guarded=isinstance(error, self.discard_on))
             raise
         await run.end(None, is_guarded=False)
         return result
 
-    # ------------------------------------------------------------ the moments in it
+    # ------------------------------------------------------------ hooks
 
     async def before_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
     ) -> ModelRequestContext:
-        """Note the history, so that it is saved at the end even if a later hook fails."""
+        """Set the history, so that it is saved at the end even if a later hook fails."""
         self._run.look(ctx.messages)
         return request_context
 
@@ -512,7 +517,7 @@ class MemoryCapability(AbstractCapability[Any]):
     async def after_node_run(
         self, ctx: RunContext[Any], *, node: "AgentNode[Any]", result: "NodeResult[Any]"
     ) -> "NodeResult[Any]":
-        """Save an answer when it is in the history."""
+        """Save an answer as soon as it is in the history."""
         del node
         self._run.look(ctx.messages)
         await self._run.keep()
@@ -527,7 +532,7 @@ class MemoryCapability(AbstractCapability[Any]):
         args: dict[str, Any],
         handler: WrapToolExecuteHandler,
     ) -> Any:
-        """Call a tool; runs that it starts are children of this run."""
+        """Call a tool. Agent runs that the tool starts are children of this agent run."""
         del ctx, call, tool_def
         token = _OUTER.set(self._run)
         try:
@@ -548,15 +553,15 @@ def _chosen(value: Chosen, ctx: RunContext[Any]) -> str:
     return value if isinstance(value, str) else value(ctx)
 
 
-def _inside(outer: MemoryRun, child: Child, ctx: RunContext[Any]) -> tuple[str, bool]:
-    """Return the thread of a child, and whether it may only read."""
+def _thread_of_child(outer: MemoryRun, child: Child, ctx: RunContext[Any]) -> tuple[str, bool]:
+    """Return the thread of a child, and whether the child may only read."""
     match child:
         case "shared":
             return outer.thread, outer.read_only
         case "read_only":
             return outer.thread, True
         case "own":
-            # The library passes on the outer conversation id, which is not a name that the caller chose for the child.
+            # A child that has the conversation id of the outer agent run, or none, is named after its agent.
             own = (ctx.agent.name if ctx.agent is not None else None) or "child"
             name = ctx.conversation_id if ctx.conversation_id not in {None, outer.thread} else own
             return f"{outer.thread}/{name}", outer.read_only
@@ -568,17 +573,16 @@ def _inside(outer: MemoryRun, child: Child, ctx: RunContext[Any]) -> tuple[str, 
 def child_memory(
     ctx: RunContext[Any], child: Child = "own", *, mode: str | None = None, tools: bool = True, **options: Any
 ) -> MemoryCapability:
-    """Return the memory for an agent that this run starts: `other.run(…, capabilities=[child_memory(ctx)])`.
+    """Return the memory for an agent that this agent run starts: `other.run(…, capabilities=[child_memory(ctx)])`.
 
-    It has the same resource, and its own thread, this one, or this one without writing. The further options are those of
-    `MemoryCapability`.
+    The memory has the same resource, and `child` selects its thread. The other options are those of `MemoryCapability`.
     """
     outer = _running(ctx)
     return MemoryCapability(outer.memory, outer.resource, child=child, mode=mode, tools=tools, outer=outer, **options)
 
 
 def discard_turn(ctx: RunContext[Any]) -> None:
-    """Discard this run when it ends: for a guard that stops a run without raising."""
+    """Discard the turn when this agent run ends. Call it in a guard that stops an agent run without an exception."""
     _running(ctx).is_stopped = True
 
 
@@ -587,5 +591,6 @@ def _running(ctx: RunContext[Any]) -> MemoryRun:
         if isinstance(capability, MemoryCapability) and capability.run is not None:
             return capability.run
     raise InputError(
-        "The run has no memory.", then="Give its agent a MemoryCapability, or pass one to `run(capabilities=[…])`."
+        "The agent run has no memory.",
+        then="Pass a MemoryCapability to the agent, or to `run(capabilities=[…])`.",
     )

@@ -1,6 +1,6 @@
 """A `ConversationStore` of Pydantic AI in the database of a memory.
 
-It returns the messages of a program unchanged. They are stored apart from the memory: they are not searched, observed or shown.
+It returns the messages of a program unchanged. They are not part of the memory, so they are not searched, observed or shown.
 """
 
 import contextlib
@@ -27,10 +27,11 @@ from memolog.transfer.frameworks import PYDANTIC_AI
 
 __all__ = ["MemoryConversations"]
 
+# The conversations belong to a separate resource, whose id ends with this suffix.
 _BESIDE: Final = "#conversations"
 _PAGE: Final = 200
 _ALL: Final = 2**31
-# Entries are not observed.
+# The settings of a thread whose messages are not observed.
 _QUIET: Final = {"observe": False}
 _PLAIN: Final = ("head_id", "scope", "forked_from", "forked_at", "branches", "revision")
 
@@ -42,13 +43,12 @@ class MemoryConversations(ConversationStore):
     """
 
     def __init__(self, memory: Memory, resource: str) -> None:
-        """Name the memory, and the owner of the conversations."""
         self._resource = memory.resource(f"{resource}{_BESIDE}")
 
     # ------------------------------------------------------------ records
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation, or None."""
+        """Return the record of a conversation; None if there is none."""
         try:
             thread = await self._resource.thread(conversation_id).info()
         except NotFound:
@@ -56,7 +56,7 @@ class MemoryConversations(ConversationStore):
         return _record(conversation_id, thread.metadata)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """Return the records, the latest first."""
+        """Return the records, latest first."""
         found: list[ConversationRecord] = []
         page = None
         while page is None or page.next is not None:
@@ -72,9 +72,9 @@ class MemoryConversations(ConversationStore):
         new_entries: Sequence[ConversationEntry] = (),
         expected_revision: str | None,
     ) -> None:
-        """Store new entries, then the record if its revision is still `expected_revision`.
+        """Store the new entries, then the record if the stored revision is still `expected_revision`.
 
-        Entries of a save that lost a race stay, but no record leads to them.
+        If another save changes the revision in between, the new entries stay, but no record refers to them.
         """
         name = record.conversation_id
         thread = self._resource.thread(name)
@@ -119,7 +119,7 @@ class MemoryConversations(ConversationStore):
         return _entry(await self._row(entry_id))
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """Return the entries up to this one, the oldest first."""
+        """Return an entry and the entries before it, oldest first."""
         return [_entry(row) for row in await self._line(head_id, limit)]
 
     async def _row(self, entry_id: str) -> Message:
@@ -129,7 +129,7 @@ class MemoryConversations(ConversationStore):
             raise LookupError(entry_id) from error
 
     async def _line(self, head_id: str | None, limit: int | None = None) -> list[Message]:
-        """Follow the parents of an entry, reading one conversation at a time: a fork continues in another."""
+        """Return an entry and its ancestors, oldest first. A fork has ancestors in another conversation, which is read then."""
         known: dict[str, Message] = {}
         line: list[Message] = []
         at = head_id
@@ -153,14 +153,14 @@ def _row_of(entry: ConversationEntry) -> NewMessage:
 
 
 def _entry(row: Message) -> ConversationEntry:
-    # A forgotten entry has no parts; the IndexError is a LookupError, as the library expects.
+    # A forgotten entry has no parts. The IndexError is a LookupError, which Pydantic AI expects.
     part = cast("UnknownPart", row.parts[0])
     message = ModelMessagesTypeAdapter.validate_python([part.data])[0]
     return ConversationEntry(id=row.id, parent_id=cast("str | None", row.metadata.get("parent")), message=message)
 
 
 def _change(name: str, expected: str | None, record: ConversationRecord | None) -> Any:
-    """Return the change of a thread's metadata; it raises ConversationConflict for another revision."""
+    """Return a function that changes the metadata of a thread, and raises ConversationConflict for another revision."""
 
     def change(old: JsonObject) -> JsonObject:
         stored = cast("Json | None", old.get(PYDANTIC_AI))

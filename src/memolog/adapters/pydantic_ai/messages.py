@@ -1,7 +1,7 @@
 """Messages of Pydantic AI, to and from Memolog messages, without loss.
 
-One request of the library may hold parts of several speakers. Each speaker becomes one Memolog message, with an id derived from
-its content.
+A request of Pydantic AI may contain parts of several roles. Consecutive parts of one role become one Memolog message, with an id
+derived from the content of the request.
 """
 
 import hashlib
@@ -33,19 +33,19 @@ from memolog.transfer.exact import Json, notes
 from memolog.transfer.frameworks import PYDANTIC_AI, mark, request_role, to_request_parts, to_response_part
 
 _ID_CHARACTERS: Final = 24
-_LONGEST_RUN: Final = 64
+_MAX_RUN_ID: Final = 64
 
 
 def dumped(message: ModelMessage) -> Json:
-    """Return a message as the library writes it to JSON."""
+    """Return a message as the JSON that Pydantic AI writes."""
     return cast("list[Json]", ModelMessagesTypeAdapter.dump_python([message], mode="json"))[0]
 
 
 def to_messages(message: ModelMessage, *, after: int = 0, again: int = 0) -> tuple[NewMessage, ...]:
-    """Return the Memolog messages for a message of the library, from its part number `after` on.
+    """Return the Memolog messages for a message of Pydantic AI, from part number `after` on.
 
-    Their ids are derived from content and run, so that saving them again changes nothing; `again` distinguishes equal messages
-    of one run.
+    The ids are derived from the content and the agent run, so that saving a message again changes nothing. `again` distinguishes
+    equal messages of one agent run.
     """
     data = dumped(message)
     parts = cast("list[Json]", data.pop("parts"))
@@ -56,7 +56,7 @@ def to_messages(message: ModelMessage, *, after: int = 0, again: int = 0) -> tup
         groups = _by_role(parts[after:], message.parts[after:])
     if after == 0:
         groups = _enveloped(groups, envelope, "assistant" if isinstance(message, ModelResponse) else "user")
-    where = _where(message, data, parts)
+    where = _id_base(message, data, parts)
     said_at = _said_at(message)
     return tuple(
         NewMessage(role=role, parts=tuple(ours), id=_id(where, after, number, again), created_at=said_at)
@@ -76,13 +76,13 @@ def _by_role(parts: Sequence[Json], objects: Sequence[ModelRequestPart]) -> list
 
 
 def _shown(part: object) -> str:
-    """Return the text that the library sends to the model for feedback."""
-    tell: Any = getattr(part, "model_response", None)
-    return str(tell()) if callable(tell) else ""
+    """Return the text that Pydantic AI sends to the model for a retry; empty for other parts."""
+    render: Any = getattr(part, "model_response", None)
+    return str(render()) if callable(render) else ""
 
 
 def _enveloped(groups: list[tuple[Role, list[Part]]], envelope: Json, role: Role) -> list[tuple[Role, list[Part]]]:
-    """Return the groups, with the fields of the whole message noted at the first part."""
+    """Return the groups. A note at the first part stores the fields of the whole message."""
     if not groups or not groups[0][1]:
         return [(role, [UnknownPart(data={}, extra=mark(message=envelope))])]
     first = groups[0][1][0]
@@ -92,19 +92,18 @@ def _enveloped(groups: list[tuple[Role, list[Part]]], envelope: Json, role: Role
 
 
 def _said_at(message: ModelMessage) -> datetime | None:
-    """Return the time of a message."""
     if isinstance(message, ModelResponse):
         return message.timestamp
     times = (getattr(part, "timestamp", None) for part in message.parts)
     return next((time for time in times if isinstance(time, datetime)), message.timestamp)
 
 
-def _where(message: ModelMessage, data: Json, parts: Sequence[Json]) -> str:
-    """Return the run and a digest of the content. Without the time of a request, which changes when it is sent again."""
+def _id_base(message: ModelMessage, data: Json, parts: Sequence[Json]) -> str:
+    """Return the run id and a digest of the content. The time of a request is not in it, because it changes at a retry."""
     run, at = message.run_id or "", data["timestamp"] if isinstance(message, ModelResponse) else None
     digest = hashlib.sha256(dumps([run, at, list(parts)]).encode()).hexdigest()[:_ID_CHARACTERS]
-    # A run id of the caller that is too long or not printable is only in the digest.
-    return f"{run}:{digest}" if run.isprintable() and 0 < len(run) <= _LONGEST_RUN else digest
+    # A run id that is too long or not printable is used only for the digest.
+    return f"{run}:{digest}" if run.isprintable() and 0 < len(run) <= _MAX_RUN_ID else digest
 
 
 def _id(where: str, after: int, number: int, again: int) -> str:
@@ -114,13 +113,13 @@ def _id(where: str, after: int, number: int, again: int) -> str:
 
 def usage_of(response: ModelResponse, model: str) -> Usage:
     """Return the usage of a response."""
-    told = response.usage
-    read, written = told.cache_read_tokens, told.cache_write_tokens
-    return usage_of_total(model, told.input_tokens, told.output_tokens, read, written, cost=_cost(response))
+    counts = response.usage
+    read, written = counts.cache_read_tokens, counts.cache_write_tokens
+    return usage_of_total(model, counts.input_tokens, counts.output_tokens, read, written, cost=_cost(response))
 
 
 def _cost(response: ModelResponse) -> float:
-    """Return the price of a response in dollars; zero if the price of the model is unknown."""
+    """Return the price of a response in dollars; 0 if the price is unknown."""
     if response.usage.cost is not None:
         return float(response.usage.cost)
     try:
@@ -129,15 +128,15 @@ def _cost(response: ModelResponse) -> float:
         return 0.0
 
 
-# A required field; no model gets it.
+# The time is a required field, but it is not sent to the model.
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TOOL: Final = "unknown"
 
 
 def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
-    """Return Memolog messages as messages of the library."""
+    """Return Memolog messages as messages of Pydantic AI."""
     said = tuple(messages)
-    # A result that the context adds for an unanswered call may not name the tool.
+    # The context adds results to unanswered calls. Such a result may have no tool name.
     tools = {part.id: part.name for one in said for part in one.parts if isinstance(part, ToolCallPart)}
     made: list[ModelMessage] = []
     for one, known in zip(said, _each(said), strict=True):
@@ -151,7 +150,7 @@ def to_model_messages(messages: Iterable[Said]) -> list[ModelMessage]:
         ):
             made[-1].parts = [*made[-1].parts, *found[0].parts]
             found = found[1:]
-        # Copies, because callers may change a message; parts are never changed.
+        # The messages are copied, because callers may change them. Parts are never changed.
         made += map(copy, found)
     return made
 
@@ -161,7 +160,7 @@ def _names_its_tools(one: Said) -> bool:
 
 
 def _goes_on(one: Said) -> bool:
-    """Tell whether a message belongs to the request of the message before it."""
+    """Return whether a message belongs to the same request as the message before it."""
     return one.role != "assistant" and bool(one.parts) and "message" not in notes(one.parts[0], PYDANTIC_AI)
 
 
@@ -169,7 +168,7 @@ def _read(one: Said, tools: dict[str, str]) -> tuple[ModelMessage, ...]:
     try:
         return tuple(ModelMessagesTypeAdapter.validate_python(_built(one, tools, exact=True)))
     except ValueError:
-        # A release of the library that cannot read the notes of another one still gets the content.
+        # This release of Pydantic AI cannot read notes that another release wrote, so only the content is used.
         return tuple(ModelMessagesTypeAdapter.validate_python(_built(one, tools, exact=False)))
 
 
@@ -177,12 +176,12 @@ def _read_alone(one: Said) -> tuple[ModelMessage, ...]:
     return _read(one, {})
 
 
-# Each step of a run converts the whole tail, and most of it is the same.
+# Each step of an agent run converts the whole tail, so results for the same messages are cached.
 _each: Final = each_once(_read_alone)
 
 
 def _built(one: Said, tools: dict[str, str], *, exact: bool) -> list[Json]:
-    """Return a message as JSON that the library reads."""
+    """Return a message as JSON that Pydantic AI reads."""
     made: list[_Message] = []
     is_response = one.role == "assistant"
     for part in one.parts:
@@ -230,7 +229,7 @@ def _response_part(part: Part, kept: Json) -> list[Json]:
         case UnknownPart() if rest:
             return [cast("Json", part.data)]
         case UnknownPart() | ToolResultPart():
-            # Of another library, or in the wrong place: it has no form in this one.
+            # Pydantic AI has no response part for unknown parts of other frameworks and for tool results.
             return []
 
 
@@ -246,7 +245,7 @@ def _add_to_request(message: _Message, one: Said, part: Part, kept: Json, tools:
         case ToolResultPart():
             message.parts.append(_tool_return(part, kept, one, tools))
         case UnknownPart() if "item" not in kept:
-            # An unknown part of another library has no form in this one.
+            # Pydantic AI has no request part for unknown parts of other frameworks.
             message.parts += [cast("Json", part.data)] if kind is not None else []
         case TextPart() if kind in {"retry-feedback", "retry-prompt"}:
             message.parts.append(rest)
@@ -258,7 +257,7 @@ def _add_to_request(message: _Message, one: Said, part: Part, kept: Json, tools:
 
 
 def _add_to_prompt(message: _Message, one: Said, part: Part, kept: Json) -> None:
-    """Add a part of a user's prompt: a new prompt, or an item of the one before."""
+    """Add a part as a new user prompt, or as an item of the user prompt before it."""
     rest: Json = kept.get("part", {})
     if isinstance(part, TextPart) and "item" not in kept and ("part" in kept or len(one.parts) == 1):
         prompt = {"part_kind": "user-prompt", "timestamp": one.created_at or _NO_TIME, **rest, "content": part.text}
@@ -309,7 +308,7 @@ def _tool_return(part: ToolResultPart, kept: Json, one: Said, tools: dict[str, s
 
 
 def _with_files(part: ToolResultPart, kept: Json) -> Any:
-    """Return a tool's content with the files in their places."""
+    """Return the content of a tool result, with the files at their positions."""
     files = [_file(file, notes(file, PYDANTIC_AI) if kept else {}) for file in part.files]
     places = cast("list[int]", kept.get("files", []))
     if places == [-1] and len(files) == 1:

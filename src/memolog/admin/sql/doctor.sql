@@ -1,5 +1,5 @@
 -- sequences --
--- Each check answers with what is wrong: a key for the repair, a place for people, and what the explanation names.
+-- Each check returns the wrong rows: a key for the repair, a place for the report, and values for the explanation.
 SELECT t.pk AS key, 'thread ' || t.id || ' of ' || t.resource AS place, t.last_seq, COUNT(m.pk) AS messages, COALESCE(MAX(m.seq), 0) AS newest
 FROM threads t LEFT JOIN messages m ON m.thread_pk = t.pk
 WHERE CAST(:resource AS TEXT) IS NULL OR t.resource = :resource
@@ -7,7 +7,7 @@ GROUP BY t.pk, t.id, t.resource, t.last_seq
 HAVING t.last_seq <> COUNT(m.pk) OR t.last_seq <> COALESCE(MAX(m.seq), 0)
 
 -- fix_sequence --
--- Only where the rows themselves are dense: then the number on the thread was wrong, and no message is missing.
+-- Only if no message is missing: the number of rows is the number of the last message.
 UPDATE threads SET last_seq = (SELECT COALESCE(MAX(m.seq), 0) FROM messages m WHERE m.thread_pk = threads.pk) WHERE pk = :key
   AND (SELECT COUNT(*) FROM messages m WHERE m.thread_pk = threads.pk)
     = (SELECT COALESCE(MAX(m.seq), 0) FROM messages m WHERE m.thread_pk = threads.pk)
@@ -124,14 +124,14 @@ SELECT x.name AS key, 'lease ' || x.name || ' of ' || x.resource AS place, x.res
 WHERE x.owner IS NOT NULL AND x.expires_at > :latest AND (CAST(:resource AS TEXT) IS NULL OR x.resource = :resource)
 
 -- idle_leases --
--- A claim of a task that is closed or gone.
+-- Leases for tasks that are closed or do not exist.
 SELECT x.name AS key, 'lease ' || x.name || ' of ' || x.resource AS place, x.resource FROM leases x
 LEFT JOIN tasks k ON k.resource = x.resource AND 'task:' || k.id = x.name
 WHERE x.owner IS NOT NULL AND x.name LIKE 'task:%' AND (k.pk IS NULL OR k.status = 'closed')
   AND (CAST(:resource AS TEXT) IS NULL OR x.resource = :resource)
 
 -- fix_lease --
--- The fence stays, so that a late holder is still refused.
+-- The fence stays, so that a write of the old owner is refused.
 UPDATE leases SET owner = NULL, expires_at = 0 WHERE resource = :resource AND name = :key
 
 -- hints --
@@ -219,7 +219,7 @@ SELECT p.run_pk AS key, 'a kept prompt' AS place FROM run_prompts p WHERE NOT EX
 DELETE FROM run_prompts WHERE run_pk = :key
 
 -- spans --
--- What is or will be part of a log, and who observes it now.
+-- The spans of groups that are or will be in a log, and the spans of unfinished runs.
 SELECT g.log_pk, g.thread_pk, g.first_seq, g.last_seq, g.state, g.handle, g.pk FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE g.kind = 'observer' AND g.state <> 'void' AND (CAST(:resource AS TEXT) IS NULL OR l.resource = :resource)
 UNION ALL
@@ -235,7 +235,7 @@ WHERE CAST(:resource AS TEXT) IS NULL OR l.resource = :resource
 DELETE FROM cursors WHERE log_pk = :log_pk AND thread_pk = :thread_pk
 
 -- put_cursor --
--- A cursor is never moved back: a wrong one is taken away, and a right one takes its alias.
+-- A trigger refuses to move a cursor back, so `drop_cursor` deletes the wrong row before, and this row gets its alias.
 INSERT INTO cursors (log_pk, thread_pk, seq, alias) VALUES (:log_pk, :thread_pk, :seq, :alias)
 
 -- void_group --
@@ -272,7 +272,7 @@ SELECT (SELECT COUNT(*) FROM threads t WHERE CAST(:resource AS TEXT) IS NULL OR 
     WHERE CAST(:resource AS TEXT) IS NULL OR s.resource = :resource)
 
 -- unindexed --
--- Messages that should be in the index by now, and are not; whether they have a word at all is looked at afterwards.
+-- Messages before `indexed_seq` that are not in the index. The caller skips those without words.
 SELECT m.pk, m.thread_pk, m.seq, m.role, m.created_at, m.state, m.own, m.level, m.speaker, m.parts, m.search, t.resource,
   t.id AS thread
 FROM messages m JOIN threads t ON t.pk = m.thread_pk
@@ -310,5 +310,5 @@ WHERE g.text <> '' AND g.state IN ('active', 'covered') AND (CAST(:resource AS T
 ORDER BY g.pk
 
 -- touch_log_of --
--- Runs that have read the log before must decide again.
+-- Processes that have read an older version of the log must decide again.
 UPDATE logs SET version = version + 1 WHERE pk = (SELECT g.log_pk FROM groups g WHERE g.pk = :key)

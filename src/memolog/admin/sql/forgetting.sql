@@ -1,12 +1,12 @@
 -- tombstone --
--- The row keeps its place, its number and its size, and nothing of what it said.
+-- The row stays with its number and token count, but without its content.
 UPDATE messages SET state = 'forgotten', parts = '[]', injection = NULL, search = NULL, metadata = '{}', speaker = NULL, zone = NULL,
   pairs = NULL, level = 0, task_pk = NULL, compaction_pk = NULL
 WHERE thread_pk = :thread_pk AND seq >= :first_seq AND seq <= :last_seq AND state <> 'forgotten'
 RETURNING seq
 
 -- older --
--- What is older than a moment, by the label of its time.
+-- The messages that were created before a time.
 SELECT t.id, m.seq FROM messages m JOIN threads t ON t.pk = m.thread_pk
 WHERE t.resource = :resource AND m.state <> 'forgotten' AND m.created_at < :before
 ORDER BY t.id, m.seq
@@ -30,7 +30,7 @@ SELECT COUNT(*) AS counted FROM extracts WHERE thread_pk = :thread_pk AND first_
 SELECT COUNT(*) AS counted FROM compactions WHERE thread_pk = :thread_pk AND first_seq <= :last_seq AND last_seq >= :first_seq
 
 -- clear_group_hints --
--- An observer is shown the hints before its own: what follows a message may still speak of it.
+-- An observer is shown the hints of the previous group, so the hints of all later groups may repeat the message.
 UPDATE groups SET hints = NULL
 WHERE hints IS NOT NULL AND ((thread_pk = :thread_pk AND last_seq >= :first_seq)
   OR (kind = 'reflection' AND log_pk IN (SELECT c.log_pk FROM cursors c WHERE c.thread_pk = :thread_pk)))
@@ -42,18 +42,18 @@ WHERE pk = :thread_pk AND hinted_seq >= :first_seq
 RETURNING pk
 
 -- delete_prompts --
--- Every prompt of the thread's logs but those that were sent before the message was there.
+-- The prompts of the logs of the thread, except those that were sent before the message was observed.
 DELETE FROM run_prompts WHERE run_pk IN (SELECT r.pk FROM runs r JOIN cursors c ON c.log_pk = r.log_pk
   WHERE c.thread_pk = :thread_pk AND (COALESCE(r.thread_pk, 0) <> :thread_pk OR r.last_seq >= :first_seq))
 RETURNING run_pk
 
 -- delete_prompts_of_log --
--- A line may be quoted in every prompt that came after it, and is in the reply that it came from.
+-- All later prompts may contain the observation, and the stored reply of its run contains it.
 DELETE FROM run_prompts WHERE run_pk IN (SELECT r.pk FROM runs r WHERE r.log_pk = :log_pk)
 RETURNING run_pk
 
 -- clear_run_errors --
--- What a model answered instead of observations may be quoted in an error.
+-- An error may quote the reply of a model.
 UPDATE runs SET error = NULL
 WHERE error IS NOT NULL AND log_pk IN (SELECT c.log_pk FROM cursors c WHERE c.thread_pk = :thread_pk)
 
@@ -62,7 +62,7 @@ UPDATE logs SET last_error = NULL
 WHERE last_error IS NOT NULL AND pk IN (SELECT c.log_pk FROM cursors c WHERE c.thread_pk = :thread_pk)
 
 -- delete_telling_events --
--- The kinds of events that quote: hints, titles and errors.
+-- The kinds of events that may quote messages.
 DELETE FROM events WHERE thread_pk = :thread_pk AND kind IN ('HintsChanged', 'TitleChanged', 'RunFailed', 'Degraded')
 RETURNING pk
 
@@ -149,7 +149,7 @@ DELETE FROM events WHERE resource = :resource AND at < :before
 RETURNING pk
 
 -- old_contexts --
--- The newest of a thread stays: the number of the next one follows from it.
+-- The newest record of a thread stays, because the number of the next record is computed from it.
 DELETE FROM contexts WHERE at < :before AND thread_pk IN (SELECT t.pk FROM threads t WHERE t.resource = :resource)
   AND number < (SELECT MAX(x.number) FROM contexts x WHERE x.thread_pk = contexts.thread_pk)
 RETURNING number

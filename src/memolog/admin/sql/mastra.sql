@@ -1,5 +1,5 @@
 -- tables_of_file --
--- The tables of Mastra, in its own spelling. Ours are in other files.
+-- This file queries tables of Mastra. Their column names are in camel case.
 SELECT name FROM sqlite_master WHERE type = 'table' AND name LIKE 'mastra_%'
 
 -- tables_of_schema --

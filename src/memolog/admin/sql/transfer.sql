@@ -1,5 +1,5 @@
 -- any_of --
--- Whether a resource has anything that an import could meet.
+-- More than 0 if the resource has a row with which an imported row could conflict.
 SELECT (SELECT COUNT(*) FROM (SELECT 1 AS one FROM threads WHERE resource = :resource LIMIT 1) a)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM tasks WHERE resource = :resource LIMIT 1) b)
   + (SELECT COUNT(*) FROM (SELECT 1 AS one FROM task_books WHERE resource = :resource LIMIT 1) c)
@@ -18,14 +18,14 @@ SELECT pk, id FROM threads WHERE resource = :resource AND pk IN (:keys[])
 SELECT id, pk FROM threads WHERE resource = :resource AND id IN (:threads[])
 
 -- index_again --
--- Messages that arrive below what the index has read would be passed over by it: they wait one by one.
+-- The index does not read messages before `indexed_seq` again, so queue each imported message.
 INSERT INTO search_queue (kind, source_pk, resource)
 SELECT 'message', m.pk, t.resource FROM threads t JOIN messages m ON m.thread_pk = t.pk
 WHERE t.resource = :resource AND t.id = :thread AND m.seq BETWEEN :first AND :last AND m.seq <= t.indexed_seq
 ON CONFLICT (kind, source_pk) DO NOTHING
 
 -- set_times --
--- A thread that came from elsewhere is as old as what was said in it.
+-- An imported thread gets the times of its messages.
 UPDATE threads SET created_at = :created_at, updated_at = :updated_at WHERE resource = :resource AND id = :thread
 
 -- task_book_select --
@@ -41,7 +41,7 @@ SELECT b.last_handle FROM task_books b
 INSERT INTO task_books (resource, last_handle) VALUES (:resource, :last_handle)
 
 -- raise_handle --
--- A handle that an import brought is not given out again.
+-- The handle of an imported task must not be given to a new task.
 UPDATE task_books SET last_handle = :last_handle WHERE resource = :resource AND last_handle < :last_handle
 
 -- task_select --
@@ -64,7 +64,7 @@ VALUES (:resource, :id, :handle, :status, :priority, :type, :blocked, :assignee,
   :archive)
 
 -- task_label_page --
--- All labels of the next tasks. A task without one answers too, so that only the last page is empty.
+-- All labels of the next tasks. A task without labels returns one row, because an empty page would end the export.
 SELECT k.pk, k.id, l.label FROM tasks k LEFT JOIN task_labels l ON l.task_pk = k.pk
 WHERE k.pk IN (SELECT n.pk FROM tasks n WHERE n.resource = :resource AND n.pk > :a ORDER BY n.pk LIMIT :limit)
 ORDER BY k.pk
@@ -402,7 +402,7 @@ VALUES (:resource, (SELECT pk FROM threads WHERE resource = :resource AND id = :
 SELECT c.model, c.factor, c.samples FROM calibrations c
 
 -- calibration_page --
--- As many as a resource has models: few.
+-- A resource has one row per model, so one page is enough.
 {calibration_select} WHERE c.resource = :resource LIMIT :limit
 
 -- calibration_one --
@@ -415,7 +415,7 @@ INSERT INTO calibrations (resource, model, factor, samples) VALUES (:resource, :
 SELECT s.name, s.value FROM resource_settings s
 
 -- setting_page --
--- As many as there are settings that are stored: few.
+-- A resource has one row per stored setting, so one page is enough.
 {setting_select} WHERE s.resource = :resource LIMIT :limit
 
 -- setting_one --
@@ -469,7 +469,7 @@ INSERT INTO tombstones (resource, kind, value, said_at, forgotten_at) VALUES (:r
 SELECT g.log_pk, g.id FROM groups g JOIN logs l ON l.pk = g.log_pk WHERE l.resource = :resource AND g.id IN (:names[]) ORDER BY g.pk
 
 -- trust_of_sources --
--- The best that the messages of a line give: 3 a user's word, 2 a model's, 1 a tool's; none without sources.
+-- `best` is 3 if a source message is from a user, else 2 if one is from a model, else 1 for tools. It is NULL without sources.
 SELECT o.pk, o.trust, MAX(CASE WHEN m.pk IS NULL THEN NULL
   WHEN m.pairs IS NOT NULL AND m.pairs NOT LIKE '%,[]]' THEN 1
   WHEN m.role = 'user' THEN 3 WHEN m.role IN ('assistant', 'system') THEN 2 ELSE 1 END) AS best

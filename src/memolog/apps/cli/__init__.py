@@ -1,1 +1,1 @@
-"""The `memolog` command line: one small file a group of verbs; `verb` says what all of them have in common."""
+"""The `memolog` command line. Each module has a few verbs; `command.verb` adds the options that all verbs have."""

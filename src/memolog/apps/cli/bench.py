@@ -1,4 +1,4 @@
-"""Measure the speed of a memory on this machine, on a temporary database: `bench`."""
+"""Measure the speed of a memory on this machine with a temporary database: `bench`."""
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -36,7 +36,7 @@ async def bench(
     call: Call,
     messages: Annotated[int, typer.Option(help="Number of messages to save first.", min=20, max=100_000)] = 1_000,
 ) -> Answer:
-    """Measure turns, search and recall on this machine, on a temporary database."""
+    """Measure the speed of turns, search and recall on this machine, with a temporary database."""
     import tempfile
     from statistics import median, quantiles
 
@@ -60,12 +60,12 @@ async def bench(
         ("what!", ">median ms", ">p95 ms"),
         lambda row: (str(row["what"]), f"{row['median_ms']:.2f}", f"{row['p95_ms']:.2f}"),
         "",
-        caption=f"over {messages:,} messages; {messages / saved:,.0f} saved a second, a hundred at a time",
+        caption=f"in a thread of {messages:,} messages; {messages / saved:,.0f} messages saved per second, in batches of 100",
     )
 
 
-def _said(number: int) -> str:
-    """Return the text of message `number`: the same in every run, different from its neighbours."""
+def _text(number: int) -> str:
+    """Return the text of message `number`. It is the same whenever the bench runs, and differs from other messages."""
     words = [_WORDS[(number * step + step) % len(_WORDS)] for step in range(1, 40)]
     return f"Step {number}: " + " ".join(words) + f" in server/part_{number % 97}.ts"
 
@@ -74,12 +74,12 @@ async def _fill(memory: "Memory", messages: int) -> float:
     from memolog.core.message import AssistantMessage, UserMessage
 
     thread = memory.thread(_THREAD, resource=_RESOURCE)
-    said = [(UserMessage if n % 2 == 0 else AssistantMessage)(_said(n)) for n in range(messages)]
+    new = [(UserMessage if n % 2 == 0 else AssistantMessage)(_text(n)) for n in range(messages)]
     start = perf_counter()
     for first in range(0, messages, 100):
-        await thread.save(said[first : first + 100])
+        await thread.save(new[first : first + 100])
     spent = perf_counter() - start
-    # Measure with a log in front of the tail, as in a memory that has been used for a while.
+    # Observe, so that the thread has a log and a short tail, as after some time of use.
     await thread.observe()
     return spent
 
@@ -89,7 +89,7 @@ async def _measure(memory: "Memory", messages: int) -> dict[str, list[float]]:
 
     async def turn(number: int) -> None:
         async with memory.thread(_THREAD, resource=_RESOURCE).turn() as turn:
-            await turn.prepare(UserMessage(_said(messages + number)))
+            await turn.prepare(UserMessage(_text(messages + number)))
 
     async def search(number: int) -> None:
         await memory.resource(_RESOURCE).search(f"{_WORDS[number % len(_WORDS)]} part_{number}")
@@ -100,21 +100,21 @@ async def _measure(memory: "Memory", messages: int) -> dict[str, list[float]]:
     async def status(_: int) -> None:
         await memory.thread(_THREAD, resource=_RESOURCE).status()
 
-    works: dict[str, Callable[[int], Awaitable[None]]] = {
+    calls: dict[str, Callable[[int], Awaitable[None]]] = {
         "a turn: save, decide, build the context": turn,
         "search": search,
         "recall of ten messages": recall,
         "status": status,
     }
     times: dict[str, list[float]] = {}
-    for name, work in works.items():
-        await work(0)
-        times[name] = [await _timed(work, number) for number in range(1, _TRIES + 1)]
+    for name, call in calls.items():
+        await call(0)
+        times[name] = [await _milliseconds(call, number) for number in range(1, _TRIES + 1)]
         await memory.settled()
     return times
 
 
-async def _timed(work: Callable[[int], Awaitable[None]], number: int) -> float:
+async def _milliseconds(call: Callable[[int], Awaitable[None]], number: int) -> float:
     start = perf_counter()
-    await work(number)
+    await call(number)
     return (perf_counter() - start) * 1_000

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, listing, settings_file, verb
-from memolog.apps.cli.output import fields, styled
+from memolog.apps.cli.output import counted, fields, styled
 from memolog.errors import InputError
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ async def demo(
         typer.Option(help="Database to create: a file, or postgresql://…. Default: a temporary file."),
     ] = None,
 ) -> Answer:
-    """Play ten days of work through a real memory, without a key, and leave a database to explore."""
+    """Play a scripted conversation of ten days with a real memory, without a key. You can explore the database afterwards."""
     import tempfile
     from pathlib import Path
 
     from memolog.apps.demo.play import Demo, show, went_well
     from memolog.apps.demo.screen import Screen, Terminal
 
-    place = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
+    address = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
     screen = Screen() if call.as_json else Terminal()
     try:
-        result = await Demo(place, screen).play()
+        result = await Demo(address, screen).play()
     finally:
         screen.close()
     show(result, screen)
@@ -51,8 +51,8 @@ async def init(call: Call) -> Answer:
     data = {"database": call.shown_address, "resources": len(resources), "model": model}
     rows = [
         ("database", f"{call.shown_address} is ready"),
-        ("holds", f"the memory of {len(resources)} resources" if resources else "nothing yet"),
-        ("model", "embedded: no key, no network" if model == "extractive" else str(model)),
+        ("contains", f"the memory of {counted(len(resources), 'resource')}" if resources else "nothing yet"),
+        ("model", "extractive (embedded, needs no key and no network)" if model == "extractive" else str(model)),
         ("next", f'memolog import FILE --db {call.shown_address}, or Memory("{call.shown_address}") in Python'),
     ]
     return Answer(data=data, show=lambda: fields(rows))
@@ -65,7 +65,7 @@ async def config(
     changed: Annotated[bool, typer.Option("--changed", help="Only settings that differ from their default.")] = False,
     toml: Annotated[bool, typer.Option("--toml", help="Print a settings file.")] = False,
 ) -> Answer:
-    """Show the settings in use, from the file and the environment, with their meaning."""
+    """Show the settings in use, from the settings file and the environment, with their meaning."""
     from memolog.core.config import settings
 
     known = {setting.name: setting for setting in settings()}
@@ -73,8 +73,8 @@ async def config(
         from difflib import get_close_matches
 
         near = get_close_matches(name, known, n=3, cutoff=0.4)
-        hint = f"Did you mean {' or '.join(near)}?" if near else "`memolog config` lists all settings."
-        raise InputError(f"{name} is not a setting.", then=hint)
+        advice = f"Did you mean {' or '.join(near)}?" if near else "`memolog config` lists all settings."
+        raise InputError(f"{name} is not a setting.", then=advice)
     values = _values(call.config, known)
     shown = [
         setting
@@ -115,7 +115,7 @@ def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, objec
 
 
 def _shown(value: object) -> object:
-    """Return a setting without the password or key of a model address."""
+    """Return the value of a setting. If the value is a URL, its password or key is hidden."""
     from memolog.db.postgres_address import safe_url
 
     return safe_url(value) if isinstance(value, str) and "://" in value else value
@@ -128,10 +128,10 @@ def _default(setting: "Setting") -> object:
 
 
 def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> str:
-    """Return a settings file with every default commented out."""
+    """Return the text of a settings file. Settings with their default value are commented out."""
     lines: list[str] = []
     section = ""
-    # Keys without a table come first: after a table header they would belong to that table.
+    # Keys without a table must be first, because after a table header they would belong to that table.
     for setting in sorted(shown, key=lambda item: item.name.rpartition(".")[0]):
         of, _, leaf = setting.name.rpartition(".")
         if of != section:
@@ -148,5 +148,5 @@ def _toml_value(value: object) -> str:
 
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{key} = {_toml_value(item)}" for key, item in value.items()) + " }"  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    # JSON and TOML write texts, numbers and booleans alike; TOML has no null.
+    # Texts, numbers and booleans have the same form in JSON and TOML. TOML has no null.
     return '""' if value is None else dumps(value)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import fields, styled
+from memolog.apps.cli.output import counted, fields, styled
 from memolog.core.exact_json import encode
 from memolog.errors import NotFound
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-# Opened for writing: the file itself can be checked only then.
+# The database is opened for writing, because only then can SQLite check the file.
 @verb(app, needs="database", writes=True, example="memolog doctor")
 async def doctor(
     call: Call,
     resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Copy the database, repair what is safe to repair, and rebuild the index.")
+        bool, typer.Option("--repair", help="Copy the database, make the repairs that are safe, and rebuild the index.")
     ] = False,
 ) -> Answer:
-    """Check that nothing in the database is lost, duplicated or misplaced. Exit code 1: problems are left."""
+    """Check that nothing in the database is lost, duplicated or misplaced. Exit code 1: there are problems."""
     if resource is not None and resource not in await call.memory.resources():
-        # A misspelt name would always be healthy.
+        # Without this check, the report for a misspelt resource would say that it is healthy.
         raise NotFound(f"{resource} has no memory in this database.", then="Check --resource, or omit it to check all.")
     with call.progress("repairing" if repair else "examining"):
         report = await call.memory.doctor(resource, repair=repair)
@@ -41,15 +41,15 @@ def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
 
     rows: list[tuple[str, Text | str]] = [("examined", ", ".join(f"{n:,} {what}" for what, n in report.examined))]
     for finding in report.findings:
-        state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "look at it"
+        state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "cannot be repaired"
         text = styled(f"{state}: ", "green" if finding.repaired else "bold red")
         rows.append((finding.kind, text.append_text(styled(f"{finding.where}: {finding.explanation}", "default"))))
     if report.copy:
-        rows.append(("copy before", report.copy))
+        rows.append(("copy before the repair", report.copy))
     if report.is_healthy:
         rows.append(("result", styled("healthy", "green")))
     else:
         left = sum(not finding.repaired for finding in report.findings)
         advice = "" if repair or not any(f.is_safe for f in report.findings) else "; try --repair"
-        rows.append(("result", styled(f"{left} findings{advice}", "bold red")))
+        rows.append(("result", styled(f"{counted(left, 'problem')}{advice}", "bold red")))
     return fields(rows)

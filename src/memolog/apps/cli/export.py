@@ -1,4 +1,4 @@
-"""Write and read files: `export`, `import`, `backup` and `restore`. An existing file is overwritten only with `--overwrite`."""
+"""Write and read files: `export`, `import`, `backup` and `restore`. Only with `--overwrite` is an existing file overwritten."""
 
 import os
 from pathlib import Path
@@ -33,18 +33,19 @@ async def export(
     markdown: Annotated[bool, typer.Option("--markdown", help="Write the log of one thread as Markdown.")] = False,
     thread: Annotated[
         str | None,
-        typer.Option("--thread", "-t", help="With --markdown: the thread. Default: the one with the newest activity."),
+        typer.Option("--thread", "-t", help="Thread for --markdown. Default: the thread with the newest activity."),
     ] = None,
     overwrite: _Overwrite = False,
 ) -> Answer:
-    """Export everything, or one resource, as JSON lines. `import` reads them back exactly, without a model."""
+    """Export all resources, or one resource, as JSON lines. `import` restores exactly the same memory, without a model."""
     if file == "-" and call.as_json:
         raise InputError(
-            "--json cannot be used with an export to standard output.", then="Pass a file, or omit --json."
+            "--json cannot be used together with an export to standard output.", then="Pass a file, or omit --json."
         )
     if thread is not None and not markdown:
         raise InputError(
-            "--thread needs --markdown.", then="Add --markdown for the log of the thread, or omit --thread."
+            "--thread can be used only with --markdown.",
+            then="Add --markdown to export the log of the thread, or omit --thread.",
         )
     if file != "-":
         _refuse_existing(Path(file), overwrite=overwrite)
@@ -63,60 +64,62 @@ async def export(
 async def _export_markdown(
     call: Call, file: str, resource: str | None, thread: str | None, *, overwrite: bool
 ) -> Answer:
-    whose = await chosen_resource(call.memory, resource)
-    which = await chosen_thread(call.memory, whose, thread)
-    chosen = call.memory.thread(which, resource=whose)
+    owner = await chosen_resource(call.memory, resource)
+    name = await chosen_thread(call.memory, owner, thread)
+    chosen = call.memory.thread(name, resource=owner)
     if file == "-":
         print(clean(await chosen.export_markdown()), end="")
         return Answer(data=None, is_printed=True)
     size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
-    data = {"file": file, "resource": whose, "thread": which, "bytes": size}
-    return Answer(data=data, show=f"Written to {file}: the log of {which}, {size:,} bytes.")
+    data = {"file": file, "resource": owner, "thread": name, "bytes": size}
+    return Answer(data=data, show=f"The log of {name} was written to {file} ({size:,} bytes).")
 
 
 @verb(app, needs="database", writes=True, makes=True, name="import", example="memolog import alice.jsonl --db copy.db")
 async def import_(
     call: Call,
-    file: Annotated[Path, typer.Argument(help="Export, transcript or database of another system.")],
+    file: Annotated[Path, typer.Argument(help="Export of Memolog, or transcript or database of another system.")],
     resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Resource to import into, if the file names none.")
+        str | None, typer.Option("--resource", "-r", help="Resource to import into, if the file contains no resource.")
     ] = None,
     format_: Annotated[str | None, typer.Option("--format", help="Format of the file. Default: detected.")] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be imported, and change nothing.")
     ] = False,
-    revive: Annotated[bool, typer.Option("--revive", help="Also import what was forgotten here.")] = False,
+    revive: Annotated[
+        bool, typer.Option("--revive", help="Also import messages that were forgotten in this database.")
+    ] = False,
 ) -> Answer:
-    """Import an export or the history of another system, with its times. Importing again changes nothing."""
+    """Import an export, or the history of another system. Times are kept. A second import of the same file changes nothing."""
     if not file.exists():
         from memolog.db.postgres_address import safe_url
 
         raise InputError(f"There is no file {safe_url(str(file))}.", then="Check the path.")
-    with call.progress(f"importing {file}") as tell:
+    with call.progress(f"importing {file}") as show_detail:
         report = await call.memory.import_from(
             file,
             resource=resource,
             format=format_,
             dry_run=dry_run,
-            progress=lambda count: tell(f"{count:,} read"),
+            progress=lambda count: show_detail(f"{count:,} read"),
             revive=revive,
         )
     return Answer(data=report, show=lambda: _show_import(report))
 
 
 def _show_import(report: "ImportReport") -> "RenderableType":
-    verb_ = "would add" if report.dry_run else "added"
+    added = "would add" if report.dry_run else "added"
     rows = [("format", report.format), ("resources", ", ".join(report.resources))]
     for name, counts in (
-        (verb_, report.added),
+        (added, report.added),
         ("unchanged", report.unchanged),
-        ("kept as changed here", report.kept),
-        ("stays removed or forgotten", report.left),
+        ("changed here, not replaced", report.kept),
+        ("removed or forgotten here, not added", report.left),
     ):
         rows += [(name, words) for words in [", ".join(f"{kind} {n:,}" for kind, n in counts.items() if n)] if words]
     rows += [("skipped", f"{item.where}: {item.why}") for item in report.skipped]
     if report.has_changed_nothing:
-        rows.append((verb_, "nothing: everything exists already"))
+        rows.append((added, "nothing, because everything exists already"))
     return fields(rows)
 
 
@@ -124,7 +127,7 @@ def _show_import(report: "ImportReport") -> "RenderableType":
 async def backup(
     call: Call, file: Annotated[Path, typer.Argument(help="File to create.")], overwrite: _Overwrite = False
 ) -> Answer:
-    """Copy the SQLite database into a file while it is in use. For PostgreSQL, use its own tools."""
+    """Copy a SQLite database to a file. The database may be in use. For PostgreSQL, use the tools of PostgreSQL."""
     _refuse_existing(file, overwrite=overwrite)
     with call.progress(f"copying to {file}"):
         size = await call.memory.backup(file, overwrite=overwrite)
@@ -137,21 +140,21 @@ async def restore(
     call: Call,
     file: Annotated[Path, typer.Argument(help="Backup file.")],
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace an existing database; the old one is kept beside it.")
+        bool, typer.Option("--overwrite", help="Replace an existing database. The old database is kept beside it.")
     ] = False,
 ) -> Answer:
-    """Create a database from a backup. Nothing may use the database meanwhile."""
+    """Create a database from a backup. No program may use the database meanwhile."""
     from memolog import restore_backup
 
     if not file.exists():
         raise InputError(f"There is no file {file}.", then="Check the path.")
     if "://" in call.address:
         raise InputError(
-            "A backup can be restored only into a file.", then="Pass a file with --db, or import an export."
+            "A backup can be restored only to a SQLite file.", then="Pass a file with --db, or import an export."
         )
     kept = restore_backup(file, call.address, overwrite=overwrite)
     data = {"database": call.address, "from": str(file), "kept": str(kept) if kept else None}
-    words = f"Restored {call.address} from {file}." + (f" The old one is {kept}." if kept else "")
+    words = f"Restored {call.address} from {file}." + (f" The old database is now {kept}." if kept else "")
     return Answer(data=data, show=words)
 
 

@@ -1,4 +1,4 @@
-"""Forget and correct: `forget`, `correct`, `retract` and `reinstate`. Forgetting asks for confirmation."""
+"""Forget memory, and correct lines of the log: `forget`, `correct`, `retract` and `reinstate`."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import fields, styled
+from memolog.apps.cli.output import counted, fields, styled
 from memolog.core.exact_json import encode
 from memolog.core.observation import MARKS
 from memolog.errors import InputError, NotFound
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
-_Line = Annotated[str, typer.Argument(help="Line of the log: g3.2 or its id, from `memolog log --sources`.")]
+_Line = Annotated[str, typer.Argument(help="Line of the log (g3.2 or its id). `memolog log --sources` shows both.")]
 
 
 @verb(app, needs="resource", writes=True, example="memolog forget --thread notes --dry-run")
@@ -28,43 +28,43 @@ async def forget(
     call: Call,
     thread: Annotated[
         str | None,
-        typer.Option("--thread", "-t", help="Forget this thread; with --message, the thread of the message."),
+        typer.Option("--thread", "-t", help="Forget this thread. With --message: the thread of the message."),
     ] = None,
-    message: Annotated[str | None, typer.Option(help="Forget this message, by its id.")] = None,
-    observation: Annotated[str | None, typer.Option(help="Forget this line of the log, by its id.")] = None,
-    everything: Annotated[bool, typer.Option("--everything", help="Forget everything of the resource.")] = False,
+    message: Annotated[str | None, typer.Option(help="Forget the message with this id.")] = None,
+    observation: Annotated[str | None, typer.Option(help="Forget the line of the log with this id.")] = None,
+    everything: Annotated[bool, typer.Option("--everything", help="Forget the whole memory of the resource.")] = False,
     retention: Annotated[
-        bool, typer.Option("--retention", help="Forget what is older than the retention settings allow.")
+        bool, typer.Option("--retention", help="Forget messages that are older than the retention settings allow.")
     ] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be forgotten, and change nothing.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
 ) -> Answer:
-    """Forget something for good, with everything derived from it. Exit code 1: nothing to forget."""
-    named = [bool(message or observation or thread), everything, retention]
-    if sum(named) != 1:
+    """Delete something and everything derived from it. This cannot be undone. Exit code 1: nothing to forget."""
+    targets = [bool(message or observation or thread), everything, retention]
+    if sum(targets) != 1:
         raise InputError(
-            "Nothing to forget was named, or several things were.",
+            "More than one thing to forget was given." if any(targets) else "Nothing to forget was given.",
             then="Pass exactly one of --message, --observation, --thread, --everything and --retention.",
         )
 
-    async def go(*, only_tell: bool) -> "Forgotten":
+    async def run(*, dry_run: bool) -> "Forgotten":
         if retention:
-            return await call.of_resource.apply_retention(dry_run=only_tell)
-        return await call.of_resource.forget(thread=thread, message=message, observation=observation, dry_run=only_tell)
+            return await call.of_resource.apply_retention(dry_run=dry_run)
+        return await call.of_resource.forget(thread=thread, message=message, observation=observation, dry_run=dry_run)
 
     if not dry_run and not yes:
-        _ask(await go(only_tell=True))
-    with call.progress("looking" if dry_run else "forgetting"):
-        gone = await go(only_tell=dry_run)
+        _ask(await run(dry_run=True))
+    with call.progress("counting" if dry_run else "forgetting"):
+        gone = await run(dry_run=dry_run)
         if not dry_run:
             await _purge(call)
     return Answer(data=gone, show=lambda: _show_forgotten(gone), code=0 if _counts(gone) else 1)
 
 
 async def _purge(call: Call) -> None:
-    """Remove what was forgotten from hook events that are not stored yet."""
+    """Remove hook events that are not stored yet if their messages were forgotten."""
     from memolog.apps.hooks.spool import spool_of
     from memolog.apps.hooks.sweep import purge
 
@@ -85,7 +85,7 @@ def _ask(would: "Forgotten") -> None:
 
 
 def _counts(gone: "Forgotten") -> dict[str, int]:
-    """Return how many items of each kind went; ledger entries stay and do not count."""
+    """Return the number of forgotten items of each kind that has any. Ledger entries (`usage`) are not deleted."""
     data: dict[str, Any] = encode(gone)
     counts = {name: len(value) if isinstance(value, list) else value for name, value in data.items()}  # pyright: ignore[reportUnknownArgumentType]
     return {name: n for name, n in counts.items() if type(n) is int and n and name not in {"usage", "copies"}}
@@ -95,11 +95,11 @@ def _show_forgotten(gone: "Forgotten") -> "RenderableType":
     counts = _counts(gone)
     if not counts:
         return styled("Nothing to forget.", "dim")
-    head = ("would go" if gone.dry_run else "gone", f"of {gone.resource}'s memory")
+    head = ("would be forgotten" if gone.dry_run else "forgotten", f"from the memory of {gone.resource}")
     rows = [head, *((name.replace("_", " "), f"{count:,}") for name, count in counts.items())]
-    rows += [("copy beside it", copy) for copy in gone.copies]
+    rows += [("copy of the database", copy) for copy in gone.copies]
     if gone.usage:
-        rows.append(("stays", f"{gone.usage:,} ledger entries: costs, no text"))
+        rows.append(("not deleted", f"{counted(gone.usage, 'ledger entry', 'ledger entries')} (costs, without text)"))
     if not gone.dry_run:
         rows.append(("file", "rewritten without the forgotten bytes" if gone.is_clean else "not rewritten"))
     return fields(rows)
@@ -109,7 +109,7 @@ def _show_forgotten(gone: "Forgotten") -> "RenderableType":
 
 
 async def _id_of(call: Call, name: str, state: str) -> str:
-    """Return the id of a line of the log, given as its id or as `g3.2` (line 2 of group g3)."""
+    """Return the id of a line of the log. `name` is the id itself, or a name like `g3.2` (line 2 of group g3)."""
     handle, _, number = name.partition(".")
     if not (handle.startswith("g") and number.isdigit()):
         return name
@@ -119,7 +119,7 @@ async def _id_of(call: Call, name: str, state: str) -> str:
     if not found:
         raise NotFound(
             f"There is no {state} line {name} in the log of {call.thread}.",
-            then="`memolog log --sources` shows the lines; a retracted one can also be given by its id.",
+            then="`memolog log --sources` shows the lines. You can also pass the id of a line.",
         )
     return found[-1]
 
@@ -139,7 +139,7 @@ async def correct(
         str | None, typer.Option("--priority", "-p", help="New priority: high, medium, low or done.")
     ] = None,
 ) -> Answer:
-    """Correct a line of the log. The old line is kept as retracted, and the sources stay."""
+    """Correct a line of the log. The old line is retracted, and the new line has the same sources."""
     wanted: Any = priority
     if priority is not None and priority not in MARKS:
         raise InputError(f"priority must be one of {', '.join(MARKS)}, got {priority!r}.")
@@ -150,7 +150,7 @@ async def correct(
 
 @verb(app, writes=True, example="memolog retract g1.1 --thread notes")
 async def retract(call: Call, observation: _Line) -> Answer:
-    """Remove a line from the log and from search; `reinstate` restores it."""
+    """Remove a line from the log and from search. `reinstate` restores it."""
     name = await _id_of(call, observation, "active")
     return _line_answer(await call.of_resource.retract(name), "Retracted")
 

@@ -19,9 +19,9 @@ app = typer.Typer()
 
 @verb(app, example="memolog history")
 async def history(call: Call) -> Answer:
-    """List the generations of the log: cause, time and token counts."""
+    """List the generations of the log with their cause, time and token counts."""
     made = await call.of_thread.history()
-    heads = (">generation", "made by!", "at!", ">tokens before", ">tokens after", ">lines dropped")
+    heads = (">generation", "cause!", "at!", ">tokens before", ">tokens after", ">lines dropped")
     return listing({"generations": made}, made, heads, _generation, "There is no log yet.")
 
 
@@ -37,7 +37,7 @@ async def diff(
     old: Annotated[int, typer.Argument(help="Older generation.", min=0)],
     new: Annotated[int | None, typer.Argument(help="Newer generation. Default: the present one.", min=0)] = None,
 ) -> Answer:
-    """Compare two generations of the log like `diff -u`. Exit code 1: they are equal."""
+    """Compare two generations of the log in the format of `diff -u`. Exit code 1: they are equal."""
     present = (await call.of_thread.status()).generation
     new = present if new is None else new
     _refuse_unknown(max(old, new), present)
@@ -66,7 +66,7 @@ def _count(lines: list[str], sign: str) -> int:
 @verb(app, example="memolog as-of 2026-03-18")
 async def as_of(
     call: Call,
-    moment: Annotated[str, typer.Argument(help="Date, time or age: 2026-03-14, 2026-03-14T09:30, 3h, 2d.")],
+    moment: Annotated[str, typer.Argument(help="Date, time or age, such as 2026-03-14, 2026-03-14T09:30, 3h or 2d.")],
 ) -> Answer:
     """Show the log as it was at a moment. Exit code 1: there was no log yet."""
     at = moment_in(moment, call.memory.clock.now())
@@ -88,12 +88,12 @@ async def revert(
     call: Call,
     generation: Annotated[int, typer.Argument(help="Generation to restore.", min=0)],
 ) -> Answer:
-    """Restore an earlier generation of the log, plus all later observations, as a new generation."""
+    """Create a new generation of the log from an earlier generation and all later observations."""
     _refuse_unknown(generation, (await call.of_thread.status()).generation)
     made = await call.of_thread.restore(generation)
     words = (
-        f"Generation {made.number} is generation {generation} plus later observations: "
-        f"{made.tokens_after:,} tokens, before {made.tokens_before:,}."
+        f"Generation {made.number} consists of generation {generation} and all later observations. "
+        f"The log has {made.tokens_after:,} tokens (before: {made.tokens_before:,})."
     )
     return Answer(data=made, show=words)
 
@@ -101,5 +101,7 @@ async def revert(
 def _refuse_unknown(generation: int, newest: int) -> None:
     if generation > newest:
         raise InputError(
-            f"There is no generation {generation}.", why=f"The newest is {newest}.", then="See `memolog history`."
+            f"There is no generation {generation}.",
+            why=f"The newest generation is {newest}.",
+            then="See `memolog history`.",
         )

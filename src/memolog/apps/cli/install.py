@@ -1,4 +1,4 @@
-"""Add the memory to a coding agent and remove it: `install` and `uninstall`. Changes are shown before they are written."""
+"""Add a memory to a coding agent, and remove it: `install` and `uninstall`. Changes are shown before they are written."""
 
 import os
 import sys
@@ -33,21 +33,21 @@ async def install(
     project: _Project = False,
     db: Annotated[
         str | None,
-        typer.Option(help="Database. Default: ~/.memolog/memolog.db for all projects."),
+        typer.Option(help="Database. Default: ~/.memolog/memolog.db, which all projects share."),
     ] = None,
     resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Resource. Default: one for each project.")
+        str | None, typer.Option("--resource", "-r", help="Resource. Default: a separate resource for each project.")
     ] = None,
     tokens: Annotated[
         int | None,
-        typer.Option(min=200, help="Maximum number of tokens of memory that a session starts with."),
+        typer.Option(min=200, help="Maximum number of tokens of the context pack at the start of a session."),
     ] = None,
     settings: Annotated[str | None, typer.Option(help="Settings file for the hooks.")] = None,
-    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the tools.")] = False,
+    no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the MCP tools.")] = False,
     yes: _Yes = False,
     dry_run: _DryRun = False,
 ) -> Answer:
-    """Add memory to a coding agent: hooks that store its sessions, and the tools. Shows the changes and asks first."""
+    """Add memory to a coding agent: hooks that store its sessions, and MCP tools. Shows the changes and asks first."""
     from memolog.apps.hooks.hosts import KNOWN, installing, targets
 
     host = _host(agent)
@@ -58,29 +58,29 @@ async def install(
         common += ["--config", _settings_file(settings)]
     run = [sys.executable, "-P", "-m", "memolog.apps.hook"]
     start_tokens = ["--tokens", str(tokens)] if tokens else []
-    # Cursor starts servers in its own folder and passes the project as a variable.
+    # Cursor starts servers in another folder than the project, but replaces this variable by the path of the project.
     folder = ["--folder", "${workspaceFolder}"] if host == "cursor" and not resource else []
     server = None if no_mcp else [*run, "mcp", *common, *folder]
     changes = installing(targets(host, _place(project), [*run, host, *common, *start_tokens], server))
     data: dict[str, object] = {"agent": host, "database": common[1]}
     done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
-    hints = [KNOWN[host].then, *_missing_tools(no_mcp)] if done == "changed" else []
-    words = f"{KNOWN[host].title} has its memory in {common[1]}."
-    return _answer(done, words, data, hints)
+    advice = [KNOWN[host].then, *_missing_tools(no_mcp)] if done == "changed" else []
+    words = f"The memory of {KNOWN[host].title} is in {common[1]}."
+    return _answer(done, words, data, advice)
 
 
 @verb(app, needs="nothing", writes=True, example="memolog uninstall claude-code --project")
 async def uninstall(
     call: Call, agent: _Agent, project: _Project = False, yes: _Yes = False, dry_run: _DryRun = False
 ) -> Answer:
-    """Remove the memory from the settings of a coding agent. The stored memory stays."""
+    """Remove the hooks and tools from the settings of a coding agent. The database is not changed."""
     from memolog.apps.hooks.hosts import KNOWN, targets, uninstalling
 
     host = _host(agent)
     changes = uninstalling(targets(host, _place(project), [""], [""]))
     data: dict[str, object] = {"agent": host}
     done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
-    words = f"{KNOWN[host].title} has no entries of Memolog in its settings."
+    words = f"The settings of {KNOWN[host].title} have no entries of Memolog."
     return _answer(done, words, data, [])
 
 
@@ -100,7 +100,7 @@ def _place(project: bool) -> "Place":
 
 
 def _project() -> "Path":
-    """Return the root of the current checkout; a worktree counts as its own."""
+    """Return the root of the current git checkout or worktree. Without git, return the current folder."""
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
 
@@ -119,24 +119,23 @@ def _address(named: str | None) -> str:
     if has_password(address):
         raise InputError(
             f"The address {safe_url(address)} contains a password.",
-            why="It would be written into the settings of the agent and be visible in the list of processes.",
-            then="Remove it from the address and set PGPASSWORD, or use the password file of PostgreSQL (~/.pgpass).",
+            why="The password would be written to the settings of the agent and be visible in the list of processes.",
+            then="Remove the password from the address, and set PGPASSWORD or use the password file (~/.pgpass).",
         )
     return address if "://" in address else str(Path(address).expanduser().resolve())
 
 
 def _missing_tools(no_mcp: bool) -> list[str]:
-
     if no_mcp or find_spec("mcp") is not None:
         return []
-    return ["The tools need the extra `mcp`: install memolog[mcp]."]
+    return ['The MCP tools need another library. Install it with: pip install "memolog[mcp]"']
 
 
 # ---------------------------------------------------------------- showing, asking, doing
 
 
 def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, yes: bool, dry_run: bool) -> str:
-    """Show the changes, ask, and apply them; returns the outcome."""
+    """Show the changes, ask for confirmation, and apply them. Return "nothing", "shown", "left" or "changed"."""
     from memolog.apps.hooks.hosts import apply, backup_of, diff
 
     todo = [change for change in changes if not change.is_none]
@@ -153,7 +152,7 @@ def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, ye
         if call.as_json or not sys.stdin.isatty():
             raise InputError(
                 "Changing files needs a confirmation, and there is no terminal.",
-                then="Add --yes, or --dry-run to only look.",
+                then="Add --yes, or add --dry-run to see the changes.",
             )
         if not typer.confirm("Change these files?", default=True):
             return "left"
@@ -163,10 +162,10 @@ def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, ye
     return "changed"
 
 
-def _answer(done: str, words: str, data: dict[str, object], hints: list[str]) -> Answer:
-    data |= {"changed": done == "changed", "next": hints}
+def _answer(done: str, words: str, data: dict[str, object], advice: list[str]) -> Answer:
+    data |= {"changed": done == "changed", "next": advice}
     shown = {"nothing": f"{words} No change was needed.", "changed": words}.get(done, "Nothing was changed.")
-    kept = [f"Original kept as {name}" for name in cast("list[str]", data.get("backups", []))]
+    backups = [f"The original is kept as {name}" for name in cast("list[str]", data.get("backups", []))]
     return Answer(
-        data=data, show=lambda: styled("\n".join([shown, *kept, *hints]), "green" if done == "changed" else "")
+        data=data, show=lambda: styled("\n".join([shown, *backups, *advice]), "green" if done == "changed" else "")
     )

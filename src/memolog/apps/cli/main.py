@@ -1,4 +1,4 @@
-"""Assemble the `memolog` command from its verbs, and report usage errors as JSON where `--json` was given."""
+"""Assemble the `memolog` command from its verbs, and report usage errors as JSON if `--json` was given."""
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -26,16 +26,16 @@ from memolog.apps.cli.output import show_error
 from memolog.errors import InputError
 from memolog.version import __version__
 
-# The base class of all usage errors has no public name that every version of typer exports.
+# The base class of all usage errors. Not every version of typer exports it under a public name.
 _Misuse: Final = cast("type[Exception]", typer.BadParameter.__bases__[0])
 _ASKED: Final = "memolog.as_json"
 
 
 class Verbs(TyperGroup):
-    """The root command; prints a usage error as a JSON document if `--json` was given."""
+    """The root command. It prints a usage error as a JSON document if `--json` was given."""
 
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
-        """Return the context of one command line, with a note whether `--json` was given."""
+        """Return the typer context of one command line, and store in it whether `--json` was given."""
         as_json = _asks_for_json(args)
         with _reported(as_json=as_json):
             made = super().make_context(info_name, args, parent, **extra)
@@ -43,7 +43,7 @@ class Verbs(TyperGroup):
         return made
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the verb that was named."""
+        """Run the verb of the command line."""
         with _reported(as_json=ctx.meta.get(_ASKED, False)):
             return super().invoke(ctx)
 
@@ -56,7 +56,7 @@ def _asks_for_json(words: Sequence[str]) -> bool:
 
 @contextmanager
 def _reported(*, as_json: bool) -> Generator[None]:
-    """Print a usage error as a JSON document and raise it again: typer prints it and sets the exit code."""
+    """Print a usage error as JSON if `as_json`, and raise it again. Typer then prints it to stderr and sets the exit code."""
     try:
         yield
     except _Misuse as error:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from memolog.apps.cli.command import Answer, Call, listing, verb
-from memolog.apps.cli.output import clean, one_line, styled, when
+from memolog.apps.cli.output import clean, counted, one_line, styled, when
 from memolog.apps.cli.status import show_status
 from memolog.errors import InputError, NotFound
 
@@ -21,14 +21,14 @@ app = typer.Typer()
 
 @verb(app, writes=True, example="memolog observe --thread atlas")
 async def observe(call: Call) -> Answer:
-    """Observe the rest of a thread and move it into the log; wait for the result."""
+    """Observe all messages of a thread that the log does not cover yet, and wait for the result."""
     with call.progress(f"observing {call.thread}"):
         return _status_answer(await call.of_thread.observe())
 
 
 @verb(app, writes=True, example="memolog buffer --thread atlas")
 async def buffer(call: Call) -> Answer:
-    """Observe new messages, and keep the result out of the log until it is activated."""
+    """Observe new messages, and buffer the observations until `activate` moves them into the log."""
     with call.progress(f"buffering {call.thread}"):
         await call.of_thread.buffer()
         await call.memory.settled()
@@ -37,13 +37,13 @@ async def buffer(call: Call) -> Answer:
 
 @verb(app, writes=True, example="memolog activate --thread atlas")
 async def activate(call: Call) -> Answer:
-    """Move every buffered group into the log; calls no model."""
+    """Move every buffered group into the log. No model is called."""
     return _status_answer(await call.of_thread.activate())
 
 
 @verb(app, writes=True, example="memolog reflect --thread atlas")
 async def reflect(call: Call) -> Answer:
-    """Condense the oldest part of the log; wait for the result. Exit code 1: nothing to condense."""
+    """Condense the oldest part of the log, and wait for the result. Exit code 1: nothing to condense."""
     with call.progress(f"reflecting on {call.thread}"):
         before = await call.of_thread.status()
         after = await call.of_thread.reflect()
@@ -53,16 +53,16 @@ async def reflect(call: Call) -> Answer:
 
 
 def _status_answer(status: "Status") -> Answer:
-    """Return the status; exit code 3 if the model or the database fails."""
+    """Return the status as an answer. The exit code is 3 if the health of the thread is "failing"."""
     return Answer(data=status, show=lambda: show_status(status), code=3 if status.health == "failing" else 0)
 
 
 @verb(app, writes=True, example="memolog compact --thread atlas --keep 10")
 async def compact(
     call: Call,
-    keep: Annotated[int, typer.Option(help="Number of newest messages to leave as they are.", min=0)] = 0,
+    keep: Annotated[int, typer.Option(help="Number of newest messages that are not compacted.", min=0)] = 0,
 ) -> Answer:
-    """Replace old messages by summaries in contexts and in the index; recall still shows the raw text."""
+    """Replace old messages by summaries in contexts and in the search index. `recall` still shows the original text."""
     with call.progress(f"compacting {call.thread}"):
         made = await call.of_thread.compact(keep=keep)
     return Answer(data=made, show=lambda: _show_compacted(made), code=0 if made.messages else 1)
@@ -71,14 +71,15 @@ async def compact(
 def _show_compacted(made: "Compacted") -> "RenderableType":
     if not made.messages:
         return styled("Nothing to compact.", "dim")
-    groups = f" The log covers it: {', '.join(made.groups)}." if made.groups else ""
-    text = styled(f"{made.messages} messages in {len(made.compactions)} batches.{groups}\n", "bold")
+    groups = f" The log covers them with {', '.join(made.groups)}." if made.groups else ""
+    batches = counted(len(made.compactions), "batch", "batches")
+    text = styled(f"Compacted {counted(made.messages, 'message')} in {batches}.{groups}\n", "bold")
     return text.append(clean(made.summary), style="default")
 
 
 @verb(app, example="memolog compactions --thread notes")
 async def compactions(call: Call) -> Answer:
-    """List compacted batches of messages, also undone ones. Exit code 1: there are none."""
+    """List compacted batches of messages, including undone compactions. Exit code 1: there are none."""
     made = await call.of_thread.compactions()
     heads = ("messages!", ">level", "at!", "is!", "summary")
     return listing({"compactions": made}, made, heads, _batch, "Nothing is compacted.")
@@ -97,9 +98,10 @@ async def uncompact(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Undo every batch of the thread.")] = False,
 ) -> Answer:
-    """Undo a compaction: show and find its messages as before. Exit code 1: nothing to undo."""
+    """Undo the compaction of a batch, so that its original messages are shown and found again. Exit code 1: nothing to undo."""
     if (batch is None) != everything:
-        raise InputError("Neither a batch nor --all was given, or both were.", then="Pass one batch, or --all.")
+        what = "Both a batch and --all were given." if everything else "Neither a batch nor --all was given."
+        raise InputError(what, then="Pass one batch, or --all.")
     made = await call.of_thread.compactions()
     chosen = [item for item in made if item.restored_at is None and (everything or batch in {item.id, _name(item)})]
     if not chosen and not everything:
@@ -112,7 +114,8 @@ async def uncompact(
         )
     restored = [await call.of_thread.restore_compaction(item.id) for item in chosen]
     count = sum(item.messages for item in restored)
-    words = f"{count} messages of {len(restored)} batches are restored." if restored else "Nothing to undo."
+    batches = counted(len(restored), "batch", "batches")
+    words = f"Undid the compaction of {batches} ({counted(count, 'message')})." if restored else "Nothing to undo."
     return Answer(data={"restored": restored, "messages": count}, show=words, code=0 if restored else 1)
 
 

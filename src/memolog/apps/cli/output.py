@@ -1,6 +1,6 @@
 """Format output: text and tables for people, one JSON document for programs, errors with advice.
 
-Rich is loaded only when something is shown to a person.
+Rich is imported only if output for people is needed.
 """
 
 import re
@@ -23,16 +23,17 @@ _WIDTH_WITHOUT_TERMINAL: Final = 120
 _LONGEST_CELL: Final = 400
 # Control characters, bidirectional marks and lone surrogates.
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-# Control and invisible characters, which JSON can hold as escapes.
+# Control, bidirectional and invisible characters. `safe_json` writes them as JSON escapes.
 _UNSEEN: Final = re.compile(
     "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
+# Visible symbols for control characters.
 _PICTURES: Final = {chr(code): chr(0x2400 + code) for code in range(0x20)}
 
 
 def console(*, to_stderr: bool = False) -> "Console":
-    """Return a console with the width of the terminal, or a fixed width without one."""
+    """Return a console with the width of the terminal, or with a fixed width if the output is not a terminal."""
     from rich.console import Console
 
     stream = sys.stderr if to_stderr else sys.stdout
@@ -41,19 +42,19 @@ def console(*, to_stderr: bool = False) -> "Console":
 
 
 def show(shown: "RenderableType") -> None:
-    """Print something for people; plain text is not wrapped."""
+    """Print output for people. Plain text is not wrapped."""
     from rich.text import Text
 
     console().print(shown, soft_wrap=isinstance(shown, Text))
 
 
 def print_json(data: object) -> None:
-    """Print one JSON document on one line, at once: a program may wait for it while the verb goes on."""
+    """Print one JSON document on one line. The output is flushed, because a program may read it while the verb still runs."""
     print(safe_json(dumps(encode(data))), flush=True)
 
 
 def safe_json(text: str) -> str:
-    """Return equal JSON with control, bidirectional and invisible characters as escapes."""
+    """Return the same JSON document with control, bidirectional and invisible characters as escapes."""
     return _UNSEEN.sub(_escape, text)
 
 
@@ -63,17 +64,22 @@ def _escape(hit: re.Match[str]) -> str:
 
 
 class JsonOutput(TextIOBase):
-    """A stream to standard output that makes the JSON written to it safe for terminals."""
+    """A stream that writes JSON to standard output in a form that is safe for terminals."""
 
     def write(self, text: str, /) -> int:
-        """Print some JSON."""
+        """Write a piece of JSON, and return its length."""
         sys.stdout.write(safe_json(text))
         return len(text)
 
 
 def clean(text: str) -> str:
-    """Return a text without terminal escape sequences or lone surrogates."""
+    """Return a text in which visible symbols replace control characters, bidirectional marks and lone surrogates."""
     return _UNSAFE.sub(lambda hit: _PICTURES.get(hit[0], "�"), text)
+
+
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number and its noun, such as `1 group` or `2 groups`."""
+    return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def one_line(text: str, most: int = _LONGEST_CELL) -> str:
@@ -83,21 +89,21 @@ def one_line(text: str, most: int = _LONGEST_CELL) -> str:
 
 
 def styled(text: str, style: str = "") -> "Text":
-    """Return a text with a style and without markup."""
+    """Return a clean text with a style. Markup in the text is not interpreted."""
     from rich.text import Text
 
     return Text(clean(text), style=style)
 
 
 def local(moment: datetime, zone: str | None) -> datetime:
-    """Return a moment in a zone, as the log shows it; in UTC if the zone is not known."""
+    """Return a moment in a time zone, as the log shows it. Without a zone, or with an unknown one, return it in UTC."""
     from memolog.text.dates import local as in_zone
 
     return in_zone(moment, zone)
 
 
 def when(moment: datetime | None) -> str:
-    """Return a moment as text with its UTC offset."""
+    """Return a moment as text with its UTC offset. None becomes a dash."""
     if moment is None:
         return "–"
     clock = moment.isoformat()[-6:] if moment.utcoffset() else "UTC"
@@ -105,12 +111,12 @@ def when(moment: datetime | None) -> str:
 
 
 def day(moment: datetime | None) -> str:
-    """Return the day of a moment, with its weekday."""
+    """Return weekday and date of a moment."""
     return "without a date" if moment is None else f"{moment:%A %Y-%m-%d}"
 
 
 def bar(tokens: int, limit: int, *, width: int = 24) -> "Text":
-    """Return a bar that shows how much of a limit is used, with the numbers."""
+    """Return a bar that shows how much of a limit is used, followed by the numbers."""
     from rich.text import Text
 
     share = tokens / limit if limit else 0.0
@@ -121,7 +127,7 @@ def bar(tokens: int, limit: int, *, width: int = 24) -> "Text":
 
 
 def fields(rows: Iterable[tuple[str, "Text | str"]]) -> "Table":
-    """Return names and values, one line each."""
+    """Return a grid with one row for each name and value."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
@@ -133,7 +139,7 @@ def fields(rows: Iterable[tuple[str, "Text | str"]]) -> "Table":
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence["Text | str"]]) -> "Table":
-    """Return a table. A head that starts with `>` is right-aligned; one that ends with `!` is not wrapped."""
+    """Return a table. A column is right-aligned if its head starts with `>`, and is not wrapped if its head ends with `!`."""
     from rich import box
     from rich.table import Table
 
@@ -151,7 +157,7 @@ def table(heads: Sequence[str], rows: Iterable[Sequence["Text | str"]]) -> "Tabl
 
 
 def show_diff(text: str) -> "RenderableType":
-    """Render a unified diff in colours."""
+    """Return a unified diff in colours."""
     from rich.text import Text
 
     if not text.strip():
@@ -161,7 +167,7 @@ def show_diff(text: str) -> "RenderableType":
 
 
 def show_error(error: MemologError, *, as_json: bool) -> None:
-    """Print an error: what, why and what to do next; as JSON if wanted."""
+    """Print an error with its cause and advice, as text to stderr or as JSON to standard output."""
     if as_json:
         kind = type(error).__name__
         words = {"kind": kind, "what": error.what, "why": error.why, "then": error.then, "retryable": error.retryable}

@@ -1,4 +1,4 @@
-"""Find exact words: `search` and `recall`."""
+"""Search the memory, and show original messages: `search` and `recall`."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from memolog.apps.cli.command import Answer, Call, InThread, chosen_thread, refuse_unknown, verb
-from memolog.apps.cli.output import clean, local, one_line, styled, when
+from memolog.apps.cli.output import clean, counted, local, one_line, styled, when
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -16,16 +16,17 @@ if TYPE_CHECKING:
     from memolog.search.values import SearchAnswer, SearchResult
 
 app = typer.Typer()
+# Maximum number of characters of a message beside a result.
 _NEIGHBOUR: Final = 120
 
 
-# Search updates the index first, so it writes.
+# A search first updates the index, so it needs write access.
 @verb(app, needs="resource", writes=True, example='memolog search "login schema" --limit 3')
 async def search(
     call: Call,
     query: Annotated[str, typer.Argument(help="Text to find: words, a name, part of a path.")],
     thread: InThread = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Number of results.", min=1, max=100)] = 10,
+    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of results.", min=1, max=100)] = 10,
     neighbours: Annotated[
         int, typer.Option("--context", help="Number of messages to show before and after each result.", min=0, max=20)
     ] = 0,
@@ -60,19 +61,20 @@ def _show_results(found: "SearchAnswer") -> "RenderableType":
     if not found.results:
         lines.append(styled("Nothing found.", "dim"))
     if found.relaxed:
-        lines.append(styled(f"Not found as written; searched for parts: {', '.join(found.relaxed)}", "dim"))
+        words = f"The query was not found as written. Its parts were searched instead: {', '.join(found.relaxed)}"
+        lines.append(styled(words, "dim"))
     if found.behind:
-        threads = "1 thread has" if found.behind == 1 else f"{found.behind:,} threads have"
-        words = f"{threads} messages that were not searched: the index is behind, and this memory is read-only."
-        lines.append(styled(f"{words} Search once without read_only to update it.", "yellow"))
+        threads = f"{counted(found.behind, 'thread')} {'has' if found.behind == 1 else 'have'}"
+        words = f"{threads} messages that are not in the index yet, and a read-only memory cannot update the index."
+        lines.append(styled(f"{words} Search once without read_only.", "yellow"))
     if found.next:
-        lines.append(styled(f"{found.total} in all; next page: --cursor {found.next}", "dim"))
+        lines.append(styled(f"{counted(found.total, 'result')}; next page: --cursor {found.next}", "dim"))
     return Text("\n").join(lines)
 
 
 def _result(result: "SearchResult") -> "Iterator[Text]":
     number = str(result.seq) if result.seq else result.handle
-    # A handle is unique within one log only; without a thread, show the id too.
+    # A handle is unique only within one log. So show the id, too, if the result has no thread.
     place = " ".join(filter(None, (result.thread, number, None if result.thread or result.task else result.id)))
     who = " ".join(filter(None, (result.role or result.state, result.speaker)))
     head = f"{result.source} · {who} · {place} · {when(local(result.at, result.zone))}"
@@ -87,7 +89,7 @@ def _result(result: "SearchResult") -> "Iterator[Text]":
 
 
 def _neighbour(message: "Message") -> "Text":
-    """Render a neighbour message on one line: its text, or else its tool call or result."""
+    """Return a message beside a result on one line: its text or, without a text, its tool call or result."""
     from memolog.search.analysis import text_of_parts
 
     who = " ".join(filter(None, (message.role, message.speaker)))
@@ -96,7 +98,7 @@ def _neighbour(message: "Message") -> "Text":
 
 
 def marked(snippet: str) -> "Text":
-    """Render a snippet with its hits highlighted."""
+    """Return a snippet with its hits highlighted."""
     from rich.text import Text
 
     text = Text(clean(snippet))
@@ -116,7 +118,7 @@ async def recall(
             "--thread",
             "-t",
             envvar="MEMOLOG_THREAD",
-            help="Thread. Default: all; for a number or a span, the thread with the newest activity.",
+            help="Thread. Default: all threads. For a message number or a span: the thread with the newest activity.",
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show whole messages.")] = False,
@@ -125,11 +127,11 @@ async def recall(
     tokens: Annotated[int, typer.Option(help="Maximum number of tokens per page.", min=200)] = 2_000,
     cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page showed.")] = None,
 ) -> Answer:
-    """Show the exact messages behind a reference, in pages. Exit code 1: nothing to show."""
+    """Show the original messages of a reference, in pages. Exit code 1: nothing to show."""
     from memolog.search.recall_store import is_number
 
     await refuse_unknown(call.memory, call.resource, None)
-    # Message numbers are unique within a thread only; a number alone means the latest thread.
+    # Message numbers are unique only within a thread. A number without a thread means the thread with the newest activity.
     is_latest = thread is None and is_number(reference)
     where = await chosen_thread(call.memory, call.resource, None) if is_latest else thread
     page = await call.of_resource.recall(
@@ -137,7 +139,7 @@ async def recall(
     )
 
     def show() -> "RenderableType":
-        text = styled(f"Thread {where}; choose another with --thread\n" if is_latest else "", "dim")
+        text = styled(f"Thread {where} (--thread selects another one)\n" if is_latest else "", "dim")
         text.append_text(styled(page.text) if page.items else _nothing(tool, part))
         for name, token in (("before", page.previous), ("after", page.next)):
             if token:
@@ -148,10 +150,10 @@ async def recall(
 
 
 def _nothing(tool: str | None, part: int | None) -> "Text":
-    """Explain an empty page."""
-    wanted = [f"a call or result of a tool {tool}"] if tool else []
+    """Return an explanation of an empty page."""
+    wanted = [f"a call or result of the tool {tool}"] if tool else []
     wanted += [f"a part {part}"] if part is not None else []
     if not wanted:
-        return styled("Nothing to show here: omit --cursor, or name another message.", "dim")
-    named = " and ".join(name for name, given in (("--tool", tool), ("--part", part)) if given is not None)
-    return styled(f"None of these messages has {' that is '.join(wanted)}. Omit {named} to see them.", "dim")
+        return styled("There is nothing on this page. Omit --cursor, or choose another message.", "dim")
+    options = " and ".join(name for name, given in (("--tool", tool), ("--part", part)) if given is not None)
+    return styled(f"None of these messages has {' that is '.join(wanted)}. Omit {options} to see the messages.", "dim")

@@ -11,6 +11,7 @@ from memolog.apps.cli.output import (
     bar,
     clean,
     console,
+    counted,
     day,
     fields,
     local,
@@ -68,22 +69,30 @@ def show_status(found: "Status", thread: "ThreadInfo | None" = None) -> "Rendera
         ("health", styled(found.health, colour)),
         ("messages", bar(found.messages.tokens, found.messages.limit)),
         ("observations", bar(found.observations.tokens, found.observations.limit)),
-        ("buffered", f"{found.buffered_groups} groups over {found.buffered_tokens:,} tokens; {found.running} running"),
+        (
+            "buffered",
+            f"{counted(found.buffered_groups, 'group')} over {counted(found.buffered_tokens, 'token')}; {found.running} running",
+        ),
         ("not observed", f"{found.backlog_tokens:,} tokens"),
         (
             "log",
-            f"{found.groups} groups, generation {found.generation}, covers {found.cursor} of {found.last_seq} messages",
+            (
+                f"{counted(found.groups, 'group')}, generation {found.generation}, "
+                f"covers {found.cursor} of {counted(found.last_seq, 'message')}"
+            ),
         ),
         ("last success", when(found.last_success_at)),
     ]
     if found.dropped:
-        rows.append(("dropped", f"{found.dropped} lines that search finds and `memolog revert` brings back"))
+        rows.append(
+            ("dropped", f"{counted(found.dropped, 'line')}; search finds them, and `memolog revert` restores them")
+        )
     if found.last_error:
         rows.append(("last error", f"{when(found.last_error_at)}  {one_line(found.last_error)}"))
     used = found.usage
     read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
     rows.append(("tokens", f"{read:,} read and {used.output_tokens:,} written by models"))
-    rows.append(("cost", f"{used.requests} requests, ${used.cost:.4f}"))
+    rows.append(("cost", f"{counted(used.requests, 'request')}, ${used.cost:.4f}"))
     if found.budget_left is not None:
         rows.append(("budget left", f"${found.budget_left:.4f}"))
     return fields(rows)

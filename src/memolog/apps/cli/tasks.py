@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from memolog.apps.cli.command import Answer, Call, acting_user, listing, moment_in, verb
-from memolog.apps.cli.output import clean, fields, one_line, styled, when
+from memolog.apps.cli.output import clean, counted, fields, one_line, styled, when
 from memolog.apps.cli.search import marked
 from memolog.core.exact_json import encode
 from memolog.core.observation import Span
@@ -187,7 +187,7 @@ async def about(call: Call, task: TaskName, limit: _Limit = 20) -> Answer:
             (f"{item.message.thread} {item.message.seq}", f"{item.message.role}: {one_line(item.message.text, 160)}")
             for item in found.messages
         ]
-        return fields([*rows, ("cost", f"{found.cost.requests} requests, ${found.cost.cost:.4f}")])
+        return fields([*rows, ("cost", f"{counted(found.cost.requests, 'request')}, ${found.cost.cost:.4f}")])
 
     return Answer(data=found, show=show_about)
 
@@ -445,5 +445,5 @@ async def attach(
     tasks = _tasks(call)
     new = await tasks.attach(task, chosen, sort, thread=thread)
     view = await tasks.show(task)
-    words = f"Linked to {view.task.handle} as {kind}: {new} new, {view.messages} messages in all."
+    words = f"Linked to {view.task.handle} as {kind}: {new} new, {counted(view.messages, 'message')} in all."
     return Answer(data={"linked": new, "in_all": view.messages}, show=words, code=0 if new else 1)

@@ -1,4 +1,4 @@
-"""Read and change the working memory: all verbs of `memolog wm`."""
+"""Read and change the working memory: the verbs of `memolog wm`."""
 
 import json
 import os
@@ -24,11 +24,11 @@ app = typer.Typer(
 )
 
 _Thread = Annotated[
-    str | None, typer.Option("--thread", "-t", help="Working memory of this thread. Default: that of the resource.")
+    str | None, typer.Option("--thread", "-t", help="Use the working memory of this thread. Default: of the resource.")
 ]
 _Version = Annotated[
     int | None,
-    typer.Option(help="Version that was read; fails if it has changed since.", min=0),
+    typer.Option(help="Version that you have read. The command fails if there is a newer version.", min=0),
 ]
 
 
@@ -51,7 +51,7 @@ async def show(call: Call, thread: _Thread = None) -> Answer:
     """Show the working memory. Exit code 1: there is none."""
     document = await _of(call, thread).read()
     if document is None:
-        return Answer(data=None, show="There is no working memory yet; create one with `memolog wm start`.", code=1)
+        return Answer(data=None, show="There is no working memory yet. Create one with `memolog wm start`.", code=1)
     return _answer(document)
 
 
@@ -60,9 +60,9 @@ async def start(
     call: Call,
     template: Annotated[str, typer.Argument(help="Template: coding or personal.")] = "personal",
     thread: _Thread = None,
-    schema: Annotated[Path | None, typer.Option(help="File with a JSON schema; the document is then JSON.")] = None,
+    schema: Annotated[Path | None, typer.Option(help="File with a JSON schema. The document will be JSON.")] = None,
 ) -> Answer:
-    """Create a working memory from a template; fails if there is one."""
+    """Create a working memory from a template. Fails if a working memory exists already."""
     rules = None if schema is None else _json_object(str(schema), read_text(schema))
     return _answer(await _of(call, thread).start(template, who=acting_user(), schema=rules))
 
@@ -86,7 +86,7 @@ async def set_(
 @verb(app, needs="resource", writes=True, example='memolog wm merge \'{"city": "Lisbon"}\' --thread notes')
 async def merge(
     call: Call,
-    patch: Annotated[str, typer.Argument(help="JSON object, or - for standard input; null removes a field.")],
+    patch: Annotated[str, typer.Argument(help="JSON object, or - for standard input. A null removes the field.")],
     thread: _Thread = None,
     version: _Version = None,
 ) -> Answer:
@@ -99,7 +99,7 @@ async def merge(
 async def edit(
     call: Call,
     heading: Annotated[
-        str | None, typer.Argument(help="Heading of the section. Default: edit the whole document in an editor.")
+        str | None, typer.Argument(help="Heading of the section. Default: open the whole document in an editor.")
     ] = None,
     text: Annotated[str | None, typer.Argument(help="New text of the section, or - for standard input.")] = None,
     append: Annotated[bool, typer.Option("--append", help="Append to the section instead of replacing it.")] = False,
@@ -107,12 +107,12 @@ async def edit(
     thread: _Thread = None,
     version: _Version = None,
 ) -> Answer:
-    """Change one section of a Markdown working memory, or edit all of it in an editor."""
+    """Change one section of a Markdown working memory, or open the whole document in an editor."""
     memory = _of(call, thread)
     if heading is None:
         return await _in_editor(memory)
     if append and remove:
-        raise InputError("--append and --remove exclude each other.", then="Omit one of them.")
+        raise InputError("--append and --remove cannot be used together.", then="Omit one of them.")
     if text is None and not remove:
         raise InputError("There is no text for the section.", then="Pass the text, - for standard input, or --remove.")
     mode: Any = "remove" if remove else "append" if append else "replace"
@@ -138,7 +138,7 @@ async def _in_editor(memory: "WorkingMemory") -> Answer:
 
 
 def _edited(present: "Document") -> str:
-    """Return the text of a document after editing."""
+    """Open a document in the editor of the user, and return the edited text."""
     import subprocess
     import tempfile
 
@@ -164,7 +164,7 @@ async def versions(
         found,
         (">version", "at!", "by!", ">characters", "begins"),
         lambda v: (str(v.number), when(v.at), v.by, f"{len(v.text):,}", one_line(v.text, 60)),
-        "There is none yet.",
+        "There is no working memory yet.",
     )
 
 
@@ -186,7 +186,7 @@ async def diff(
 async def restore(
     call: Call, version: Annotated[int, typer.Argument(help="Version to restore.", min=1)], thread: _Thread = None
 ) -> Answer:
-    """Restore an old version as a new version."""
+    """Restore an old version. The result is a new version with the old text."""
     return _answer(await _of(call, thread).restore(version, who=acting_user()))
 
 

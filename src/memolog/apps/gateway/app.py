@@ -45,14 +45,14 @@ _log = logging.getLogger("memolog")
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-# Nested escapes are not legitimate, but servers on the way may decode several levels.
+# Maximum number of times that a path may be percent-escaped. Servers between gateway and provider may decode it repeatedly.
 _MOST_ESCAPED: Final = 4
-# How long a request waits until an abandoned request of the same thread is saved.
+# Maximum time in seconds that a request waits until the answer to a disconnected client of the same thread is saved.
 _LAST_WORDS: Final = 5.0
 
 
 class _Refused(Exception):
-    """An error answer of the gateway itself."""
+    """The gateway refuses a request. `kind` is the type of the error in the format of the provider."""
 
     def __init__(self, status: int, kind: str, message: str) -> None:
         super().__init__(message)
@@ -68,7 +68,7 @@ def gateway_app(memory: Memory, settings: GatewaySettings | None = None) -> Star
 
 
 class Gateway:
-    """Passes requests on, with memory if a request names a thread."""
+    """Passes requests on to the provider, with memory if a request has the header `x-memolog-thread`."""
 
     def __init__(self, memory: Memory, settings: GatewaySettings) -> None:
         self._memory, self._settings = memory, settings
@@ -79,8 +79,8 @@ class Gateway:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep connections to providers open; cancel open requests at the end."""
-        # No proxy settings from the environment: the gateway settings decide where requests go.
+        """Keep connections to providers open while the block runs. At the end, cancel open requests."""
+        # Ignore proxy settings of the environment, because only the gateway settings decide where requests are sent.
         async with httpx.AsyncClient(limits=_CONNECTIONS, trust_env=False) as self._client:
             try:
                 yield
@@ -93,7 +93,7 @@ class Gateway:
     # ------------------------------------------------------------ one request
 
     async def answer(self, request: Request) -> Response:
-        """Answer one request; errors become error answers."""
+        """Answer one request. An error becomes an answer in the error format of the provider."""
         headers: Pairs = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
         as_anthropic = is_anthropic(request.url.path, [name for name, _ in headers])
         base = self._settings.anthropic if as_anthropic else self._settings.openai
@@ -109,10 +109,10 @@ class Gateway:
         except httpx.TimeoutException:
             status, kind, message = 504, "api_error", f"The provider ({base}) did not answer in time."
         except httpx.HTTPError as error:
-            told = str(error) or type(error).__name__
-            status, kind, message = 502, "api_error", f"The provider ({base}) could not be reached: {told}."
+            cause = str(error) or type(error).__name__
+            status, kind, message = 502, "api_error", f"The provider ({base}) could not be reached: {cause}."
         except ClientDisconnect:
-            # The client is gone.
+            # No client receives this answer.
             return Response(status_code=400)
         except Exception:  # noqa: BLE001 - logged and reported to the client
             _log.exception("the proxy failed unexpectedly")
@@ -120,18 +120,18 @@ class Gateway:
         return JSONResponse(error_body(message, kind, as_anthropic=as_anthropic), status)
 
     async def _answer(self, request: Request, headers: Pairs, base: str) -> Response:
-        whose = self._check_entry(headers)
+        allowed = self._check_entry(headers)
         framing = {name for name, _ in headers if name in {"content-length", "transfer-encoding"}}
         if len(framing) > 1:
-            # Both together allow request smuggling.
-            told = "A request cannot have both content-length and transfer-encoding. Omit one of them."
-            raise _Refused(400, "invalid_request_error", told)
+            # Both headers together allow request smuggling.
+            message = "A request cannot have both content-length and transfer-encoding. Omit one of them."
+            raise _Refused(400, "invalid_request_error", message)
         url = _url(base, request)
         api = api_of(request.method, request.url.path)
-        scope = scope_of(headers, whose or self._settings.resource)
-        if scope is not None and whose not in {None, scope.resource}:
-            told = "Your token is for another resource. Omit x-memolog-resource: the token selects the resource."
-            raise _Refused(403, "permission_error", told)
+        scope = scope_of(headers, allowed or self._settings.resource)
+        if scope is not None and allowed not in {None, scope.resource}:
+            message = "Your token is for another resource. Omit x-memolog-resource: the token selects the resource."
+            raise _Refused(403, "permission_error", message)
         if scope is None or api is None:
             return await self._pass(request.method, url, headers, request.stream() if framing else None)
         if dict(headers).get("content-encoding", "identity") != "identity":
@@ -141,7 +141,7 @@ class Gateway:
         raw = await self._body(request)
         body = check_body(api, _json(raw))
         if body is None:
-            # Let the provider report what is wrong.
+            # The provider answers with its own error.
             return await self._pass(request.method, url, headers, raw)
         await self._last_words(scope)
         exchange = Exchange(self._memory, self._client, api, scope)
@@ -150,52 +150,51 @@ class Gateway:
         return await self._remember(exchange, task)
 
     async def _body(self, request: Request) -> bytes:
-        """Return the body of a request with memory; refuse one that is too large."""
-        most = self._settings.max_body_bytes
+        """Return the body of a request with memory. Raises if the body is larger than `max_body_bytes`."""
+        limit = self._settings.max_body_bytes
         declared = request.headers.get("content-length", "")
         pieces, size = list[bytes](), int(declared) if declared.isdecimal() else 0
-        if size <= most:
+        if size <= limit:
             size = 0
             async for piece in request.stream():
                 pieces.append(piece)
                 size += len(piece)
-                if size > most:
+                if size > limit:
                     break
-        if size > most:
-            told = f"The request is larger than {most:,} bytes."
-            how = "Send only new messages, or start the proxy with a larger --max-body."
-            raise _Refused(413, "request_too_large", f"{told} {how}")
+        if size > limit:
+            message = f"The request is larger than {limit:,} bytes."
+            advice = "Send only new messages, or start the proxy with a larger --max-body."
+            raise _Refused(413, "request_too_large", f"{message} {advice}")
         return b"".join(pieces)
 
     def _check_entry(self, headers: Pairs) -> str | None:
-        """Check the token or, without tokens, that the request comes from this machine and not from a web page.
+        """Return the resource that the token of a request gives access to; None stands for all resources.
 
-        Returns the resource of the token; None if it gives access to all.
+        Raises if the token is wrong. Without tokens in the settings, raises unless the request comes from this machine and not
+        from a page of a web site.
         """
         settings = self._settings
         if not settings.access:
             if not is_from_here(headers):
-                told = (
-                    "Without a token this proxy answers only requests from this machine, and none of other web pages."
-                )
-                raise _Refused(403, "permission_error", f"{told} Use 127.0.0.1, or start the proxy with a token.")
+                message = "Without a token this proxy answers only programs on this machine, and no pages of web sites."
+                raise _Refused(403, "permission_error", f"{message} Use 127.0.0.1, or start the proxy with a token.")
             return None
         opened = opened_by(headers, settings.access)
         if len(opened) != 1:
-            told = "This proxy needs its own token, beside your key for the provider."
-            how = "Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`."
-            raise _Refused(401, "authentication_error", f"{told} {how}")
+            message = "This proxy needs its own token in addition to your key for the provider."
+            advice = "Send it as `x-memolog-token: …` or `proxy-authorization: Bearer …`."
+            raise _Refused(401, "authentication_error", f"{message} {advice}")
         return opened.pop()
 
     async def _pass(
         self, method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None
     ) -> Response:
-        # A request with a length keeps it; a chunked one stays chunked.
+        # A request with `content-length` keeps this header. A chunked request stays chunked.
         sent = passed_on(headers, is_read=False) + [pair for pair in headers if pair[0] == "content-length"]
         answer = await self._client.send(make_request(method, url, sent, content, self._timeout), stream=True)
-        told = answer.headers.multi_items()
-        length = [pair for pair in told if pair[0] == "content-length"]
-        return Passed(answer, passed_back(told, is_read=False) + length)
+        received = answer.headers.multi_items()
+        length = [pair for pair in received if pair[0] == "content-length"]
+        return Passed(answer, passed_back(received, is_read=False) + length)
 
     async def _remember(self, exchange: Exchange, task: asyncio.Task[None]) -> Response:
         scope = exchange.scope
@@ -210,7 +209,7 @@ class Gateway:
     # ------------------------------------------------------------ early disconnects
 
     def _leave(self, scope: Scope, task: asyncio.Task[None]) -> None:
-        """Note that a client disconnected during its exchange."""
+        """Add the task of an unfinished exchange to `_leaving` until the task ends, because its client disconnected."""
         if task.done():
             return
         key = (scope.resource, scope.thread)
@@ -225,13 +224,13 @@ class Gateway:
         task.add_done_callback(gone)
 
     async def _last_words(self, scope: Scope) -> None:
-        """Wait until an abandoned request of this thread is saved: a client may disconnect and retry at once."""
+        """Wait until the exchanges of disconnected clients of this thread are saved, because a client may retry at once."""
         if tasks := self._leaving.get((scope.resource, scope.thread)):
             await asyncio.wait(set(tasks), timeout=_LAST_WORDS)
 
 
 def _url(base: str, request: Request) -> httpx.URL:
-    """Return the URL at the provider, with the raw path and query."""
+    """Return the URL at the provider, with path and query as the client sent them."""
     raw = cast("bytes", request.scope.get("raw_path") or request.url.path.encode())
     query = cast("bytes", request.scope.get("query_string", b""))
     path = raw.split(b"?", 1)[0]
@@ -239,7 +238,7 @@ def _url(base: str, request: Request) -> httpx.URL:
     if _climbs(path):
         raise InputError("The path of the request has `.` or `..` in it.", then="Send the normalised path.")
     try:
-        # Anything but an absolute path could name another host.
+        # A target that is not an absolute path could lead to another host.
         if target.startswith(b"/"):
             return httpx.URL(base + target.decode("ascii"))
     except (httpx.InvalidURL, UnicodeDecodeError):
@@ -248,12 +247,15 @@ def _url(base: str, request: Request) -> httpx.URL:
 
 
 def _climbs(path: bytes) -> bool:
-    """Return whether a path contains `.` or `..`, also after it is decoded several times."""
+    """Return whether a path contains the segment `.` or `..`, also after it is decoded several times.
+
+    A path that is still escaped after `_MOST_ESCAPED` rounds counts as such a path.
+    """
     for _ in range(_MOST_ESCAPED):
         path = unquote_to_bytes(path)
     if unquote_to_bytes(path) != path:
         return True
-    # Some servers cut parameters off a segment, and treat a backslash as a slash.
+    # Some servers remove parameters (`;…`) from a segment, and treat a backslash as a slash.
     pieces = path.replace(b"\\", b"/").split(b"/")
     return any(piece.split(b";", 1)[0].strip() in {b".", b".."} for piece in pieces)
 
@@ -268,7 +270,7 @@ def _json(raw: bytes) -> object:
 HOST: Final = "127.0.0.1"
 PORT: Final = 8484
 GRACE: Final = 10
-# Longer than clients keep idle connections: the server must not close one that is about to be used.
+# Seconds until the server closes an idle connection. Clients close it earlier, so the server does not close it during a reuse.
 _IDLE: Final = 300
 
 
@@ -281,7 +283,7 @@ class Listening:
 
     @property
     def url(self) -> str:
-        """Return the URL for clients; OpenAI clients need `/v1` appended."""
+        """Return the URL for clients. OpenAI clients need this URL followed by `/v1`."""
         return url_of(self.host, self.port)
 
 
@@ -289,9 +291,9 @@ class Listening:
 async def serve(
     memory: Memory, settings: GatewaySettings | None = None, *, host: str = HOST, port: int = PORT, grace: int = GRACE
 ) -> AsyncGenerator[Listening]:
-    """Run the gateway while the block runs; yields its address. Port 0 is any free port.
+    """Run the gateway while the block runs, and yield its address. Port 0 means any free port.
 
-    At the end open requests have `grace` seconds; then they are cancelled and saved as far as they came.
+    At the end, open requests have `grace` seconds. Then they are cancelled, and the received part of each answer is saved.
     """
     settings = settings or GatewaySettings()
     check_listening(host, has_token=bool(settings.access))

@@ -1,6 +1,6 @@
-"""One request with memory and its answer, in each provider format, and requests that are passed through unchanged.
+"""Send a request to the provider and its answer to the client: with memory, or unchanged.
 
-Answers are streamed. Connections are closed if the client disconnects early.
+Answers are streamed. If the client disconnects early, the connection to the provider is closed.
 """
 
 import asyncio
@@ -28,39 +28,42 @@ _APIS: Final[tuple[Api, ...]] = (CHAT_API, RESPONSES_API, messages_api())
 
 
 def api_of(method: str, path: str) -> Api | None:
-    """Return the API of a request; None for every other path."""
+    """Return the provider API of a request. None means that memory does not support this method and path."""
     return next((api for api in _APIS if path.endswith(api.path)), None) if method == "POST" else None
 
 
 def check_body(api: Api, body: object) -> dict[str, Any] | None:
-    """Return a request body with messages; None if it is malformed. Raises if memory cannot support it."""
+    """Return the request body. None means that the body is malformed.
+
+    Raises InputError for a valid request that memory does not support.
+    """
     if not isinstance(body, dict):
         return None
     request = cast("dict[str, Any]", body)
     is_responses = api is RESPONSES_API
     if is_responses and request.get("background"):
         raise InputError(
-            "A request with background cannot have memory.",
-            why="Its answer is fetched later and does not pass this proxy.",
-            then="Omit background, or omit x-memolog-thread.",
+            "A request with `background` cannot have memory.",
+            why="The client fetches the answer later, and the proxy does not see it.",
+            then="Omit `background`, or omit x-memolog-thread.",
         )
-    said: object = request.get("input" if is_responses else "messages")
-    if is_responses and isinstance(said, str):
+    messages: object = request.get("input" if is_responses else "messages")
+    if is_responses and isinstance(messages, str):
         return request
-    if not isinstance(said, list) or not all(isinstance(one, dict) for one in cast("list[object]", said)):
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in cast("list[object]", messages)):
         return None
     return request
 
 
 def is_anthropic(path: str, header_names: Sequence[str]) -> bool:
-    """Return whether a request is for Anthropic: by its path or, if both providers have it, by its headers."""
+    """Return whether a request is for Anthropic. A path that both providers have is decided by the headers."""
     if path.startswith(("/v1/messages", "/v1/complete")):
         return True
     return "anthropic-version" in header_names
 
 
 def error_body(message: str, kind: str, *, as_anthropic: bool) -> dict[str, Any]:
-    """Return an error in the format of the API."""
+    """Return the body of an error answer in the format of Anthropic or OpenAI."""
     if as_anthropic:
         return {"type": "error", "error": {"type": kind, "message": message}}
     return {"error": {"message": message, "type": kind, "param": None, "code": "memolog"}}
@@ -68,14 +71,15 @@ def error_body(message: str, kind: str, *, as_anthropic: bool) -> dict[str, Any]
 
 _log = logging.getLogger("memolog")
 
-# Limits memory use: a slow client slows the provider down.
+# Maximum number of chunks that wait for a slow client. Then reading from the provider pauses, which limits the use of RAM.
 _CHUNKS: Final = 64
+# Lowest HTTP status of an error.
 _ERROR: Final = 400
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Status and headers of an answer, and its body unless it is streamed."""
+    """Status and headers of an answer, and its body. A body of None is streamed."""
 
     status: int
     headers: Pairs
@@ -83,7 +87,7 @@ class Head:
 
 
 class Exchange:
-    """One request with memory, and its answer."""
+    """One request with memory, and its answer. The client reads the answer while a task receives it from the provider."""
 
     def __init__(self, memory: Memory, client: httpx.AsyncClient, api: Api, scope: Scope) -> None:
         self._memory, self._client, self._api, self.scope = memory, client, api, scope
@@ -95,12 +99,12 @@ class Exchange:
     # ------------------------------------------------------------ the client's side
 
     def begin(self, make: Callable[[bytes], httpx.Request], body: dict[str, Any]) -> asyncio.Task[None]:
-        """Start the exchange as a task; `make` builds the request from its final body."""
+        """Start the exchange as a task. `make` builds the HTTP request from its final body."""
         self._task = asyncio.create_task(self._run(make, body))
         return self._task
 
     async def head(self) -> Head:
-        """Wait for the status and headers of the answer."""
+        """Wait for the status and headers of the answer, and return them."""
         return await self._head
 
     async def chunks(self) -> AsyncIterator[bytes]:
@@ -112,7 +116,7 @@ class Exchange:
         self._is_passed = True
 
     def leave(self) -> None:
-        """Cancel the exchange if its client disconnected early; the messages so far are saved."""
+        """Cancel the exchange if its client disconnected early. The part of the answer that has arrived is saved."""
         if self._task is not None and not self._is_passed:
             self._task.cancel()
 
@@ -125,7 +129,7 @@ class Exchange:
             async with self._memory.thread(scope.thread, resource=scope.resource).turn(
                 model=model, zone=scope.zone
             ) as turn:
-                # We own the turn, because a refused request is taken back.
+                # Pass the turn in, so that `take_back` can withdraw its messages if the provider refuses the request.
                 bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
                 sent = make(dumps(await remembered.begin()).encode())
@@ -164,7 +168,7 @@ class Exchange:
         self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
 
     async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
-        """Pass the stream on. The last event is held back until the answer is saved: the next request may follow at once."""
+        """Pass the stream on. The answer is saved before the last event is sent, because the next request may follow at once."""
         self._head.set_result(head)
         try:
             async for chunk in response.aiter_bytes():
@@ -175,7 +179,10 @@ class Exchange:
             await self._record(turn, remembered)
 
     async def _record(self, turn: Turn, remembered: Remembered) -> None:
-        """Save the answer so far, once; take the turn back if the provider refused it within the stream."""
+        """Save the answer received so far. Withdraw the messages of the turn if the provider refused the request in the stream.
+
+        Only the first call has an effect.
+        """
         if self._is_recorded:
             return
         self._is_recorded = True
@@ -186,26 +193,26 @@ class Exchange:
         except MemologError:
             raise
         except Exception:  # noqa: BLE001 - the client gets the answer of the provider in any case
-            _log.exception("an answer could not be understood, and is not remembered")
+            _log.exception("an answer could not be parsed, so it is not saved")
 
 
 def make_request(
     method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None, timeout: httpx.Timeout
 ) -> httpx.Request:
-    """Return a request with these headers and no others, but for those that every request must have."""
-    # `httpx.AsyncClient` would add headers of its own.
+    """Return a request with these headers, and with the headers that every request must have."""
+    # `httpx.AsyncClient.build_request` would add more headers.
     return httpx.Request(method, url, headers=headers, content=content, extensions={"timeout": timeout.as_dict()})
 
 
 def with_headers(response: Response, headers: Pairs) -> Response:
-    """Replace the headers of a response, except its length."""
+    """Replace the headers of a response except `content-length`, and return the response."""
     own = [pair for pair in response.raw_headers if pair[0] == b"content-length"]
     response.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers] + own
     return response
 
 
 class Passed(StreamingResponse):
-    """An answer that is passed on byte for byte."""
+    """An answer of the provider that is passed on unchanged."""
 
     def __init__(self, answer: httpx.Response, headers: Pairs) -> None:
         super().__init__(answer.aiter_raw(), answer.status_code)
@@ -213,7 +220,7 @@ class Passed(StreamingResponse):
         with_headers(self, headers)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """Send the answer, and close the connection to the provider in any case."""
+        """Send the answer, then close the connection to the provider, also after an error."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -229,7 +236,7 @@ class Streamed(StreamingResponse):
         with_headers(self, headers)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """Send the answer, and end the exchange if the client disconnects, also before the first piece."""
+        """Send the answer. End the exchange if the client disconnects, also before the first chunk."""
         try:
             await super().__call__(scope, receive, send)
         finally:

@@ -1,6 +1,6 @@
-"""Read our own headers (thread, resource, zone, token) and choose which other headers are passed on.
+"""Read the headers of Memolog (thread, resource, zone, token) and select the headers that are passed on.
 
-Keys of clients are passed on unread; our headers are not passed on.
+The headers of Memolog are never passed on. The API keys of clients are passed on and not read.
 """
 
 import hmac
@@ -19,11 +19,11 @@ Pairs = list[tuple[str, str]]
 _OURS: Final = "x-memolog-"
 _THREAD, _RESOURCE, _ZONE, _TOKEN = (f"{_OURS}{name}" for name in ("thread", "resource", "zone", "token"))
 _KNOWN: Final = (_THREAD, _RESOURCE, _ZONE, _TOKEN)
-# An invalid escape, or the escape of a character that needs none.
+# An invalid escape, or an escape of a character that does not need escaping.
 _ODD_ESCAPE: Final = re.compile(
     r"%(?![0-9A-Fa-f]{2})|%(?:2[DEde]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9AaEe])"
 )
-# Hop-by-hop headers, and those that are computed anew for each message.
+# Hop-by-hop headers, and headers that each HTTP message must compute itself.
 _HOPS: Final = frozenset(
     {
         *("connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer"),
@@ -34,7 +34,7 @@ _HOPS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """Thread and resource of a request."""
+    """Thread and resource of a request, and its time zone if the client sent one."""
 
     thread: str
     resource: str
@@ -42,29 +42,32 @@ class Scope:
 
 
 def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -> Scope | None:
-    """Return the scope of a request; None without our headers. Raises InputError if they are inconsistent."""
+    """Return the scope of a request. None means that the request has no header of Memolog.
+
+    Raises InputError if a header of Memolog is unknown, repeated or missing.
+    """
     found: dict[str, str] = {}
     for name, value in headers:
         if not name.startswith(_OURS):
             continue
         if name not in _KNOWN:
             raise InputError(f"There is no header {name}.", then=f"There are {', '.join(_KNOWN)}.")
-        # The token was checked before.
+        # `opened_by` has checked the token already.
         text = value if name == _TOKEN else _text(name, value)
         if found.setdefault(name, text) != text:
             raise InputError(f"The header {name} was sent twice with different values.", then="Send it once.")
     if _THREAD not in found:
         if _RESOURCE in found or _ZONE in found:
             raise InputError(
-                f"The request names no thread, but has {_RESOURCE if _RESOURCE in found else _ZONE}.",
+                f"The request has the header {_RESOURCE if _RESOURCE in found else _ZONE} but no {_THREAD}.",
                 why="Memory belongs to a thread of a resource.",
-                then=f"Add {_THREAD}, or omit all of them to pass the request on without memory.",
+                then=f"Add {_THREAD}, or omit all headers of Memolog to send the request without memory.",
             )
         return None
     resource = found.get(_RESOURCE, default_resource)
     if resource is None:
         raise InputError(
-            "The request names a thread but no resource.",
+            f"The request has the header {_THREAD} but no {_RESOURCE}.",
             then=f"Add {_RESOURCE} (a user, a project, a tenant), or start the proxy with --resource.",
         )
     thread = check_id("thread", found[_THREAD])
@@ -72,9 +75,9 @@ def scope_of(headers: Iterable[tuple[str, str]], default_resource: str | None) -
 
 
 def _text(name: str, value: str) -> str:
-    """Decode a header: UTF-8, or percent escapes as in URLs.
+    """Decode the value of a header, which is UTF-8 and may have percent escapes as in URLs.
 
-    Each name has exactly one spelling, because a proxy in front of the gateway may compare the raw text.
+    A value with unneeded escapes is refused, because a proxy in front of the gateway may compare the raw text.
     """
     try:
         text = urllib.parse.unquote(value.encode("latin-1").decode("utf-8"), errors="strict")
@@ -93,11 +96,14 @@ def _text(name: str, value: str) -> str:
 
 
 def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str | None]) -> set[str | None]:
-    """Return what the tokens of a request give access to, sent in our header or in `proxy-authorization`."""
+    """Return the resources that the tokens of a request give access to; None stands for all resources.
+
+    A token is sent in `x-memolog-token` or in `proxy-authorization`.
+    """
     shown = dict(headers)
     scheme, _, given = shown.get("proxy-authorization", "").partition(" ")
     offers = (shown.get(_TOKEN, ""), given.strip() if scheme.lower() == "bearer" else "")
-    # Compare in constant time.
+    # Compare in constant time, so that the duration does not reveal a part of a token.
     return {
         resource
         for token, resource in tokens.items()
@@ -107,7 +113,7 @@ def opened_by(headers: Iterable[tuple[str, str]], tokens: Mapping[str, str | Non
 
 
 def is_from_here(headers: Iterable[tuple[str, str]]) -> bool:
-    """Return whether host and origin of a request are this machine, not a web page from elsewhere."""
+    """Return whether `host` and `origin` of a request are this machine; a page of a web site has another origin."""
     named = [value if name == "origin" else f"//{value}" for name, value in headers if name in {"host", "origin"}]
     return all(_is_loopback(value) for value in named)
 
@@ -121,20 +127,22 @@ def _is_loopback(address: str) -> bool:
 
 
 def passed_on(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
-    """Return the headers for the provider: all but ours and hop-by-hop headers.
+    """Return the headers for the provider: all except the headers of Memolog and hop-by-hop headers.
 
-    With `is_read` we parse the answer, so it is requested without compression.
+    With `is_read` the gateway parses the answer, so it asks the provider not to compress the answer.
     """
     named = _named_by_connection(headers := list(headers))
     dropped = _HOPS | named | frozenset({"accept-encoding"} if is_read else ())
-    kept = [(name, value) for name, value in headers if name not in dropped and not name.startswith(_OURS)]
+    kept = [
+        (name, value) for name, value in headers if (low := name.lower()) not in dropped and not low.startswith(_OURS)
+    ]
     return [*kept, ("accept-encoding", "identity")] if is_read else kept
 
 
 def passed_back(headers: Iterable[tuple[str, str]], *, is_read: bool) -> Pairs:
-    """Return the headers for the client."""
+    """Return the headers of the provider's answer that are sent to the client."""
     named = _named_by_connection(headers := list(headers))
-    # The server sets its own date; an answer that we read is no longer compressed.
+    # The server of the gateway sets its own date. With `is_read` the body is already decompressed.
     dropped = _HOPS | named | {"date", "server"} | frozenset({"content-encoding"} if is_read else ())
     return [(name, value) for name, value in headers if name.lower() not in dropped]
 

@@ -1,4 +1,4 @@
-"""Settings of the gateway: provider addresses, tokens and limits. Without a token only this machine may connect."""
+"""Settings of the gateway: provider addresses, tokens and limits. Without a token, only programs on this machine may connect."""
 
 import urllib.parse
 from collections.abc import Mapping
@@ -12,27 +12,26 @@ from memolog.errors import ConfigError
 OPENAI: Final = "https://api.openai.com"
 ANTHROPIC: Final = "https://api.anthropic.com"
 MAX_BODY_BYTES: Final = 64 * 1024 * 1024
-"""More than OpenAI and Anthropic accept (32 to 50 MB)."""
+"""Default of `max_body_bytes`. OpenAI and Anthropic accept less (32 to 50 MB)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewaySettings:
-    """Settings of a gateway."""
+    """Settings of a gateway. The addresses of the providers may end with `/v1`."""
 
     openai: str = OPENAI
-    """Address of the OpenAI-compatible provider, with or without `/v1`."""
     anthropic: str = ANTHROPIC
     resource: str | None = None
-    """Resource of requests that name a thread only."""
+    """Resource of requests that have the header `x-memolog-thread` but no `x-memolog-resource`."""
     token: str | None = field(default=None, repr=False)
-    """Token that clients must send, beside their key for the provider. It gives access to every resource."""
+    """Token that clients must send in addition to their key for the provider. It gives access to every resource."""
     tokens: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Instead of `token`: tokens that each give access to one resource."""
+    """Instead of `token`: the resource that each token gives access to, by token."""
     max_body_bytes: int = MAX_BODY_BYTES
-    """Maximum size of a request with memory, which is held as a whole; other requests are streamed."""
+    """Maximum size of a request with memory, which is read into RAM as a whole. Other requests are streamed."""
     connect_seconds: float = 10.0
     read_seconds: float = 600.0
-    """Read timeout: models may take minutes."""
+    """Maximum time between two pieces of an answer. Models may need minutes for the first piece."""
 
     def __post_init__(self) -> None:
         for name in ("openai", "anthropic"):
@@ -45,7 +44,7 @@ class GatewaySettings:
         if self.tokens and (self.token is not None or self.resource is not None):
             raise ConfigError(
                 "`tokens` cannot be used together with `token` or `resource`.",
-                why="With `tokens`, the token of a request alone selects the resource.",
+                why="With `tokens`, only the token of a request selects the resource.",
                 then="Omit the token (MEMOLOG_PROXY_TOKEN, --token-file) and the resource (--resource).",
             )
         if self.max_body_bytes < 1:
@@ -53,7 +52,10 @@ class GatewaySettings:
 
     @property
     def access(self) -> Mapping[str, str | None]:
-        """Return the resource that each token gives access to, None for all; without a token, everyone has access."""
+        """Return the resource that each token gives access to; None stands for all resources.
+
+        If the result is empty, clients need no token.
+        """
         return self.tokens if self.token is None else {self.token: None}
 
 
@@ -71,30 +73,30 @@ def _address(name: str, url: str) -> str:
         raise ConfigError(
             f"The address of a provider (--{name}) contains a user name or a password.",
             why="Clients send their own keys, which are passed on.",
-            then="Remove them.",
+            then="Remove the user name and the password.",
         )
     return url.rstrip("/").removesuffix("/v1")
 
 
 def read_tokens(text: str) -> dict[str, str]:
-    """Parse a token file: on each line a token, a space and a resource."""
+    """Return the resource of each token in a token file. Each line is a token, a space and a resource."""
     found: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         token, _, resource = line.strip().partition(" ")
-        # The line may be a token, so the error does not show it.
+        # The line may contain a token, so the error does not show the line.
         if not resource.strip() or token in found:
             what = "has no resource" if not resource.strip() else "repeats a token of an earlier line"
             raise ConfigError(
                 f"Line {number} of the tokens file {what}.",
-                then="Write a token, a space and its resource, each token once.",
+                then="Write a token, a space and its resource on each line, and each token only once.",
             )
         found[token] = resource.strip()
     if not found:
         raise ConfigError(
             "The tokens file is empty.",
-            why="Without a token every client could read every resource.",
+            why="Without tokens every client could read every resource.",
             then="Write a token, a space and its resource on each line.",
         )
     return found
@@ -105,5 +107,5 @@ def check_listening(host: str, *, has_token: bool) -> None:
     if not is_loopback(host) and not has_token:
         raise ConfigError(
             f"Without a token, every client that reaches {host} could read every memory in this database.",
-            then="Listen on 127.0.0.1, or set a token (MEMOLOG_PROXY_TOKEN, or --tokens-file for one a resource).",
+            then="Listen on 127.0.0.1, or set a token: MEMOLOG_PROXY_TOKEN, or --tokens-file for one token per resource.",
         )

@@ -1,13 +1,13 @@
 """Handle one event of a coding agent: write it to the spool, and answer the start of a session with a context pack.
 
-A hook must not fail or delay the agent: errors go to a log file and the exit code is 0.
+A hook must not fail or delay the agent, so errors are written to a log file and the exit code is always 0.
 
     python -P -m memolog.apps.hook HOST --db FILE [--resource NAME] [--tokens N] [--config FILE]    event on standard input
     python -P -m memolog.apps.hook sweep --db FILE [--config FILE]                                  store the spooled events
     python -P -m memolog.apps.hook mcp --db FILE [--folder FOLDER]                                  MCP tools of a project
 """
 
-# The agent waits for this process: imports that only some events need are local, and pathlib is slow to import.
+# The agent waits for this process, so imports that only some events need are local. Pathlib is slow to import.
 # ruff: noqa: PLC0415, PTH100, PTH109, PTH112, PTH113, PTH118, PTH119, PTH120, PTH123
 
 import json
@@ -21,7 +21,7 @@ from memolog.apps.hooks.events import HOSTS, Host, record_of
 from memolog.apps.hooks.spool import Spool, default_db, note, spool_of
 
 DEFAULT_TOKENS: Final = 2_300
-"""Maximum size of a context pack; hosts cut text above about 10,000 characters."""
+"""Default maximum number of tokens of a context pack. Hosts cut texts longer than about 10,000 characters."""
 
 
 class Options:
@@ -46,12 +46,12 @@ class Options:
 
 
 LONGEST = 512
-"""Maximum length of the name of a resource."""
+"""Maximum number of characters in the name of a resource."""
 _HOST_FOLDERS = ("CLAUDE_PROJECT_DIR", "GEMINI_PROJECT_DIR", "CURSOR_PROJECT_DIR")
 
 
 def started_in(folder: str | None, environment: Mapping[str, str]) -> str:
-    """Return the folder of a session: the project that the host names, or the working folder."""
+    """Return the folder of a session: the project in an environment variable of the host, or `folder`, or the working folder."""
     for name in _HOST_FOLDERS:
         if environment.get(name):
             return environment[name]
@@ -59,13 +59,13 @@ def started_in(folder: str | None, environment: Mapping[str, str]) -> str:
 
 
 def resource_of(folder: str) -> str:
-    """Return the resource of a folder: the path of its project."""
+    """Return the resource of a folder, which is the path of its project, cut to `LONGEST` characters."""
     name = "".join(char if char.isprintable() else "?" for char in root_of(folder))
     return name[-LONGEST:]
 
 
 def root_of(folder: str) -> str:
-    """Return the main checkout of a folder, also for a worktree; without git, the folder itself."""
+    """Return the git checkout that contains a folder, or its main checkout for a worktree. Without git, return the folder."""
     start = os.path.realpath(folder)
     at = start
     while True:
@@ -81,7 +81,7 @@ def root_of(folder: str) -> str:
 
 
 def _main_checkout(mark: str) -> str | None:
-    """Return the main checkout of a worktree; None for a submodule, which is its own project."""
+    """Return the main checkout of a worktree. None means that this is a submodule, which is a separate project."""
     try:
         with open(mark, encoding="utf-8") as file:
             head = file.read(4096)
@@ -93,14 +93,15 @@ def _main_checkout(mark: str) -> str | None:
     return os.path.dirname(shared) if os.path.basename(shared) == ".git" else shared
 
 
+# Kinds of events that start a sweep.
 _WAKES: Final = ("stop", "compact", "end")
 
 
 def main() -> None:
-    """Handle the event on standard input; the exit code is always 0."""
+    """Handle the event on standard input, or run `sweep` or `mcp`."""
     options = Options(sys.argv[1:], os.environ)
     if options.verb == "mcp":
-        # A server is not a hook: its errors are reported to the host.
+        # A server is not a hook, so its errors are reported to the host.
         _serve_tools(options)
         return
     try:
@@ -109,17 +110,17 @@ def main() -> None:
 
             sweep(options.db, options.config)
         elif os.environ.get("MEMOLOG_HOOKS", "").lower() not in {"0", "off", "false", "no"}:
-            said = handle(options, sys.stdin.buffer.read(), at=time.time())
-            sys.stdout.write(said)
+            answer = handle(options, sys.stdin.buffer.read(), at=time.time())
+            sys.stdout.write(answer)
             sys.stdout.flush()
-    except BaseException as error:  # noqa: BLE001 - a failing memory must not break the host
+    except BaseException as error:  # noqa: BLE001 - an error of the memory must not stop the host
         note(options.spool, os.environ, time.time(), f"{options.verb}: {type(error).__name__}: {error}")
-    # Skip interpreter shutdown: it takes time and there is nothing to clean up.
+    # Skip the shutdown of the interpreter, because it takes time and there is nothing to clean up.
     os._exit(0)
 
 
 def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options], None] | None = None) -> str:
-    """Write one event to the spool, start a sweep if it is due, and return the answer for the host."""
+    """Write one event to the spool, start a sweep after certain kinds of events, and return the answer for the host."""
     wake = wake or sweep_apart
     if options.verb not in HOSTS:
         raise ValueError(f"host must be one of {', '.join(HOSTS)}, got {options.verb!r}")
@@ -135,7 +136,7 @@ def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options],
         from memolog.apps.hooks.session_start import greeting
 
         spool.append(name, record)
-        # Fork before the pack is built: that starts a thread.
+        # Start the sweep first, because `greeting` starts a thread and a process should not fork while threads run.
         wake(options)
         return greeting(record, db=options.db, config_file=options.config, tokens=options.tokens)
     spool.append(name, record)
@@ -145,17 +146,17 @@ def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options],
 
 
 def _nothing(host: Host) -> str:
-    """Return the empty answer in the form of the host."""
+    """Return the empty answer in the format of the host."""
     return '{"continue": true}\n' if host == "cursor" else ""
 
 
 def sweep_apart(options: Options) -> None:
-    """Start a detached process that stores the spooled events."""
+    """Start a sweep in a detached process."""
     arguments = [sys.executable, "-P", "-m", "memolog.apps.hook", "sweep"]
     if options.config:
         arguments += ["--config", options.config]
-    # The observer may itself run in a host with hooks; its own events must not be stored. The address may contain a password,
-    # and arguments are visible to every user of the machine.
+    # The observer may call a host that has these hooks. MEMOLOG_HOOKS prevents that events of this host are stored. The address
+    # may contain a password, so it is not passed as an argument: every user of the machine can see arguments.
     environment = {**os.environ, "MEMOLOG_HOOKS": "off", "MEMOLOG_DB": options.db}
     if not hasattr(os, "fork"):
         import subprocess
@@ -180,7 +181,7 @@ def sweep_apart(options: Options) -> None:
 
 
 def _serve_tools(options: Options) -> None:
-    """Serve the MCP tools for the project that the host works in; the resource is fixed here, not by the model."""
+    """Serve the MCP tools for the project that the host works in. The model cannot choose another resource."""
     import asyncio
     from contextlib import suppress
     from pathlib import Path
@@ -195,9 +196,9 @@ def _serve_tools(options: Options) -> None:
     folder = options.folder if options.folder and "$" not in options.folder else None
     resource = options.resource or resource_of(started_in(folder, os.environ))
     with suppress(OSError):
-        # A settings file in the project is not the user's: it could name a model that would be sent everything.
+        # Do not read a settings file of the project. A foreign repository could contain one that sends all messages to its model.
         os.chdir(Path.home())
-    # Hosts start their servers before the first hook has run.
+    # The host may start its servers before the first sweep has created the database.
     if "://" not in options.db and not Path(options.db).exists():
         Path(options.db).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         asyncio.run(make_database())

@@ -1,24 +1,24 @@
-"""Read one event of each coding agent, without text in `<private>` tags."""
+"""Convert an event of any supported coding agent into one form, without text in `<private>` tags."""
 
 import json
 import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
-# A context pack that we give to a host comes back in its transcript and must not be stored.
+# Text in these tags is not stored. The host's transcript contains the `<memory-pack>` that Memolog sent to the host.
 _TAG: Final = re.compile(r"<\s*+(/?)\s*+(?:private|memory-pack)(?=[\s/>]|$)[^<>]*+>?", re.IGNORECASE)
 
 
 class PrivateFilter:
-    """Removes private text from a sequence of texts: a tag that one text opens, a later one may close."""
+    """Removes private text from a sequence of texts. A tag that is opened in one text may be closed in a later text."""
 
     def __init__(self) -> None:
         self.depth = 0
         """Number of open tags."""
 
     def public(self, text: str) -> str:
-        """Return the public part of a text. An unclosed tag hides the rest; a lone closing tag hides only itself."""
-        if not self.depth and not _might_hold(text):
+        """Return the public part of a text. An unclosed tag hides the rest of the text. A lone closing tag is removed."""
+        if not self.depth and not _may_have_tag(text):
             return text
         kept: list[str] = []
         at = 0
@@ -35,8 +35,8 @@ class PrivateFilter:
         return "".join(kept)
 
 
-def _might_hold(text: str) -> bool:
-    """Return whether a text may contain a tag: a quick check, because outputs are long."""
+def _may_have_tag(text: str) -> bool:
+    """Return whether a text may contain a tag. This check is quick, which matters for long outputs of tools."""
     low = text.lower()
     return "private" in low or "memory-pack" in low
 
@@ -47,7 +47,7 @@ def public_text(text: str) -> str:
 
 
 def public(value: Any) -> Any:
-    """Return a JSON value without private text, also in texts that are JSON themselves."""
+    """Return a JSON value without private text. A text that is itself JSON is parsed, too."""
     if isinstance(value, str):
         return _public_json(value) if value.lstrip()[:1] in {"{", "["} else public_text(value)
     if isinstance(value, dict):
@@ -59,8 +59,8 @@ def public(value: Any) -> Any:
 
 
 def _public_json(text: str) -> str:
-    """Return the public part of a text that may be JSON: escaped tags count, and the result is JSON again."""
-    if not _might_hold(text) and "\\u" not in text:
+    """Return the public part of a text that may be JSON. Tags with JSON escapes are found, and the result is JSON again."""
+    if not _may_have_tag(text) and "\\u" not in text:
         return text
     try:
         value = json.loads(text)
@@ -106,14 +106,14 @@ HOSTS: Final[dict[Host, dict[str, Kind]]] = {
         "SessionEnd": "end",
     },
 }
-"""The events of each host and their kinds."""
+"""The kind of each event, by host and name of the event."""
 
-# Ids of hosts that distinguish events with equal text; the first that is present is used.
+# Fields of hosts that distinguish two events with equal text. The first field that an event has is used.
 _TURN: Final = ("prompt_id", "turn_id", "generation_id", "timestamp")
 
 
 def record_of(host: Host, data: Data, *, at: float) -> dict[str, Any] | None:
-    """Return an event as a record without private text; None for events that are not stored."""
+    """Return an event as a record without private text. None means that the event is not stored."""
     kind = HOSTS[host].get(_text(data, "hook_event_name"))
     session = _text(data, "session_id", "conversation_id", "sessionId")
     if kind is None or not session:
@@ -157,7 +157,7 @@ def _tool(data: Data) -> dict[str, Any]:
 
 
 def _server(data: Data) -> str:
-    """Return the MCP server of a tool, if the host reports it separately from the name of the tool."""
+    """Return the MCP server of a tool if the host reports the server separately from the name of the tool, else an empty text."""
     context = data.get("mcp_context")
     return _text(cast("Data", context), "server_name") if isinstance(context, dict) else ""
 
@@ -169,7 +169,7 @@ def _folder(data: Data) -> str:
 
 
 def _text(data: Data, *names: str) -> str:
-    """Return the first of these fields that is a non-empty text."""
+    """Return the first of these fields that is a non-empty text, or an empty text."""
     for name in names:
         value = data.get(name)
         if isinstance(value, str) and value:

@@ -1,7 +1,7 @@
-"""Install and uninstall our entries in the settings files of coding agents.
+"""Install and uninstall the entries of Memolog in the settings files of coding agents.
 
-Other entries, comments and layout of a file stay. A file is replaced in one step; its original is kept beside it. In a project,
-a link that leads out of the project is refused, because a repository could use it to change any file of the user.
+Other entries, comments and layout of a file do not change. A file is replaced in one step, and its original is kept beside it.
+A link that leads out of a project is refused, because a repository could use such a link to change any file of the user.
 """
 
 import difflib
@@ -21,9 +21,9 @@ from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, va
 from memolog.errors import InputError
 
 MARK: Final = "memolog.apps.hook"
-"""Text that all our commands contain, and no others."""
+"""Text that identifies an entry of Memolog: all our commands contain it, and other commands do not."""
 NAME: Final = "memolog"
-"""Name of our MCP server in the settings of a host."""
+"""Name of the MCP server of Memolog in the settings of a host."""
 
 Shape: TypeAlias = Callable[[str, int], dict[str, Any]]
 """Builds the entry of a hook from its command and timeout in seconds."""
@@ -41,42 +41,43 @@ def _flat(command: str, seconds: int) -> dict[str, Any]:
     return {"command": command, "timeout": seconds}
 
 
-# A start is answered and may take longer; at the end some hosts allow only a short time.
+# Timeouts in seconds by kind of event. The start is answered with a context pack, which takes longer. Some hosts allow only a
+# short time for the end.
 _SECONDS: Final[dict[str, int]] = {"start": 10, "end": 3}
 _USUAL_SECONDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Layout of the settings of a host."""
+    """Settings files of a host, and the format of their entries."""
 
     title: str
     shape: Shape
     hooks: tuple[str, str]
-    """File with the hooks: in the host folder of the user, and in a project."""
+    """Paths of the file with the hooks: relative to `home`, and relative to a project."""
     servers: tuple[str, str]
-    """File with the MCP servers, likewise."""
+    """Paths of the file with the MCP servers: relative to `home`, and relative to a project."""
     home: str
-    """Folder of the host in the home folder of the user."""
+    """Folder of the host, relative to the home folder of the user."""
     home_variable: str | None = None
-    """Environment variable that names another folder."""
+    """Environment variable with the path of another folder of the host."""
     server: Mapping[str, Any]
     """Further fields of a server entry."""
     then: str
-    """What the user has to do next."""
+    """Advice for the user after the installation."""
 
 
 KNOWN: Final[dict[Host, Form]] = {
     "claude-code": Form(
         title="Claude Code",
         shape=_nested,
-        # Our entries contain paths of this machine, so they go into the file that is not shared.
+        # The entries contain paths of this machine, so they are written to the file that is not shared with other developers.
         hooks=("settings.json", ".claude/settings.local.json"),
         servers=("../.claude.json", ".mcp.json"),
         home=".claude",
         home_variable="CLAUDE_CONFIG_DIR",
         server={"type": "stdio"},
-        then="Start Claude Code again; /hooks and /mcp show what it has found.",
+        then="Start Claude Code again. Its commands /hooks and /mcp show the new entries.",
     ),
     "codex": Form(
         title="Codex",
@@ -86,7 +87,7 @@ KNOWN: Final[dict[Host, Form]] = {
         home=".codex",
         home_variable="CODEX_HOME",
         server={},
-        then="Start Codex again and trust the new hooks in /hooks: until then it does not run them.",
+        then="Start Codex again and trust the new hooks in /hooks. Until then Codex does not run them.",
     ),
     "cursor": Form(
         title="Cursor",
@@ -95,7 +96,7 @@ KNOWN: Final[dict[Host, Form]] = {
         servers=("mcp.json", ".cursor/mcp.json"),
         home=".cursor",
         server={},
-        then="Start Cursor again; its settings show hooks and servers.",
+        then="Start Cursor again. Its settings show hooks and servers.",
     ),
     "gemini": Form(
         title="Gemini CLI",
@@ -104,52 +105,52 @@ KNOWN: Final[dict[Host, Form]] = {
         servers=("settings.json", ".gemini/settings.json"),
         home=".gemini",
         server={},
-        then="Start Gemini CLI again; /hooks and /mcp show what it has found.",
+        then="Start Gemini CLI again. Its commands /hooks and /mcp show the new entries.",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where to install: for the user, or in one project."""
+    """Where to install: in `project`, or in the home folder of the user if `project` is None."""
 
     project: Path | None
     home: Path
     environment: Mapping[str, str]
 
     def file(self, form: Form, names: tuple[str, str]) -> Path:
-        """Return a settings file of a host."""
+        """Return the path of a settings file of a host. `names` is `form.hooks` or `form.servers`."""
         if self.project is not None:
             return self.project / names[1]
-        named = self.environment.get(form.home_variable or "")
-        if named:
-            # A folder set by the variable also holds files that are beside the default folder.
-            return Path(named).expanduser() / names[0].removeprefix("../")
+        folder = self.environment.get(form.home_variable or "")
+        if folder:
+            # With this variable, the files that are beside the default folder (`../`) are inside the given folder.
+            return Path(folder).expanduser() / names[0].removeprefix("../")
         return Path(os.path.normpath(self.home / form.home / names[0]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """One settings file, and our entries in it."""
+    """One settings file, and the entries of Memolog that it should have."""
 
     path: Path
     project: Path | None = None
-    """Project that must contain the file after links are resolved; None for files of the user."""
+    """Project that must contain the file after links are resolved. None means a file in the home folder."""
     hooks: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Entry for each event; empty if the hooks are in another file."""
+    """Entry for each event. Empty if the hooks are in another file."""
     server: Mapping[str, Any] | None = None
-    """Entry of our server; None if servers are in another file or not wanted."""
+    """Entry of the MCP server. None means that servers are in another file, or that the user does not want the server."""
     has_version: bool = False
-    """Whether the host needs a version in the file."""
+    """Whether the host requires the field `version` in the file."""
 
     @property
     def is_toml(self) -> bool:
-        """Return whether the file is TOML, not JSON."""
+        """Return whether the file is TOML. Otherwise it is JSON."""
         return self.path.suffix == ".toml"
 
 
 def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Target]:
-    """Return the settings files of a host with our entries: a hook for every event, and the server."""
+    """Return the settings files of a host with the entries to install: a hook for every event, and the server."""
     form = KNOWN[host]
     line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
     hooks = {event: form.shape(line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
@@ -170,7 +171,7 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """Content of one file before and after; None if the file does not exist."""
+    """Content of one file before and after a change. None means that the file does not exist."""
 
     target: Target
     before: str | None
@@ -188,12 +189,12 @@ class Change:
 
     @property
     def keeps(self) -> bool:
-        """Return whether the original is kept beside the file: it exists and has none of our entries."""
+        """Return whether to keep a copy of the file: it exists and has no entries of Memolog, so it is the original."""
         return self.before is not None and MARK not in self.before
 
 
 def backup_of(path: Path) -> Path:
-    """Return the path of the kept original of a file."""
+    """Return the path where the original of a file is kept."""
     return path.with_name(f"{path.name}.memolog-backup")
 
 
@@ -201,7 +202,7 @@ def backup_of(path: Path) -> Path:
 
 
 def installing(targets: Sequence[Target]) -> list[Change]:
-    """Return the changes that add our entries, each once."""
+    """Return the changes that add the entries of Memolog. An entry that exists already is not added again."""
     changes = list[Change]()
     for target in targets:
         before = _present(target)
@@ -212,22 +213,25 @@ def installing(targets: Sequence[Target]) -> list[Change]:
 
 
 def uninstalling(targets: Sequence[Target]) -> list[Change]:
-    """Return the changes that remove our entries and restore the original bytes."""
+    """Return the changes that remove the entries of Memolog.
+
+    If the user has changed nothing else since the installation, the file gets its original bytes back.
+    """
     changes = list[Change]()
     for target in targets:
         before = _present(target)
         text, ending = _plain(before or "")
-        bare = _edited(target, _uninstalled, text)
-        if bare == text:
+        cleaned = _edited(target, _uninstalled, text)
+        if cleaned == text:
             continue
-        kept = _read(backup_of(target.path))
-        if kept is not None and target.has_version and "version" not in _at(_plain(kept)[0]):
-            bare = remove(bare, (), lambda name, _: name == "version")
-        after: str | None = _as_it_was(bare, ending)
-        if kept is not None and _tokens(kept) == _tokens(after or ""):
-            after = kept
-        elif kept is None and _is_bare(after or ""):
-            # The file holds nothing else: we created it.
+        original = _read(backup_of(target.path))
+        if original is not None and target.has_version and "version" not in _at(_plain(original)[0]):
+            cleaned = remove(cleaned, (), lambda name, _: name == "version")
+        after: str | None = _as_it_was(cleaned, ending)
+        if original is not None and _without_space(original) == _without_space(after or ""):
+            after = original
+        elif original is None and _is_bare(after or ""):
+            # The file has no other content, so the installation created it. Delete it.
             after = None
         changes.append(Change(target=target, before=before, after=after))
     return changes
@@ -254,24 +258,25 @@ def _with_hooks(target: Target, text: str) -> str:
             continue
         text = remove(text, ("hooks", event), _is_our_hook)
         text = add_item(text, ("hooks", event), entry)
-    return _without_hooks(text, but=frozenset(target.hooks))
+    return _without_hooks(text, keep=frozenset(target.hooks))
 
 
 def _uninstalled(target: Target, text: str) -> str:
     if target.is_toml:
         return without_block(text)
-    text = _without_hooks(text, but=frozenset())
+    text = _without_hooks(text, keep=frozenset())
     return remove(text, ("mcpServers",), lambda name, entry: name == NAME and _is_ours(entry))
 
 
-def _without_hooks(text: str, *, but: frozenset[str]) -> str:
-    for event in [name for name in _at(text, "hooks") if name not in but]:
+def _without_hooks(text: str, *, keep: frozenset[str]) -> str:
+    """Remove the hooks of Memolog for all events except those in `keep`."""
+    for event in [name for name in _at(text, "hooks") if name not in keep]:
         text = remove(text, ("hooks", event), _is_our_hook)
     return text
 
 
 def _at(text: str, *path: str) -> dict[str, Any]:
-    """Return the object at a path, or an empty one."""
+    """Return the object at a path of a JSON text. Return an empty object if there is none."""
     found: Any = value(parse(text)) if text.strip() else {}
     for key in path:
         found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
@@ -283,14 +288,14 @@ def _is_ours(entry: object) -> bool:
 
 
 def _is_our_hook(_: str | None, entry: Any) -> bool:
-    """Return whether a hook is ours; a group that contains other hooks is not."""
+    """Return whether a hook, or every hook of a group, is an entry of Memolog."""
     inner: Any = cast("dict[str, Any]", entry).get("hooks") if isinstance(entry, dict) else None
     hooks = cast("list[object]", inner if isinstance(inner, list) else [])
     return all(map(_is_ours, hooks or [cast("object", entry)]))
 
 
 def _edited(target: Target, edit: Callable[[Target, str], str], text: str) -> str:
-    """Run an edit on the text of a file; errors name the file."""
+    """Return the text of a file after an edit. Adds the path of the file to the message of an InputError."""
     try:
         return edit(target, text)
     except InputError as error:
@@ -298,6 +303,7 @@ def _edited(target: Target, edit: Callable[[Target, str], str], text: str) -> st
 
 
 def _is_bare(text: str) -> bool:
+    """Return whether a settings file has no content except empty containers and a version."""
     if not text.strip():
         return True
     try:
@@ -306,8 +312,7 @@ def _is_bare(text: str) -> bool:
         return False
 
 
-def _tokens(text: str) -> str:
-    """Return a text without white space, to compare content."""
+def _without_space(text: str) -> str:
     return "".join(text.split())
 
 
@@ -315,29 +320,29 @@ def _tokens(text: str) -> str:
 
 
 def _present(target: Target) -> str | None:
-    """Return the content of a file, or None. Raises if a link leads out of its project."""
+    """Return the content of a settings file. None means that it does not exist. Raises if a link leads out of the project."""
     for path in (target.path, backup_of(target.path)):
         _real(path, target.project)
     return _read(target.path)
 
 
 def _real(path: Path, project: Path | None) -> Path:
-    """Resolve a path; raises if the result is not in the project."""
+    """Return a path with its links resolved. Raises if the result is not in the project, or is in its `.git` folder."""
     real = Path(os.path.realpath(path))
     if project is not None:
         top = Path(os.path.realpath(project))
         if not real.is_relative_to(top) or ".git" in real.relative_to(top).parts:
             raise InputError(
-                f"{path} is a link to {real}, out of this project.",
-                why="Such a link in a repository could change any file of the user.",
-                then="Check where the link comes from, and replace it by a file.",
+                f"{path} is a link to {real}, which is outside this project or in its .git folder.",
+                why="A repository could use such a link to change any file of the user.",
+                then="Check who created the link, and replace the link by a file.",
             )
     return real
 
 
 def _read(path: Path) -> str | None:
     if path.exists() and not path.is_file():
-        # Reading a pipe would block.
+        # Do not open a pipe, because reading it would block.
         raise InputError(f"{path} is not a regular file.", then="Replace it by a file.")
     try:
         return path.read_bytes().decode("utf-8")
@@ -348,13 +353,14 @@ def _read(path: Path) -> str | None:
 
 
 def _plain(text: str) -> tuple[str, str]:
-    """Return a text with plain line ends and without a byte order mark, and the original mark and line end."""
+    """Return a text with line feeds as line ends and without byte order mark, and its original mark and line end."""
     mark = _MARKS if text.startswith(_MARKS) else ""
     ending = "\r\n" if "\r\n" in text else "\n"
     return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
 
 
 def _as_it_was(text: str, ending: str) -> str:
+    """Return a text with the byte order mark and line end that `_plain` removed."""
     mark = _MARKS if ending.startswith(_MARKS) else ""
     return mark + text.replace("\n", ending.removeprefix(mark))
 
@@ -367,20 +373,20 @@ def diff(change: Change) -> str:
 
 
 def apply(change: Change) -> None:
-    """Apply a change in one step. Keep the original if it has none of our entries; remove it once restored."""
-    # A settings file may be a link, for example into a dotfiles folder: change its target.
+    """Write a changed file in one step. Copy the original first. Delete the copy once the entries of Memolog are removed."""
+    # A settings file may be a link, for example into a folder of dotfiles. Then the file that the link leads to is changed.
     project = change.target.project
     path, backup = _real(change.path, project), backup_of(change.path)
-    kept = _real(backup.parent, project) / backup.name
+    backup = _real(backup.parent, project) / backup.name
     if change.keeps and change.before is not None:
-        _write(kept, change.before, mode=_mode(path), project=project)
+        _write(backup, change.before, mode=_mode(path), project=project)
     if change.after is None:
         with _folder_of(path, project) as (folder, name):
             os.unlink(name, dir_fd=folder)
     else:
         _write(path, change.after, mode=_mode(path), project=project)
     if not change.keeps and (change.after is None or MARK not in change.after):
-        with suppress(FileNotFoundError), _folder_of(kept, project) as (folder, name):
+        with suppress(FileNotFoundError), _folder_of(backup, project) as (folder, name):
             os.unlink(name, dir_fd=folder)
 
 
@@ -405,7 +411,7 @@ def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
 
 
 def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
-    """Create an empty file beside a file, under a name that is not taken."""
+    """Create an empty file beside a file, with an unused name. Return its descriptor and its name."""
     for number in count():
         beside = path.with_name(f".{path.name}.memolog-{number}")
         name = str(beside) if folder is None else beside.name
@@ -416,10 +422,10 @@ def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
 
 @contextmanager
 def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
-    """Open the folder of a file, creating it if needed; yields its descriptor and the name of the file.
+    """Open the folder of a file, and yield the descriptor of the folder and the name of the file. Missing folders are created.
 
-    Below the project no part of the path may be a link, also if it is replaced meanwhile. On systems without folder
-    descriptors, yields None and the whole path.
+    Inside a project, each folder is opened without following links, so that a folder that is replaced by a link meanwhile is
+    refused. On systems without folder descriptors, yield None and the whole path.
     """
     if not _HAS_FOLDERS:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,7 @@
-"""Read hook events and transcripts as messages, and decide which messages are new."""
+"""Convert hook events and transcripts into messages, and decide which messages are new.
+
+A message can be in an event, in a line of the transcript, or in both. It must be stored once.
+"""
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,14 +31,15 @@ Record = dict[str, Any]
 SOURCE: Final = "hook"
 """Value of `source` in the metadata of a message that comes from an event, not from a transcript."""
 
+# Hosts whose transcripts can be read.
 _READ: Final = ("claude-code", "codex")
 SAME: Final = timedelta(seconds=5)
-"""Two equal events within this time are one event that was reported twice."""
+"""Two events with equal text within this time are one event that the host reported twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heard:
-    """One message, as an event reported it."""
+    """A message that an event reported, with the record of the event."""
 
     thread: str
     at: datetime
@@ -44,13 +48,13 @@ class Heard:
 
 
 def thread_of(record: Record) -> str:
-    """Return the thread of an event: the session, or the session and its sub-agent."""
+    """Return the thread of an event, named after the session and, for a sub-agent, also after the sub-agent."""
     session = str(record["session"])
     return f"{session}-{record['agent']}" if record.get("agent") else session
 
 
 def hook_id(thread: str, *names: object) -> str:
-    """Return the id of a message from an event."""
+    """Return the id of a message from an event. Equal arguments give the same id."""
     return stable_id("hook", thread, *names)
 
 
@@ -58,13 +62,13 @@ def hook_id(thread: str, *names: object) -> str:
 
 
 def heard_of(records: Sequence[Record]) -> list[Heard]:
-    """Return the messages of events, without repeated reports, in order of time."""
+    """Return the messages of events in order of time. A message that was reported twice is returned once."""
     found: dict[str, Heard] = {}
     spoken: dict[tuple[str, str, str], datetime] = {}
     for record in sorted(records, key=lambda one: float(one.get("at") or 0)):
         for one in _messages(record, spoken):
             found.setdefault(str(one.message.id), one)
-    # Each message has one part, so `with_own_apart` splits none.
+    # Each message has one part, so `with_own_apart` returns as many messages as it gets.
     messages = with_own_apart((one.message for one in found.values()), set())
     return [replace(one, message=message) for one, message in zip(found.values(), messages, strict=True)]
 
@@ -93,17 +97,17 @@ def _messages(record: Record, spoken: dict[tuple[str, str, str], datetime]) -> I
 def _tool(record: Record, thread: str, at: datetime) -> Iterator[Heard]:
     name, server = str(record.get("tool") or ""), str(record.get("server") or "")
     if server and own_tool(f"{server}__{name}") is None and own_tool(name) is not None:
-        # A tool of another server with the name of one of ours.
+        # The tool of another server has the name of a tool of Memolog, so add the server to the name.
         name = f"mcp__{server}__{name}"
     call = str(record.get("call") or "")
     if not call:
-        told = (record.get("turn"), name, record.get("input"), record.get("output"))
-        call = f"hook-{hook_id(thread, *told)}"
-    made = ToolCallPart(id=call, name=name, arguments=record.get("input"))
-    yield _heard(record, thread, at, "assistant", made, hook_id(thread, "call", call))
+        content = (record.get("turn"), name, record.get("input"), record.get("output"))
+        call = f"hook-{hook_id(thread, *content)}"
+    call_part = ToolCallPart(id=call, name=name, arguments=record.get("input"))
+    yield _heard(record, thread, at, "assistant", call_part, hook_id(thread, "call", call))
     is_error = bool(record.get("is_error"))
-    answered = ToolResultPart(call_id=call, content=record.get("output"), name=name, is_error=is_error)
-    yield _heard(record, thread, at, "tool", answered, hook_id(thread, "result", call))
+    result_part = ToolResultPart(call_id=call, content=record.get("output"), name=name, is_error=is_error)
+    yield _heard(record, thread, at, "tool", result_part, hook_id(thread, "result", call))
 
 
 def _heard(record: Record, thread: str, at: datetime, role: Any, part: Part, id_: str) -> Heard:
@@ -116,7 +120,7 @@ def _heard(record: Record, thread: str, at: datetime, role: Any, part: Part, id_
 
 
 def transcript_of(host: str, path: str) -> tuple[Conversation, ...] | None:
-    """Return the conversations of a transcript; None if it cannot be read."""
+    """Return the conversations of a transcript without private text. None means that the transcript cannot be read."""
     file = Path(path).expanduser()
     if host not in _READ or not file.is_file():
         return None
@@ -139,7 +143,10 @@ def _public(messages: Iterable[NewMessage]) -> Iterator[NewMessage]:
 
 
 def _public_part(part: Part, private: PrivateFilter) -> Part | None:
-    """Return the public part of a message part; parts between an opening and a closing tag are private too."""
+    """Return a message part without private text. None means that the whole part is private.
+
+    A part between an opening tag and a closing tag in other parts is private, too.
+    """
     match part:
         case TextPart():
             text = private.public(part.text)
@@ -156,19 +163,20 @@ def _public_part(part: Part, private: PrivateFilter) -> Part | None:
             return None if private.depth else replace(part, data=public(part.data))
 
 
-# A prompt is reported when its line is written; an answer is reported when it has ended.
+# Maximum difference between the time of an event and the time of its line in the transcript. A host reports a prompt when it
+# writes the line, but reports an answer only when the answer is complete.
 _NEAR_PROMPT: Final = timedelta(minutes=2)
 _NEAR_ANSWER: Final = timedelta(minutes=10)
-# A transcript that is this far past an event will not add a line for it.
+# If a transcript has a line that is this much later than an event, the host will not add a line for the event.
 _PAST: Final = timedelta(minutes=1)
-# A text of this length inside another is not a coincidence.
+# Minimum number of characters: if a line contains a text of this length, they are the same message and not equal by chance.
 _LONG: Final = 20
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
-    """Messages to save in one thread, in order, and events that wait for a line of the transcript."""
+    """Messages to save in one thread, in order, and events to keep, because their line in the transcript may still follow."""
 
     thread: str
     messages: tuple[NewMessage, ...] = ()
@@ -177,7 +185,7 @@ class Reconciled:
 
 @dataclass(slots=True, kw_only=True)
 class _Known:
-    """Messages that are known already, from the store or the transcript."""
+    """Messages that are stored or in the transcript. Texts that were stored from events are in `by_events`, with their times."""
 
     ids: set[str] = field(default_factory=set[str])
     calls: set[str] = field(default_factory=set[str])
@@ -186,7 +194,7 @@ class _Known:
     by_events: dict[tuple[str, str], list[datetime]] = field(default_factory=dict[tuple[str, str], list[datetime]])
 
     def add(self, role: str, at: datetime | None, parts: Iterable[Part], *, by_event: bool = False) -> None:
-        said = list[str]()
+        texts = list[str]()
         for part in parts:
             match part:
                 case ToolCallPart():
@@ -194,12 +202,12 @@ class _Known:
                 case ToolResultPart():
                     self.results.add(part.call_id)
                 case TextPart():
-                    said.append(part.text)
+                    texts.append(part.text)
                 case _:
                     pass
-        if not said:
+        if not texts:
             return
-        text = squeezed("\n".join(said))
+        text = squeezed("\n".join(texts))
         if by_event:
             self.by_events.setdefault((role, text), []).append(at or _EPOCH)
         else:
@@ -214,34 +222,34 @@ class _Known:
                 return part.call_id in self.results
             case TextPart():
                 role, text = heard.message.role, squeezed(part.text)
-                return self._was_told(heard, role, text) or self._was_said(role, text, heard.at)
+                return self._is_from_event(heard, role, text) or self._is_in_texts(role, text, heard.at)
             case _:
                 return False
 
-    def _was_told(self, heard: Heard, role: str, text: str) -> bool:
-        """Return whether an earlier event reported it: by the id of the host or, without one, by time."""
+    def _is_from_event(self, heard: Heard, role: str, text: str) -> bool:
+        """Return whether the message was stored from an event: with the same id or, without a turn id, at about the same time."""
         if heard.record.get("turn"):
             return heard.message.id in self.ids
         return any(abs(heard.at - then) <= SAME for then in self.by_events.get((role, text), ()))
 
-    def _was_said(self, role: str, text: str, at: datetime) -> bool:
+    def _is_in_texts(self, role: str, text: str, at: datetime) -> bool:
         near = _near(role)
-        said = [one for by, one, then in self.texts if by == role and abs(at - then) <= near]
-        # An answer may consist of several lines.
-        return any(_holds(one, text) for one in said) or (role == "assistant" and text in " ".join(said))
+        lines = [line for by, line, then in self.texts if by == role and abs(at - then) <= near]
+        # An answer may consist of several lines of the transcript.
+        return any(_contains(line, text) for line in lines) or (role == "assistant" and text in " ".join(lines))
 
 
 def _near(role: str) -> timedelta:
     return _NEAR_ANSWER if role == "assistant" else _NEAR_PROMPT
 
 
-def _holds(line: str, told: str) -> bool:
-    """Return whether a line contains the text of an event: a host may add text of its own before or around it."""
-    return line == told or line.endswith(f" {told}") or (len(told) >= _LONG and told in line)
+def _contains(line: str, text: str) -> bool:
+    """Return whether a line of a transcript contains the text of an event. A host may add text before or after it."""
+    return line == text or line.endswith(f" {text}") or (len(text) >= _LONG and text in line)
 
 
 def squeezed(text: str) -> str:
-    """Return a text in the form used for comparison: white space collapsed, a host command as it was typed."""
+    """Return a text in the form for comparisons: with single spaces, and a command of the host as the user typed it."""
     command = _inside(text, "command-name")
     if command is not None:
         text = f"/{command.strip().lstrip('/')} {_inside(text, 'command-args') or ''}"
@@ -249,7 +257,7 @@ def squeezed(text: str) -> str:
 
 
 def _inside(text: str, tag: str) -> str | None:
-    """Return the content of the first element with this tag, or None."""
+    """Return the content of the first element with this tag. None means that there is no such element."""
     _, opened, rest = text.partition(f"<{tag}>")
     inside, closed, _ = rest.partition(f"</{tag}>")
     return inside if opened and closed else None
@@ -263,9 +271,9 @@ def reconcile(
     *,
     is_over: bool,
 ) -> Reconciled:
-    """Decide what to save of a thread now.
+    """Decide which messages of a thread to save now, and which events to keep for the next sweep.
 
-    `stored` holds every row, also tombstones. `is_over` means that the transcript will not grow any more.
+    `stored` has every message of the thread, also tombstones. `is_over` means that the transcript will not grow any more.
     """
     written = _new_lines(thread, stored, transcript.messages if transcript else ())
     known = _Known(ids={row.id for row in stored})
@@ -284,21 +292,21 @@ def reconcile(
 
 
 def _new_lines(thread: str, stored: Sequence[Message], lines: Sequence[NewMessage]) -> list[NewMessage]:
-    """Return the lines that are not stored, without parts that are stored from an event."""
+    """Return the lines of a transcript that are not stored, without parts that are stored from an event."""
     ids = {row.id for row in stored}
-    told = _StoredFromEvents(row for row in stored if row.metadata.get("source") == SOURCE)
+    texts = _TextsFromEvents(row for row in stored if row.metadata.get("source") == SOURCE)
     new = list[NewMessage]()
     for line in lines:
         if line.id in ids:
             continue
-        parts = tuple(part for part in line.parts if not (_is_removed(thread, part, ids) or told.takes(line, part)))
+        parts = tuple(part for part in line.parts if not (_is_reported(thread, part, ids) or texts.match(line, part)))
         if parts:
             new.append(line if parts == line.parts else replace(line, parts=parts))
     return new
 
 
-class _StoredFromEvents:
-    """Texts that are stored from events; each matches one line."""
+class _TextsFromEvents:
+    """Texts that are stored from events. Each text matches one line of the transcript, then it is removed from the list."""
 
     def __init__(self, rows: Iterable[Message]) -> None:
         self.texts: list[tuple[str, str, datetime]] = []
@@ -307,24 +315,24 @@ class _StoredFromEvents:
                 (row.role, squeezed(part.text), row.created_at) for part in row.parts if isinstance(part, TextPart)
             ]
 
-    def takes(self, line: NewMessage, part: Part) -> bool:
+    def match(self, line: NewMessage, part: Part) -> bool:
         if not isinstance(part, TextPart):
             return False
         text, at = squeezed(part.text), line.created_at or _EPOCH
-        for index, (role, said, then) in enumerate(self.texts):
+        for index, (role, stored, then) in enumerate(self.texts):
             if role != line.role or abs(at - then) > _near(role):
                 continue
-            if _holds(text, said):
+            if _contains(text, stored):
                 del self.texts[index]
                 return True
-            if text and role == "assistant" and text in said:
-                # One of several lines of an answer.
+            if text and role == "assistant" and text in stored:
+                # The line is one of several lines of this answer, so the answer stays in the list.
                 return True
         return False
 
 
-def _is_removed(thread: str, part: Part, ids: set[str]) -> bool:
-    """Return whether an event reported this call or result, also one that was forgotten since."""
+def _is_reported(thread: str, part: Part, ids: set[str]) -> bool:
+    """Return whether an event reported this tool call or result. `ids` also has the ids of tombstones."""
     match part:
         case ToolCallPart():
             return hook_id(thread, "call", part.id) in ids
@@ -335,7 +343,7 @@ def _is_removed(thread: str, part: Part, ids: set[str]) -> bool:
 
 
 def _in_order(written: Sequence[NewMessage], spoken: Sequence[Heard]) -> tuple[NewMessage, ...]:
-    """Return lines in order, with messages that only events reported inserted by time."""
+    """Return the lines of the transcript in their order, and insert by time the messages that only events reported."""
     rest = list(spoken)
     merged = list[NewMessage]()
     for line in written:

@@ -1,6 +1,6 @@
-"""Answer the start of a session with a context pack, in the form of its host.
+"""Answer the start of a session with a context pack, in the format of the host.
 
-If the database cannot be read in time, the session starts without memory and the user is told in one line.
+If the database cannot be read in time, the session starts without memory and the user gets a one-line message.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from memolog.text.tokens import HeuristicCounter
 if TYPE_CHECKING:
     from memolog.memory import Memory
 
-_LONGEST_WAIT: Final = 3.0
+_MAX_SECONDS: Final = 3.0
 
 
 def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens: int) -> str:
-    """Return the answer to the start of a session in the form of the host; empty if there is nothing to say."""
+    """Return the answer to the start of a session in the format of the host; an empty text if there is no memory yet."""
     text, error = _in_time(record, db, config_file, tokens)
     if error is None:
-        return _said(record["host"], text, "")
+        return _answer(record["host"], text, "")
     note(spool_of(db, os.environ), os.environ, SystemClock().now().timestamp(), f"start: {error}")
-    # The host may show this to its model; details are only in the file that `note` writes.
-    plain = error.for_outside if isinstance(error, MemologError) else "Its database cannot be read."
-    return _said(record["host"], text, f"{plain} The errors.log of its hooks says more.")
+    # The host may show this message to its model, so details are only in the file that `note` writes.
+    problem = error.for_outside if isinstance(error, MemologError) else "Its database cannot be read."
+    return _answer(record["host"], text, f"{problem} Details are in the errors.log of its hooks.")
 
 
 def _in_time(record: dict[str, Any], db: str, config_file: str | None, tokens: int) -> tuple[str, Exception | None]:
-    """Return the pack, or the error. A database that hangs is abandoned: the process exits without waiting for it."""
+    """Return the context pack, or the error. If the database does not answer, the process exits without waiting longer."""
     if "://" not in db and not Path(db).exists():
         return "", None
     found: list[tuple[str, Exception | None]] = []
@@ -49,20 +49,20 @@ def _in_time(record: dict[str, Any], db: str, config_file: str | None, tokens: i
 
     thread = Thread(target=work, daemon=True)
     thread.start()
-    thread.join(_LONGEST_WAIT)
+    thread.join(_MAX_SECONDS)
     return found[0] if found else ("", StoreBusy("The database did not answer in time."))
 
 
 async def _pack(record: dict[str, Any], db: str, config_file: str | None, tokens: int) -> str:
     config = Config.load(toml=config_file, environment=os.environ).with_overrides({"read_only": True})
     async with await open_store(db, config) as store:
-        memory = cast("Memory", _Reading(store, config))
+        memory = cast("Memory", _PackReader(store, config))
         pack = await context_pack(memory, record["resource"], record["session"], tokens=tokens)
     return pack.text
 
 
-class _Reading:
-    """The part of a memory that a context pack needs; loading all of it would take twice as long."""
+class _PackReader:
+    """The attributes of a Memory that a context pack needs. Importing the whole class would take twice as long."""
 
     def __init__(self, store: Store, config: Config) -> None:
         self.store, self.config = store, config
@@ -72,12 +72,12 @@ class _Reading:
         return self
 
 
-def _said(host: str, text: str, wrong: str) -> str:
+def _answer(host: str, text: str, problem: str) -> str:
     answer: dict[str, Any] = {}
     if host == "cursor":
         answer = {"additional_context": text} if text else {"continue": True}
     elif text:
         answer["hookSpecificOutput"] = {"hookEventName": "SessionStart", "additionalContext": text}
-    if wrong and host != "cursor":
-        answer["systemMessage"] = f"Memolog: this session begins without its memory. {wrong}"
+    if problem and host != "cursor":
+        answer["systemMessage"] = f"Memolog: this session begins without its memory. {problem}"
     return json.dumps(answer) + "\n" if answer else ""

@@ -1,6 +1,6 @@
-"""Keep hook events until a sweep stores them: one file of JSON lines a session, beside the database.
+"""Keep hook events in files until a sweep stores them in the database: one file of JSON lines per session.
 
-Writers append in one call. A sweep takes a file by renaming it; a writer that notices this writes again.
+A writer appends to the file. A sweep takes a file by renaming it. A writer that wrote to a renamed file writes its lines again.
 """
 
 import json
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final, cast
 
-# No pathlib: importing it would take a fifth of the time of a hook.
+# Do not import pathlib, because the import would take a fifth of the time of a hook.
 # ruff: noqa: PTH100, PTH103, PTH105, PTH108, PTH110, PTH111, PTH116, PTH118, PTH123
 
 
@@ -24,23 +24,23 @@ Record = dict[str, Any]
 
 
 def home(environment: Mapping[str, str]) -> str:
-    """Return the folder for files of no project: `MEMOLOG_HOME`, or `~/.memolog`."""
+    """Return the folder for files that belong to no single project: `MEMOLOG_HOME`, or `~/.memolog`."""
     return environment.get("MEMOLOG_HOME") or os.path.join(os.path.expanduser("~"), ".memolog")
 
 
 def default_db(environment: Mapping[str, str]) -> str:
-    """Return the default database of hooks: one for all projects of a user."""
+    """Return the default database of hooks, which all projects of a user share."""
     return environment.get("MEMOLOG_DB") or os.path.join(home(environment), "memolog.db")
 
 
 def make_private(folder: str) -> None:
-    """Create a folder and, if missing, its parent (the folder of the database), readable only by the owner."""
+    """Create a folder and its parent (the folder of the database) if they are missing, readable only by the owner."""
     for path in (os.path.split(folder)[0] or ".", folder):
         os.makedirs(path, mode=0o700, exist_ok=True)
 
 
 def spool_of(address: str, environment: Mapping[str, str]) -> "Spool":
-    """Return the spool of a database: beside a file, or in `home` for a server."""
+    """Return the spool of a database: a folder beside a database file, or a folder in `home` for a database server."""
     path = address.removeprefix("sqlite:///").removeprefix("sqlite://")
     if "://" in path:
         return Spool(os.path.join(home(environment), f"hooks-{crc32(address.encode()):08x}"))
@@ -48,7 +48,7 @@ def spool_of(address: str, environment: Mapping[str, str]) -> "Spool":
 
 
 class Spool:
-    """Events of a database that are not stored yet, by session."""
+    """A folder of events that are not stored in the database yet, with one file per session."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -59,11 +59,8 @@ class Spool:
     # ------------------------------------------------------------ writing
 
     def append(self, name: str, *records: Record) -> int:
-        """Append events. After a crash in the middle, the broken line is recognised and ignored.
-
-        Returns the number of bytes written.
-        """
-        # Start on a new line: an interrupted writer may have left half of one. JSON escapes lone surrogates.
+        """Append events to the file of a session, and return the number of bytes. Readers ignore a half-written line."""
+        # Begin with a line break, because an interrupted writer may have left half a line. JSON escapes lone surrogates.
         line = b"".join(b"\n" + json.dumps(record).encode() + b"\n" for record in records)
         path = self._path(safe_name(name))
         for attempt in range(_TRIES):
@@ -78,9 +75,9 @@ class Spool:
                 rest = line
                 while rest:
                     rest = rest[os.write(file, rest) :]
-                if _is(path, file):
+                if _is_same(path, file):
                     break
-                # The file was taken meanwhile, perhaps without this line: write it again.
+                # A sweep has taken the file, perhaps before these lines were written. So write them again.
             finally:
                 os.close(file)
         return len(line)
@@ -88,7 +85,7 @@ class Spool:
     # ------------------------------------------------------------ reading
 
     def sizes(self) -> dict[str, int]:
-        """Return the sessions that have events, with their sizes in bytes."""
+        """Return the size in bytes of the events of each session."""
         sizes: dict[str, int] = {}
         with suppress(FileNotFoundError), os.scandir(self.folder) as entries:
             for entry in entries:
@@ -102,9 +99,9 @@ class Spool:
         return _records(self._path(name, _ENDING + _TAKEN)) + _records(self._path(name))
 
     def take(self, name: str) -> list[Record]:
-        """Take the events of a session in order; later events go into a new file.
+        """Rename the file of a session and return its events in order. Later events are written to a new file.
 
-        They are kept until `drop`: after a crash the next process takes them again.
+        The renamed file exists until `drop`, so after a crash the next sweep takes the same events again.
         """
         taken = self._path(name, _ENDING + _TAKEN)
         if not os.path.exists(taken):
@@ -115,7 +112,7 @@ class Spool:
         return _records(taken)
 
     def drop(self, name: str) -> None:
-        """Remove the taken events after they were stored or written back."""
+        """Delete the taken events of a session, after they were stored or written back."""
         with suppress(FileNotFoundError):
             os.unlink(self._path(name, _ENDING + _TAKEN))
 
@@ -137,11 +134,12 @@ def _records(path: str) -> list[Record]:
 
 
 def safe_name(name: str) -> str:
-    """Return a safe file name; sessions whose names become equal share a file, which is harmless."""
+    """Return a safe file name for a session. Two sessions with the same result share a file, which is harmless."""
     return "".join(char if char.isalnum() or char in "._-" else "_" for char in name)[:_LONGEST_NAME].lstrip(".") or "_"
 
 
-def _is(path: str, file: int) -> bool:
+def _is_same(path: str, file: int) -> bool:
+    """Return whether an open file is still the file at this path."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:
@@ -149,7 +147,7 @@ def _is(path: str, file: int) -> bool:
 
 
 def note(spool: Spool, environment: Mapping[str, str], at: float, words: str) -> None:
-    """Append an error to `errors.log`; ignore a disk that cannot be written."""
+    """Append an error to `errors.log` of the spool or, if that fails, of `home`. A second failure is ignored."""
     line = f"{at:.0f} {' '.join(words.split())[:2000]}\n"
     for folder in (spool.folder, home(environment)):
         path = os.path.join(folder, "errors.log")

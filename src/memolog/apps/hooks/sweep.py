@@ -1,7 +1,7 @@
-"""Store spooled events, reconcile them with transcripts, and observe; one process at a time.
+"""Store spooled events, reconcile them with transcripts, and observe. Only one process at a time does this.
 
-Order: take the events of a session, save new messages, write back events that must wait, drop what was taken. After a crash
-the next sweep repeats this, and nothing is stored twice.
+For each session a sweep takes the events, saves new messages, writes back events that must wait, and deletes the taken events.
+After a crash the next sweep repeats these steps, and no message is stored twice.
 """
 
 import asyncio
@@ -22,12 +22,12 @@ from memolog.memory import Memory, Resource
 from memolog.transfer.conversation import Conversation
 
 IDLE: Final = timedelta(minutes=30)
-"""A session without events for this long is over; not every host reports the end."""
+"""A session without events for this long is over. Not every host reports the end of a session."""
 _ALL: Final = 2**31
 
 
 def sweep(address: str, config_file: str | None = None) -> None:
-    """Store and observe the spooled events of a database, unless another process does."""
+    """Store and observe the spooled events of a database. Returns at once if another process is doing this."""
     spool = spool_of(address, os.environ)
     with contextlib.suppress(OSError, AttributeError):
         os.nice(10)
@@ -37,7 +37,7 @@ def sweep(address: str, config_file: str | None = None) -> None:
 
 @contextlib.contextmanager
 def only_one(path: str) -> Generator[bool]:
-    """Hold a lock file; yields whether the lock was acquired. The system releases it when the process ends."""
+    """Lock a file while the block runs, and yield whether this succeeded. The system releases the lock if the process ends."""
     file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         yield _locked(file)
@@ -66,7 +66,7 @@ def _locked(file: int) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
-    """The events of one session, and what follows from them."""
+    """The events of one session, in order of time, and values that are computed from them."""
 
     records: tuple[Record, ...]
     resource: str
@@ -74,7 +74,7 @@ class _Session:
     last: datetime
     is_over: bool
     wants_log: bool
-    """Whether to observe everything now: the session is over, or the host is about to compact it."""
+    """Whether to observe everything now, because the session ends or the host is about to compact it."""
 
     @property
     def transcripts(self) -> tuple[str, ...]:
@@ -88,10 +88,10 @@ class Sweep:
         self.spool, self.address, self.config, self.clock = spool, address, config, clock or SystemClock()
 
     async def run(self) -> None:
-        """Store events until none are left, also those that arrive meanwhile."""
+        """Store all events, including events that arrive meanwhile."""
         make_private(self.spool.folder)
         seen: dict[str, int] = {}
-        # A sweep that finds the lock held exits and leaves its events to this one, so check again after releasing it.
+        # Another sweep exits if this sweep has the lock. So check for its events after the lock is released.
         while (sizes := self.spool.sizes()) != seen:
             with only_one(f"{self.spool.folder}/sweep.lock") as is_ours:
                 if not is_ours:
@@ -99,7 +99,7 @@ class Sweep:
                 seen = await self._all(sizes)
 
     async def _all(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Store all sessions; returns the expected size of each file."""
+        """Store the events of all sessions, and return the expected size of each file."""
         seen = dict(sizes)
         todo = [name for name in sizes if self._has_work(self.spool.peek(name))]
         if not todo:
@@ -117,24 +117,24 @@ class Sweep:
         return any(one.get("kind") != "seen" for one in records) or _session(records, self.clock.now()).is_over
 
     async def _session(self, memory: Memory, name: str) -> int:
-        """Store one session; returns the number of bytes written back."""
+        """Store the events of one session, and return the number of bytes that are written back to the spool."""
         records = self.spool.take(name)
         if not records:
             self.spool.drop(name)
             return 0
         session = _session(records, self.clock.now())
         resource = memory.resource(session.resource)
-        told = await self._told(resource, session)
-        await self._save(resource, session, told)
-        await self._observe(resource, session, [one.thread for one in told])
-        waiting = [heard.record for one in told for heard in one.waiting]
-        left = [] if session.is_over else [*_once(waiting), _seen(session)]
-        size = self.spool.append(name, *left) if left else 0
+        reconciled = await self._reconcile(resource, session)
+        await self._save(resource, session, reconciled)
+        await self._observe(resource, session, [one.thread for one in reconciled])
+        waiting = [heard.record for one in reconciled for heard in one.waiting]
+        written_back = [] if session.is_over else [*_once(waiting), _seen(session)]
+        size = self.spool.append(name, *written_back) if written_back else 0
         self.spool.drop(name)
         return size
 
-    async def _told(self, resource: Resource, session: _Session) -> list[Reconciled]:
-        """Return what to save of each thread of a session."""
+    async def _reconcile(self, resource: Resource, session: _Session) -> list[Reconciled]:
+        """Return the messages to save and the events to keep, for each thread of a session."""
         heard = await _not_forgotten(resource, heard_of(session.records))
         written = dict[str, Conversation]()
         is_missing = False
@@ -147,7 +147,7 @@ class Sweep:
                 written[one.thread] = Conversation(
                     thread=one.thread, messages=both, title=one.title, metadata=one.metadata
                 )
-        # Without a readable transcript there is nothing to wait for.
+        # Events wait for lines of a transcript that was read, or of a transcript that the host may not have written yet.
         has_source = bool(written) or (is_missing and session.host in {"claude-code", "codex"})
         threads = dict.fromkeys([*written, *(thread_of(one) for one in session.records)])
         return [
@@ -161,8 +161,8 @@ class Sweep:
             for thread in threads
         ]
 
-    async def _save(self, resource: Resource, session: _Session, told: Sequence[Reconciled]) -> None:
-        for one in told:
+    async def _save(self, resource: Resource, session: _Session, reconciled: Sequence[Reconciled]) -> None:
+        for one in reconciled:
             if not one.messages:
                 continue
             report = await resource.thread(one.thread).import_messages(one.messages, source=session.host)
@@ -170,7 +170,7 @@ class Sweep:
                 note(self.spool, os.environ, self.clock.now().timestamp(), f"{skipped.where}: {skipped.why}")
 
     async def _observe(self, resource: Resource, session: _Session, threads: Sequence[str]) -> None:
-        """Observe the rest of a session that ends; for others, only what is due."""
+        """Observe all messages of a session that ends or is compacted. In other sessions, observe only if it is due."""
         for thread in map(resource.thread, threads):
             with contextlib.suppress(ThreadNotFound):
                 await thread.info()
@@ -185,7 +185,7 @@ def _session(records: Sequence[Record], now: datetime) -> _Session:
     is_over = now - last >= IDLE
     return _Session(
         records=tuple(ordered),
-        # A session may change folders: it belongs to the one it started in.
+        # A session may change its folder. It belongs to the resource of the folder where it started.
         resource=str(next((one["resource"] for one in ordered if one.get("resource")), "")),
         host=str(next((one["host"] for one in ordered if one.get("host")), "")),
         last=last,
@@ -195,37 +195,38 @@ def _session(records: Sequence[Record], now: datetime) -> _Session:
 
 
 def _seen(session: _Session) -> Record:
-    """Return a record that keeps the resource and transcript of a session for later events."""
+    """Return a record that keeps the resource and the first transcript of a session for the next sweep."""
     first = session.records[0]
-    note_ = {key: first[key] for key in ("session", "host") if key in first}
-    seen: Record = {"kind": "seen", "at": session.last.timestamp(), "resource": session.resource, **note_}
+    names = {key: first[key] for key in ("session", "host") if key in first}
+    seen: Record = {"kind": "seen", "at": session.last.timestamp(), "resource": session.resource, **names}
     return {**seen, "transcript": session.transcripts[0]} if session.transcripts else seen
 
 
 def _once(records: Sequence[Record]) -> list[Record]:
+    """Return each record once. A tool event has two messages, so its record can be in the list twice."""
     return list({id(one): one for one in records}.values())
 
 
 async def _not_forgotten(resource: Resource, heard: Sequence[Heard]) -> list[Heard]:
-    """Return the messages that were not forgotten since."""
+    """Return the reported messages without those that the user has forgotten with `forget`."""
     left: list[Heard] = []
     for thread in dict.fromkeys(one.thread for one in heard):
         some = [one for one in heard if one.thread == thread]
         gone = await resource.thread(thread).forgotten([one.message for one in some])
-        left += [one for place, one in enumerate(some) if place not in gone]
+        left += [one for index, one in enumerate(some) if index not in gone]
     return left
 
 
 async def purge(resource: Resource, spool: Spool) -> int:
-    """Remove forgotten messages of a resource from a spool; returns the number of removed events.
+    """Remove events with forgotten messages of a resource from a spool, and return the number of removed events.
 
-    If a sweep is running, nothing is removed: the sweep skips forgotten messages itself.
+    If a sweep is running, nothing is removed, because the sweep skips forgotten messages.
     """
-    went = 0
+    removed = 0
     if not spool.sizes():
-        return went
+        return removed
     with only_one(f"{spool.folder}/sweep.lock") as is_ours:
-        # Twice: the first `take` may return what an interrupted sweep had taken.
+        # Take each session twice, because the first `take` may return the events that an interrupted sweep had taken.
         for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
             records = spool.take(name)
             session = _session(records, SystemClock().now())
@@ -234,16 +235,16 @@ async def purge(resource: Resource, spool: Spool) -> int:
                 left = await _not_forgotten(resource, heard)
                 kept = {id(one.record) for one in left}
                 gone = {id(one.record) for one in heard} - kept
-                went += len(gone)
+                removed += len(gone)
                 records = [one for one in records if id(one) not in gone]
             if records:
                 spool.append(name, *records)
             spool.drop(name)
-    return went
+    return removed
 
 
 async def _own_lines(resource: Resource, written: Conversation | None) -> Conversation | None:
-    """Return a transcript without messages that it repeats from the session it continues."""
+    """Return a transcript without the messages that it repeats from an earlier session, which this session continues."""
     first = next(iter(written.messages), None) if written else None
     if written is None or first is None or first.id is None:
         return written
@@ -258,7 +259,7 @@ async def _own_lines(resource: Resource, written: Conversation | None) -> Conver
 
 
 async def _rows(resource: Resource, thread: str) -> tuple[Message, ...]:
-    """Return every row of a thread, also tombstones."""
+    """Return every message of a thread, also tombstones."""
     try:
         return (await resource.thread(thread).messages(limit=_ALL)).items
     except ThreadNotFound:

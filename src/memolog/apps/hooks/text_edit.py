@@ -1,4 +1,4 @@
-"""Add and remove entries in JSON and TOML text; every other byte stays, including comments and trailing commas."""
+"""Add and remove entries in JSON and TOML texts. All other bytes stay the same, including comments and trailing commas."""
 
 import json
 import re
@@ -20,7 +20,7 @@ Path = Sequence[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Json:
-    """A JSON value with its position, and for a container its content."""
+    """A JSON value with its position in the text. An object or array also has its content."""
 
     start: int
     end: int
@@ -29,12 +29,12 @@ class Json:
     keys: tuple[str, ...] = ()
     """Names of the members of an object."""
     places: tuple[int, ...] = ()
-    """Start of each member (with its name) or item."""
+    """Positions where the members (beginning with their names) or items start."""
     items: tuple["Json", ...] = field(default=())
 
 
 def parse(text: str) -> Json:
-    """Parse a text into a value with positions; raises InputError."""
+    """Parse a JSON text, which may have comments and trailing commas. Raises InputError if it is invalid."""
     reader = _Reader(text)
     found = reader.value(reader.skip(0))
     if reader.skip(found.end) != len(text):
@@ -43,7 +43,7 @@ def parse(text: str) -> Json:
 
 
 def value(node: Json) -> Any:
-    """Return the plain value of a node."""
+    """Return the Python value of a node."""
     match node.kind:
         case "object":
             return {key: value(item) for key, item in zip(node.keys, node.items, strict=True)}
@@ -111,22 +111,23 @@ class _Reader:
 
 
 def set_member(text: str, path: Path, key: str, new: Any) -> str:
-    """Set a member of the object at a path; missing objects are created."""
+    """Return the text with a member of the object at a path set to `new`. Missing objects are created."""
     text, node = _reach(text, path, "object")
     if key not in node.keys:
         return _insert(text, node, f"{json.dumps(key, ensure_ascii=False)}: ", new)
     old = node.items[node.keys.index(key)]
-    return text if value(old) == new else text[: old.start] + _written(text, old.start, new) + text[old.end :]
+    written = _dumped(text, _margin(text, old.start), new)
+    return text if value(old) == new else text[: old.start] + written + text[old.end :]
 
 
 def add_item(text: str, path: Path, new: Any) -> str:
-    """Append an item to the array at a path; missing containers are created."""
+    """Return the text with an item appended to the array at a path. Missing objects and arrays are created."""
     text, node = _reach(text, path, "array")
     return _insert(text, node, "", new)
 
 
 def _reach(text: str, path: Path, kind: str) -> tuple[str, Json]:
-    """Return the text with the container at a path, created if missing, and the container."""
+    """Return the text and its object or array at a path. A missing one is added to the text."""
     text = text if text.strip() else "{}\n"
     node = parse(text)
     for depth, key in enumerate(path):
@@ -143,16 +144,16 @@ def _expect(node: Json, kind: str, path: Path) -> None:
     if node.kind != kind:
         name = ".".join(path) or "the file"
         raise InputError(
-            f"{name} is not an {kind}.", why="Our entries have to go there.", then="Correct the file first."
+            f"{name} is not an {kind}.", why=f"Memolog adds its entries to this {kind}.", then="Correct the file first."
         )
 
 
 def _insert(text: str, node: Json, name: str, new: Any) -> str:
-    """Insert a member or an item at the end."""
+    """Return the text with a member or an item added at the end of an object or array."""
     if not node.items:
         outer = _margin(text, node.start)
         inner = outer + _unit(text)
-        # Keep comments between the brackets.
+        # An empty container may have comments. Keep them.
         kept = text[node.start + 1 : node.end - 1].rstrip()
         body = f"{kept}\n{inner}{name}{_dumped(text, inner, new)}\n{outer}"
         return text[: node.start + 1] + body + text[node.end - 1 :]
@@ -160,21 +161,17 @@ def _insert(text: str, node: Json, name: str, new: Any) -> str:
     is_one_line = "\n" not in text[node.start : node.end]
     after = _Reader(text).skip(last.end)
     has_comma = text[after] == ","
-    # Keep the style: a trailing comma stays, also after our entry is removed.
+    # If the last entry has a trailing comma, the new entry gets one, too.
     comma, own_comma = ("", ",") if has_comma else (",", "")
     behind = after + 1 if has_comma else last.end
     if is_one_line:
         return f"{text[:behind]}{comma} {name}{json.dumps(new, ensure_ascii=False)}{own_comma}{text[behind:]}"
-    # A comment at the end of the last line belongs to the entry before it.
+    # A comment on the same line belongs to the last entry, so insert after the comment.
     remark = _SAME_LINE.match(text, last.end)
     at = max(remark.end() if remark else 0, behind)
     margin = _margin(text, node.places[-1])
     added = f"\n{margin}{name}{_dumped(text, margin, new)}{own_comma}"
     return f"{text[: last.end]}{comma}{text[last.end : at]}{added}{text[at:]}"
-
-
-def _written(text: str, at: int, new: Any) -> str:
-    return _dumped(text, _margin(text, at), new)
 
 
 def _dumped(text: str, margin: str, new: Any) -> str:
@@ -188,7 +185,7 @@ def _margin(text: str, at: int) -> str:
 
 
 def _unit(text: str) -> str:
-    """Return one level of indentation of this text."""
+    """Return the white space that this text uses for one level of indentation."""
     found = _INDENT.search(text)
     return found[1] if found else "  "
 
@@ -197,7 +194,7 @@ def _unit(text: str) -> str:
 
 
 def remove(text: str, path: Path, is_ours: Callable[[str | None, Any], bool]) -> str:
-    """Remove our members or items at a path, and containers that become empty."""
+    """Return the text without the members or items at a path that are ours, and without containers that become empty."""
     if not text.strip():
         return text
     node, parents = parse(text), list[tuple[Json, int]]()
@@ -207,19 +204,19 @@ def remove(text: str, path: Path, is_ours: Callable[[str | None, Any], bool]) ->
         parents.append((node, node.keys.index(key)))
         node = node.items[node.keys.index(key)]
     names = cast("Sequence[str | None]", node.keys or (None,) * len(node.items))
-    mine = [index for index, item in enumerate(node.items) if is_ours(names[index], value(item))]
-    if not mine:
+    ours = [index for index, item in enumerate(node.items) if is_ours(names[index], value(item))]
+    if not ours:
         return text
-    if len(mine) < len(node.items) or not parents:
-        for index in reversed(mine):
-            text = _cut(text, _again(text, path), index)
+    if len(ours) < len(node.items) or not parents:
+        for index in reversed(ours):
+            text = _cut(text, _node_at(text, path), index)
         return text
-    holder, index = parents[-1]
-    shorter = _cut(text, holder, index)
+    parent, index = parents[-1]
+    shorter = _cut(text, parent, index)
     return remove(shorter, path[:-2], lambda name, item: name == path[-2] and not item) if len(path) > 1 else shorter
 
 
-def _again(text: str, path: Path) -> Json:
+def _node_at(text: str, path: Path) -> Json:
     node = parse(text)
     for key in path:
         node = node.items[node.keys.index(key)]
@@ -227,7 +224,7 @@ def _again(text: str, path: Path) -> Json:
 
 
 def _cut(text: str, node: Json, index: int) -> str:
-    """Remove one member or item with its comma; other comments stay."""
+    """Return the text without one member or item and its comma. Comments before and after it stay."""
     start, end = node.places[index], node.items[index].end
     if len(node.items) == 1:
         after = _Reader(text).skip(end)
@@ -254,7 +251,7 @@ _LAST: Final = re.compile(rf"^{_END}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], remark: str) -> str:
-    """Append our block with one table; an existing table of that name is left alone."""
+    """Return the TOML text with our block at its end, which has one table. An existing table of this name is not changed."""
     bare = without_block(text)
     present: Any = _read(bare)
     for name in table:
@@ -268,15 +265,15 @@ def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], rem
         _read(made)
     except InputError as error:
         raise InputError(
-            f"A table [{'.'.join(table)}] cannot be added to this file.",
+            f"The table [{'.'.join(table)}] cannot be added to this file.",
             why=error.why,
-            then="Write that part of the file as a separate table, or add our table by hand.",
+            then=f"If the file has an inline table `{table[0]}`, write it as [{table[0]}.…] tables, or add our table by hand.",
         ) from error
     return made
 
 
 def without_block(text: str) -> str:
-    """Remove our block."""
+    """Return the TOML text without our block."""
     found = _block(text)
     if found is None:
         return text
@@ -285,7 +282,7 @@ def without_block(text: str) -> str:
 
 
 def _block(text: str) -> range | None:
-    """Return the range of our block, with the blank lines before it."""
+    """Return the range of our block in the text, with the blank lines before it. None means that there is no block."""
     first = _FIRST.search(text)
     last = _LAST.search(text, first.end()) if first else None
     return range(first.start(), last.end()) if first and last else None

@@ -1,6 +1,6 @@
 """Serve a memory over the Model Context Protocol, on standard input and output or over HTTP.
 
-The configuration, never a model, decides whose memory is served.
+The configuration of the server selects the resource. A model cannot choose another one.
 """
 
 from importlib.util import find_spec
@@ -9,7 +9,7 @@ from memolog.errors import ConfigError
 
 if find_spec("mcp") is None or find_spec("mcp_types") is None:
     raise ConfigError(
-        "The MCP server needs the library mcp, in version 2.3 or newer, which is not installed.",
+        "The MCP server needs the library `mcp` in version 2.3 or newer, which is not installed.",
         then='Install it with: pip install "memolog[mcp]"',
     )
 

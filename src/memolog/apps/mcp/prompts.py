@@ -1,4 +1,4 @@
-"""Build the MCP prompts that start and hand over a session, from `texts/*.md`."""
+"""Build the MCP prompts for the start and the hand-over of a session. Their templates are `texts/*.md`."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _PLACE: Final = re.compile(r"\{(\w+)\}")
 
 
 def listed(*, is_read_only: bool = False) -> list[types.Prompt]:
-    """Return the prompts for clients; a read-only server has no hand-over prompt."""
+    """Return the list of prompts for clients. A read-only server has no hand-over prompt."""
     start = types.Prompt(
         name=START,
         title="Start of a session",
@@ -36,21 +36,21 @@ def listed(*, is_read_only: bool = False) -> list[types.Prompt]:
 
 
 def instructions(served: Served) -> str:
-    """Return the server instructions: how to use the tools."""
+    """Return the instructions of the server, which explain to a model how to use the tools."""
     guidance = served.tools.guidance
     return f"{guidance}\n\n{_text('only_looking')}" if served.is_read_only else guidance
 
 
 async def prompt(served: Served, name: str, given: Mapping[str, str]) -> types.GetPromptResult:
-    """Return a prompt, filled in; raises NotFound."""
+    """Return a prompt with its placeholders filled in. Raises NotFound for an unknown name."""
     if name == START:
-        text, told = await _start(served, given), "Start of a session."
+        text, description = await _start(served, given), "Start of a session."
     elif name == HAND_OVER and not served.is_read_only:
-        text, told = await _hand_over(served, given), "Hand-over of a session."
+        text, description = await _hand_over(served, given), "Hand-over of a session."
     else:
         raise NotFound(f"There is no prompt {name[:80]!r}.", then=f"Use {START}.")
     content = types.TextContent(type="text", text=wire_text(text))
-    return types.GetPromptResult(description=told, messages=[types.PromptMessage(role="user", content=content)])
+    return types.GetPromptResult(description=description, messages=[types.PromptMessage(role="user", content=content)])
 
 
 async def _start(served: Served, given: Mapping[str, str]) -> str:
@@ -64,8 +64,8 @@ async def _start(served: Served, given: Mapping[str, str]) -> str:
 async def _hand_over(served: Served, given: Mapping[str, str]) -> str:
     lines = await served.memory.resource(served.resource).task_lines(thread=served.thread, tokens=_TASK_TOKENS)
     to = one_line(given.get("to", "")[:_LONGEST])
-    told = "\n".join(f"* {one_line(line)}" for line in lines)
-    return _filled(_text("hand_over"), tasks=told or "(none)", to=f": {to}" if to else "")
+    tasks = "\n".join(f"* {one_line(line)}" for line in lines)
+    return _filled(_text("hand_over"), tasks=tasks or "(none)", to=f": {to}" if to else "")
 
 
 def _text(name: str) -> str:
@@ -74,5 +74,5 @@ def _text(name: str) -> str:
 
 
 def _filled(text: str, **values: str) -> str:
-    """Fill in the placeholders of a text; braces in the values are left alone."""
+    """Return a text with its placeholders filled in. Braces in the values are not treated as placeholders."""
     return _PLACE.sub(lambda found: values[found[1]], text)

@@ -1,4 +1,4 @@
-"""Define what an MCP server serves, and read its resources: log, context pack, working memory and tasks."""
+"""List and read the MCP resources of a server: log, context pack, working memory and tasks."""
 
 import json
 from collections.abc import Sequence
@@ -24,18 +24,18 @@ _LEAST_TOKENS: Final = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """A memory and its scope, as served to the clients of one server."""
+    """The memory that one MCP server serves, and its settings."""
 
     memory: Memory
     resource: str
     thread: str | None = None
-    """Thread that the tools work for; None shows the one with the newest activity."""
+    """Thread that the tools work for. None means that the log of the thread with the newest activity is served."""
     session: str | None = None
-    """Session that claims tasks. Default: the thread, or else this server."""
+    """Session that claims tasks. Default: the thread or, without a thread, a new id."""
     tokens: int = PACK_TOKENS
     """Maximum number of tokens of a context pack."""
     every: float = 2.0
-    """Seconds between checks for changes by other processes, while a client watches."""
+    """Seconds between checks for changes by other processes. Without subscriptions there are no checks."""
     tools: Tools = field(init=False)
 
     def __post_init__(self) -> None:
@@ -59,12 +59,12 @@ class Served:
 
 
 def tool_definitions(tools: Tools, *, is_read_only: bool) -> list[dict[str, Any]]:
-    """Return the tool definitions; with `is_read_only`, only those of tools that change nothing."""
+    """Return the tool definitions. With `is_read_only`, leave out tools that change something."""
     return [one for one in tools.definitions("mcp") if not is_read_only or one["annotations"]["readOnlyHint"]]
 
 
 def wire_text(text: str) -> str:
-    """Return a text that UTF-8 can encode: surrogates are joined or replaced."""
+    """Return a text that UTF-8 can encode. Surrogate pairs are joined, and lone surrogates are replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -93,7 +93,7 @@ def task_uri(handle: str) -> str:
 
 
 async def listed(served: Served) -> list[types.Resource]:
-    """Return the three fixed resources, then tasks that are in progress or ready."""
+    """Return the list of resources: the three fixed ones, then tasks that are in progress or ready."""
     fixed = [
         types.Resource(
             uri=PACK,
@@ -130,7 +130,7 @@ async def listed(served: Served) -> list[types.Resource]:
 
 
 def templates() -> list[types.ResourceTemplate]:
-    """Return the URI templates."""
+    """Return the URI templates of the resources."""
     return [
         types.ResourceTemplate(
             uri_template=f"{TASK}{{id}}",
@@ -143,7 +143,7 @@ def templates() -> list[types.ResourceTemplate]:
 
 
 async def matching_tasks(served: Served, text: str) -> list[str]:
-    """Return the handles of open tasks that match a text, for completion."""
+    """Return the handles of tasks in progress or ready that match a text, for completion in a client."""
     wanted = text.strip().lower()
     return [
         task.handle
@@ -156,7 +156,7 @@ async def _open_tasks(served: Served) -> "Sequence[Task]":
     tasks = served.memory.resource(served.resource).tasks(session=served.session, thread=served.thread)
     under_way = (await tasks.list(status="in_progress", limit=_MOST_TASKS)).items
     ready = (await tasks.ready(limit=_MOST_TASKS)).items
-    # A task whose lease has ended is both in progress and ready.
+    # A task whose lease has expired is in both lists, so select by id.
     found = {task.id: task for task in (*under_way, *(item.task for item in ready))}
     return list(found.values())[:_MOST_TASKS]
 
@@ -165,7 +165,7 @@ async def _open_tasks(served: Served) -> "Sequence[Task]":
 
 
 async def read(served: Served, uri: str) -> types.TextResourceContents:
-    """Return the content of a resource; raises NotFound."""
+    """Return the content of a resource. Raises NotFound for an unknown URI or task."""
     # Some clients append a slash to a URI without a path.
     place, media_type = uri.removesuffix("/"), _MARKDOWN
     name = unquote(place.removeprefix(TASK)).strip() if len(place) <= _LONGEST_ADDRESS else ""
@@ -186,7 +186,7 @@ async def read(served: Served, uri: str) -> types.TextResourceContents:
 
 
 async def _log(served: Served) -> str:
-    """Return the log of the thread; without one, of the thread with the newest activity."""
+    """Return the log of the served thread or, without one, of the thread with the newest activity."""
     resource, thread = served.memory.resource(served.resource), served.thread
     if thread is None:
         newest = (await resource.threads(limit=1)).items

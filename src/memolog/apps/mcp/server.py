@@ -1,4 +1,4 @@
-"""Build the MCP server and run it on standard input and output or, behind a bearer token, over HTTP."""
+"""Build the MCP server, and run it on standard input and output or over HTTP. HTTP clients need a bearer token."""
 
 import asyncio
 import hashlib
@@ -36,7 +36,7 @@ from memolog.version import __version__
 _log = logging.getLogger("memolog")
 
 SESSION_HEADER: Final = "memolog-session"
-"""Header in which an HTTP client may name the session that claims tasks."""
+"""Header in which an HTTP client may send the name of the session that claims tasks."""
 _LONGEST_SESSION: Final = 200
 
 Context = ServerRequestContext[Any, Any]
@@ -44,11 +44,11 @@ T = TypeVar("T")
 
 
 class MemoryServer(Server[Any]):
-    """The server of the library, which also announces list changes in the older handshake."""
+    """The server of the library `mcp`. It also tells clients of the older protocol that the list of resources can change."""
 
     changes: Changes
     close_streams: Callable[[], None]
-    """Closes the notification streams in an orderly way."""
+    """Closes all notification streams of clients."""
 
     def create_initialization_options(
         self,
@@ -56,12 +56,12 @@ class MemoryServer(Server[Any]):
         experimental_capabilities: dict[str, dict[str, Any]] | None = None,
         extensions: dict[str, dict[str, Any]] | None = None,
     ) -> InitializationOptions:
-        """Return the initialization options."""
+        """Return the initialization options, by default with `resources_changed`."""
         wanted = notification_options or NotificationOptions(resources_changed=True)
         return super().create_initialization_options(wanted, experimental_capabilities, extensions)
 
 
-class _Answers:
+class _Handlers:
     def __init__(self, served: Served) -> None:
         self.served, self.changes = served, Changes(served)
         self.listening = Listening(self.changes)
@@ -72,7 +72,7 @@ class _Answers:
         return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in self.served.definitions()])
 
     async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        """Return the answer to a call as structured content and as text; errors are answers, too."""
+        """Return the answer of a tool as structured content and as text. An error of a tool is an answer, too."""
         may_change = called_tool(params.name) == "task-mutate"
         if self.served.is_read_only and may_change:
             answer: dict[str, Any] = {
@@ -96,7 +96,7 @@ class _Answers:
     # ------------------------------------------------------------ resources
 
     async def list_resources(self, context: Context, _: object) -> types.ListResourcesResult:
-        """Return the resources, and notify the client when the list changes."""
+        """Return the resources. A client of the older protocol will then be notified when the list changes."""
         found = await _guarded(resources.listed(self.served))
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await _guarded(self.changes.subscribe(context, None))
@@ -138,38 +138,38 @@ class _Answers:
 
     @asynccontextmanager
     async def lifespan(self, _: Server[Any]) -> AsyncGenerator[None]:
-        looking = asyncio.create_task(self.changes.run())
+        task = asyncio.create_task(self.changes.run())
         try:
             yield
         finally:
-            looking.cancel()
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await looking
+                await task
 
 
 def build_server(served: Served) -> MemoryServer:
-    """Return the server of a memory; `serve_stdio` and `serve_http` run it."""
+    """Return the MCP server of a memory, which `serve_stdio` and `serve_http` run."""
     _check_served(served)
-    answers = _Answers(served)
+    handlers = _Handlers(served)
     server = MemoryServer(
         "memolog",
         version=__version__,
         title="Memolog",
         instructions=prompts.instructions(served),
-        lifespan=answers.lifespan,
-        on_list_tools=answers.list_tools,
-        on_call_tool=answers.call_tool,
-        on_list_resources=answers.list_resources,
-        on_list_resource_templates=answers.list_templates,
-        on_read_resource=answers.read_resource,
-        on_subscribe_resource=answers.subscribe,
-        on_unsubscribe_resource=answers.unsubscribe,
-        on_subscriptions_listen=answers.listen,
-        on_list_prompts=answers.list_prompts,
-        on_get_prompt=answers.get_prompt,
-        on_completion=answers.complete,
+        lifespan=handlers.lifespan,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_templates,
+        on_read_resource=handlers.read_resource,
+        on_subscribe_resource=handlers.subscribe,
+        on_unsubscribe_resource=handlers.unsubscribe,
+        on_subscriptions_listen=handlers.listen,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
+        on_completion=handlers.complete,
     )
-    server.changes, server.close_streams = answers.changes, answers.listening.close
+    server.changes, server.close_streams = handlers.changes, handlers.listening.close
     return server
 
 
@@ -192,7 +192,7 @@ async def serve_stdio(served: Served) -> None:
 
 
 async def _guarded(work: Awaitable[T]) -> T:
-    """Await the work; turn errors into protocol errors without internal details."""
+    """Await a call and return its result. An error is raised as an MCPError without internal details."""
     try:
         return await work
     except NotFound as error:
@@ -209,7 +209,10 @@ async def _guarded(work: Awaitable[T]) -> T:
 
 
 def _session_of(context: Context, configured: str | None) -> str | None:
-    """Return the session that claims tasks: from the header, the configuration, or the session of the older protocol."""
+    """Return the session that claims tasks: from the header, the configuration, or the session id of the older protocol.
+
+    None means that the client has none of these, so the default of `Served.session` applies.
+    """
     headers: Mapping[str, str] = getattr(context.request, "headers", {})
     named = headers.get(SESSION_HEADER) or configured or headers.get("mcp-session-id") or ""
     return named.strip()[:_LONGEST_SESSION] or None
@@ -226,7 +229,7 @@ _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """Listening socket of the server, and its access rules."""
+    """The listening socket of the server, and the rules which requests are accepted."""
 
     listening: socket.socket
     host: str
@@ -240,7 +243,10 @@ class Door:
 
 
 def read_token(environment: str | None, file: str | None) -> str | None:
-    """Return the token of a file or else of the environment, or None; raises if it is too weak."""
+    """Return the token from a file or, without a file, from the environment. None means that no token is set.
+
+    Raises InputError if the token is too short or cannot be sent in a header.
+    """
     if file is not None:
         try:
             token = Path(file).read_text("utf-8").strip()
@@ -258,18 +264,18 @@ def read_token(environment: str | None, file: str | None) -> str | None:
 def open_door(
     host: str, port: int, *, token: str | None, without_token: bool = False, allowed_hosts: Sequence[str] = ()
 ) -> Door:
-    """Bind the address (port 0 for any free port); refuses unsafe combinations."""
+    """Open a socket on an address. Port 0 means any free port. Raises ConfigError for a combination that is unsafe."""
     if token is None and not (without_token and is_loopback(host)):
         raise ConfigError(
             "There is no token, so any client that reaches the server could read this memory.",
-            why="--no-token is for loopback addresses only." if without_token else "None was set.",
-            then=f"Set {TOKEN_VARIABLE} or pass --token-file; on a loopback address, --no-token is allowed.",
+            why="--no-token is for loopback addresses only." if without_token else "No token was set.",
+            then=f"Set {TOKEN_VARIABLE} or pass --token-file. On a loopback address, --no-token is allowed.",
         )
     if _is_any(host) and not allowed_hosts:
         raise ConfigError(
             f"{host} listens on every address of this machine, so the allowed host names must be given.",
-            why="Requests for other names are refused, as protection against DNS rebinding.",
-            then="Pass them with --allow-host: memory.example.org or 192.168.1.5:8000.",
+            why="Requests for other host names are refused, as protection against DNS rebinding.",
+            then="Pass the host names with --allow-host, for example memory.example.org or 192.168.1.5:8000.",
         )
     return Door(listening=open_socket(host, port), host=host, token=token, allowed_hosts=tuple(allowed_hosts))
 
@@ -285,13 +291,13 @@ def _is_any(host: str) -> bool:
 
 
 def web_app(server: MemoryServer, door: Door) -> ASGIApp:
-    """Return the application: it checks the token, then the host name, then handles the protocol."""
+    """Return the ASGI application, which checks the token, then the host name, and then handles the protocol."""
     names = [*door.allowed_hosts]
     if is_loopback(door.host):
         names += _LOOPBACK_NAMES
     elif not _is_any(door.host):
         names.append(f"[{door.host}]" if ":" in door.host else door.host)
-    # With or without a port: proxies send either.
+    # Proxies send the host name with or without a port, so allow both forms.
     hosts = [form for name in names for form in (name, f"{name}:*")]
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
@@ -310,23 +316,23 @@ def web_app(server: MemoryServer, door: Door) -> ASGIApp:
 
 
 class _Guarded:
-    """Refuses requests without the token."""
+    """An ASGI application that refuses requests without the token."""
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app, self._expected = app, _digest(token.encode())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan" or self._is_known(scope):
+        if scope["type"] == "lifespan" or self._has_token(scope):
             await self._app(scope, receive, send)
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            how = "This server needs a bearer token: Authorization: Bearer <token>."
-            told = {"error": "invalid_token", "error_description": how}
+            message = "This server needs a bearer token: Authorization: Bearer <token>."
+            body = {"error": "invalid_token", "error_description": message}
             headers = {"www-authenticate": 'Bearer error="invalid_token"'}
-            await JSONResponse(told, 401, headers)(scope, receive, send)
+            await JSONResponse(body, 401, headers)(scope, receive, send)
 
-    def _is_known(self, scope: Scope) -> bool:
+    def _has_token(self, scope: Scope) -> bool:
         given = [value for name, value in scope.get("headers", ()) if name.lower() == b"authorization"]
         scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
         # Digests have equal length, so comparing them takes constant time.
@@ -339,7 +345,7 @@ def _digest(token: bytes) -> bytes:
 
 
 async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None = None) -> None:
-    """Serve any number of clients over HTTP until a signal arrives or the event is set."""
+    """Serve any number of clients over HTTP until the event `until` is set or, without it, until SIGINT or SIGTERM."""
     server = build_server(served)
     config = uvicorn.Config(
         web_app(server, door),
@@ -353,5 +359,5 @@ async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None 
         try:
             await (caught(signal.SIGINT, signal.SIGTERM).get() if until is None else until.wait())
         finally:
-            # Clients keep their streams open until the timeout.
+            # Clients keep their streams open, so without this the shutdown would wait for its timeout.
             server.close_streams()

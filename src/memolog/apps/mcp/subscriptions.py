@@ -1,7 +1,7 @@
 """Notify MCP clients of changed resources.
 
-Polls a few counters of the database while a client watches, so that changes by other processes are noticed. A resource has
-changed if its text has.
+While a client has a subscription, a few counters of the database are polled, so that changes by other processes are noticed. If a
+counter changes, the texts of the watched resources are compared with their last known texts.
 """
 
 import asyncio
@@ -32,14 +32,14 @@ _log = logging.getLogger("memolog")
 
 _MOST_WATCHED: Final = 200
 _MOST_STREAMS: Final = 100
-# A client that does not read must not block notifications to the others.
+# Maximum seconds for sending one notification. A client that does not read must not block notifications to other clients.
 _PATIENCE: Final = 5.0
 _LIST: Final = ""
-"""Stands for the list of resources among the watched URIs."""
+"""A URI that means the list of resources."""
 
 
 class Changes:
-    """The watched resources, their watchers and their last known content."""
+    """The watched resources, the clients that watch them, and digests of the last known texts."""
 
     def __init__(self, served: Served) -> None:
         self.bus = InMemorySubscriptionBus()
@@ -55,7 +55,7 @@ class Changes:
 
     @asynccontextmanager
     async def watching(self, uris: Sequence[str], *, with_list: bool) -> AsyncGenerator[None]:
-        """Watch these resources while the block runs."""
+        """Watch these resources while the block runs. The stream of the client receives the notifications from `bus`."""
         watched = [*dict.fromkeys(uris), *([_LIST] if with_list else [])]
         await self._begin(watched)
         self._streams.update(watched)
@@ -67,7 +67,7 @@ class Changes:
             self._forget()
 
     async def subscribe(self, context: ServerRequestContext[Any, Any], uri: str | None) -> None:
-        """Notify the client of this connection of changes of a resource or, for None, of the list."""
+        """Notify the client of this connection when a resource changes. A URI of None means the list of resources."""
         connection = _connection(context)
         if connection is not None:
             await self._begin([_LIST if uri is None else uri])
@@ -76,7 +76,7 @@ class Changes:
             self._connections.setdefault(connection, set()).add(_LIST if uri is None else uri)
 
     def unsubscribe(self, context: ServerRequestContext[Any, Any], uri: str) -> None:
-        """Stop notifying the client of this connection."""
+        """Stop notifying the client of this connection of changes of a resource."""
         connection = _connection(context)
         if connection is not None:
             self._connections.get(connection, set()).discard(uri)
@@ -112,11 +112,11 @@ class Changes:
     # ------------------------------------------------------------ looking
 
     def hurry(self) -> None:
-        """Check now: this server has just changed something."""
+        """Check for changes now, because this server has just changed something."""
         self._wake.set()
 
     async def run(self) -> None:
-        """Check for changes until cancelled; errors of the database are retried."""
+        """Check for changes until cancelled. After an error, the next check follows as usual."""
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._wake.wait(), self._served.every if self.watched else None)
@@ -129,7 +129,7 @@ class Changes:
                 _log.exception("checking for changes failed unexpectedly")
 
     async def check(self) -> None:
-        """Notify watchers of changes since the last check."""
+        """Notify clients of the changes since the last check."""
         if not self.watched:
             return
         pulse = await self._look()
@@ -152,7 +152,7 @@ class Changes:
             try:
                 text = (await resources.read(self._served, uri)).text
             except MemologError as error:
-                # A missing resource has changed, too, and may be created later.
+                # A watched resource may be deleted or created. The error message counts as the text of a missing resource.
                 text = str(error)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -170,7 +170,7 @@ class Changes:
 
 
 class Listening(ListenHandler):
-    """Serves notification streams, and watches the requested resources while a stream is open."""
+    """Serves the notification streams of clients, and watches the requested resources while a stream is open."""
 
     def __init__(self, changes: Changes) -> None:
         super().__init__(changes.bus, max_subscriptions=_MOST_STREAMS, max_buffered_events=_MOST_WATCHED)
@@ -187,5 +187,5 @@ class Listening(ListenHandler):
 
 
 def _connection(context: ServerRequestContext[Any, Any]) -> Connection | None:
-    """Return the connection of a request. It outlives the request; the library has no public name for it."""
+    """Return the connection of a request, which stays open after the request. The library has no public name for it."""
     return cast("Connection | None", getattr(context.session, "_connection", None))

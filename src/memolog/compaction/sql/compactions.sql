@@ -1,6 +1,6 @@
 -- candidates --
--- The rows from the first that may be compacted on: the columns of `select_messages`, and the batch.
--- `again` also takes what was brought back by hand.
+-- The messages from the first one that may be compacted, with the columns of `select_messages` and compaction_pk.
+-- With :again = 1, messages that were restored by hand may be compacted.
 SELECT t.resource, t.id AS thread, m.seq, m.id, m.continuation, m.role, m.tokens, m.created_at, m.state, m.own, m.level, m.zone,
   m.speaker, k.id AS task, m.metadata, m.parts, m.injection, m.search, m.pruned, m.turn, m.compaction_pk
 FROM threads t JOIN messages m ON m.thread_pk = t.pk LEFT JOIN tasks k ON k.pk = m.task_pk
@@ -12,7 +12,7 @@ ORDER BY m.seq
 LIMIT :limit
 
 -- due --
--- Where the last batch ends, and how many messages behind it may be compacted. Looks at these alone, however long the thread is.
+-- The last message of the last batch, and how many messages after it may be compacted. Reads only the messages after the batch.
 SELECT e.last_seq, COUNT(m.seq) AS messages
 FROM threads t
 JOIN (SELECT COALESCE((SELECT c.last_seq FROM compactions c JOIN threads x ON x.pk = c.thread_pk
@@ -62,7 +62,7 @@ WHERE thread_pk = :thread_pk AND seq = :seq AND compaction_pk = :compaction_pk A
 UPDATE compactions SET level = :level WHERE pk = :compaction_pk
 
 -- restore_message --
--- What was forgotten has no texts to bring back; the link stays, and says that somebody wants these messages whole.
+-- Forgotten messages stay empty. compaction_pk stays, so that the restored messages are not compacted again automatically.
 UPDATE messages SET level = :level, injection = :injection, search = :search
 WHERE thread_pk = :thread_pk AND seq = :seq AND compaction_pk = :compaction_pk AND state <> 'forgotten' AND pruned = 0
 
@@ -73,12 +73,12 @@ UPDATE compactions SET restored_at = :now WHERE pk = :compaction_pk
 SELECT COUNT(*) AS messages FROM messages WHERE thread_pk = :thread_pk AND compaction_pk = :compaction_pk AND pruned = 1
 
 -- compactions_over --
--- The batches that some messages belong to: what one of them is, the summary of all may say.
+-- The batches that some messages belong to. The summary of a batch may quote any of its messages.
 {select_compactions}
 WHERE c.thread_pk = :thread_pk AND c.first_seq <= :last_seq AND c.last_seq >= :first_seq
 
 -- clear_pruned --
--- Without raw text there is nothing to bring back, and what was written about a batch must not outlive its reason.
+-- A pruned message has no raw text to restore. Its other texts are emptied, because they may quote the withdrawn messages.
 UPDATE messages SET injection = '', search = ''
 WHERE thread_pk = :thread_pk AND compaction_pk = :compaction_pk AND pruned = 1 AND state <> 'forgotten'
 
@@ -86,7 +86,7 @@ WHERE thread_pk = :thread_pk AND compaction_pk = :compaction_pk AND pruned = 1 A
 DELETE FROM compactions WHERE pk = :compaction_pk
 
 -- lines_over --
--- What the log says about a span, however often it has been condensed since.
+-- The observations about a span, also those that a reflection has replaced.
 SELECT o.pk, o.id, o.text, o.priority, s.first_seq, s.last_seq, g.handle
 FROM threads t
 JOIN observation_sources s ON s.thread_pk = t.pk
@@ -99,7 +99,7 @@ WHERE t.resource = :resource AND t.id = :thread AND s.first_seq <= :last_seq AND
 ORDER BY g.pk, o.ordinal, s.first_seq
 
 -- prunable --
--- Every raw text that is still there, with what speaks against removing it.
+-- The messages that have a raw text, with the facts that decide whether it may be removed.
 SELECT m.seq, m.created_at, m.level,
   CASE WHEN EXISTS (SELECT 1 FROM groups g WHERE g.thread_pk = t.pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
     AND g.observations > 0 AND g.first_seq <= m.seq AND g.last_seq >= m.seq) THEN 1 ELSE 0 END AS is_observed,

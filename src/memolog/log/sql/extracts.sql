@@ -10,7 +10,7 @@ WHERE t.resource = :resource AND t.id = :thread AND e.last_seq < :before
 ORDER BY e.key, e.last_seq, e.pk
 
 -- delete_extracts_over --
--- What was drawn from messages that are taken back must not outlive them.
+-- Values extracted from withdrawn messages are deleted with them.
 DELETE FROM extracts WHERE thread_pk = :thread_pk AND first_seq <= :last_seq AND last_seq >= :first_seq
 
 -- copy_extracts --

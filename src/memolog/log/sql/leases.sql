@@ -1,5 +1,5 @@
 -- acquire --
--- One conditional statement decides among any number of callers. The fence rises with every change of hands.
+-- A single conditional statement, so that only one of several callers gets the lease. The fence rises with every new owner.
 INSERT INTO leases (resource, name, owner, fence, expires_at)
 VALUES (:resource, :name, :owner, 1, :expires_at)
 ON CONFLICT (resource, name) DO UPDATE

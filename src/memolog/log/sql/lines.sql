@@ -4,7 +4,7 @@ JOIN groups g ON g.pk = o.group_pk JOIN logs l ON l.pk = g.log_pk
 WHERE l.resource = :resource AND o.id = :observation
 
 -- mergers --
--- The reflected lines that stand for some others.
+-- The reflected lines that merge some observations.
 SELECT DISTINCT o.pk, o.id, o.state, o.group_pk, o.ordinal FROM observation_merges x
 JOIN observations o ON o.pk = x.observation_pk
 WHERE x.merged_pk IN (:pks[])
@@ -18,7 +18,7 @@ WHERE x.observation_pk = :observation_pk
 ORDER BY m.group_pk, m.ordinal
 
 -- stood_for --
--- What the lines of a group that still count stand for.
+-- The observations that the lines of a group merge. Retracted and deleted lines are ignored.
 SELECT x.merged_pk FROM observation_merges x JOIN observations o ON o.pk = x.observation_pk
 WHERE o.group_pk = :group_pk AND o.state NOT IN ('retracted', 'deleted')
 
@@ -30,7 +30,7 @@ WHERE pk IN (:pks[])
 UPDATE observations SET state = :state WHERE pk IN (:pks[])
 
 -- copy_line --
--- A line that stands for one other, in the words of that one.
+-- A copy of an observation as the last line of a group.
 INSERT INTO observations (id, group_pk, ordinal, priority, trust, grounded, state, tokens, said_at, zone, about, category, text,
   verbatim, files, metadata)
 SELECT CAST(:id AS TEXT), CAST(:group_pk AS BIGINT),
@@ -66,7 +66,7 @@ UPDATE observations SET text = :text, priority = :priority, tokens = :tokens, me
 WHERE pk = :observation_pk
 
 -- reflections_over --
--- The reflection of the log's present or past that took a group's place, the youngest last.
+-- The reflections that are or were part of the log, the newest last. `inputs` has the groups that a reflection covers.
 SELECT g.pk, g.id, g.state, r.inputs FROM groups g JOIN runs r ON r.pk = g.run_pk
 WHERE g.log_pk = :log_pk AND g.kind = 'reflection' AND g.state IN ('active', 'covered')
 ORDER BY g.pk

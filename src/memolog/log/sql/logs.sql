@@ -1,5 +1,5 @@
 -- find_log --
--- The thread's own log, or (thread_pk 0) the one that the resource's threads share.
+-- The log of a thread or, for thread_pk 0, the log that the threads of a resource share.
 SELECT l.pk, l.id, l.version, l.generation, l.failures, l.retry_at, l.last_success_at, l.last_error_at, l.last_error,
   g.tokens_after, g.working_memory, l.run_changes,
   (SELECT r.inputs FROM runs r WHERE r.log_pk = l.pk AND r.status = 'abandoned' AND r.kind = 'reflect' AND r.error IS NOT NULL
@@ -25,20 +25,20 @@ FROM threads t LEFT JOIN task_books b ON b.resource = t.resource
 WHERE t.resource = :resource AND t.id = :thread
 
 -- get_cursor --
--- With the time of the last message that the log covers.
+-- The cursor, and the time of the last message that the log covers.
 SELECT c.seq, c.alias, m.created_at
 FROM cursors c LEFT JOIN messages m ON m.thread_pk = c.thread_pk AND m.seq = c.seq
 WHERE c.log_pk = :log_pk AND c.thread_pk = :thread_pk
 
 -- create_cursor --
--- The alias is the next number of the log: short, and stable for as long as the log lives.
+-- The alias of a thread is the next free number in this log. It never changes.
 INSERT INTO cursors (log_pk, thread_pk, seq, alias)
 SELECT CAST(:log_pk AS BIGINT), CAST(:thread_pk AS BIGINT), CAST(:seq AS BIGINT), COALESCE(MAX(c.alias), 0) + 1
 FROM cursors c WHERE c.log_pk = :log_pk
 ON CONFLICT (log_pk, thread_pk) DO NOTHING
 
 -- create_cursors --
--- Every thread that a log is about to show gets its alias first, so that models never see it under another name.
+-- Every thread gets its alias before a context shows the thread, so that models never see it by another name.
 INSERT INTO cursors (log_pk, thread_pk, seq, alias)
 SELECT CAST(:log_pk AS BIGINT), t.pk, 0,
   (SELECT COALESCE(MAX(x.alias), 0) FROM cursors x WHERE x.log_pk = :log_pk) + ROW_NUMBER() OVER (ORDER BY t.pk)
@@ -46,12 +46,12 @@ FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 WHERE t.resource = :resource AND t.last_seq > 0 AND c.log_pk IS NULL
 
 -- move_cursor --
--- Only the group that continues the cursor can move it: a repeated activation finds no row.
+-- Only a group that begins right after the cursor moves it, so a repeated activation changes nothing.
 UPDATE cursors SET seq = :last_seq
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND seq = :first_seq - 1
 
 -- other_tails --
--- The rows of other threads that the log does not cover: small columns only, oldest threads first.
+-- The messages of other threads that the log does not cover, the oldest thread first. Without the columns that can be large.
 SELECT t.id AS thread, COALESCE(c.seq, 0) AS cursor, t.hinted_seq, m.seq, m.tokens, m.role, m.created_at, m.state, m.pairs,
   COALESCE(c.alias, 0) AS alias, m.turn
 FROM threads t
@@ -62,14 +62,14 @@ ORDER BY t.pk, m.seq
 LIMIT :limit
 
 -- unseen --
--- What no model has answered yet, in one thread or in all that share a log.
+-- The first message of each turn that no model has answered yet, in one thread or (thread_pk NULL) in all of the resource.
 SELECT t.id AS thread, u.turn, u.first_seq, u.owner, p.beats, p.beat_at
 FROM unseen u JOIN threads t ON t.pk = u.thread_pk LEFT JOIN processes p ON p.owner = u.owner
 WHERE t.resource = :resource AND (CAST(:thread_pk AS BIGINT) IS NULL OR u.thread_pk = :thread_pk)
 ORDER BY u.thread_pk, u.first_seq
 
 -- other_threads --
--- Those that the log does not cover, and those that it did not when it was read.
+-- The threads with messages that the log does not cover now, or did not cover in an earlier snapshot (:ends).
 SELECT t.pk, t.id, COALESCE(c.seq, 0) AS cursor, COALESCE(c.alias, 0) AS alias, t.title, t.hinted_title
 FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 WHERE t.resource = :resource AND t.pk <> :thread_pk AND (t.last_seq > COALESCE(c.seq, 0) OR t.id IN (:ends[]))
@@ -77,7 +77,7 @@ ORDER BY t.updated_at DESC, t.pk DESC
 LIMIT :limit
 
 -- count_other_messages --
--- What the log does not cover of the threads that were read, one by one, and (0) of all further threads.
+-- How many messages the log does not cover: one row for each thread that was read, and one with place 0 for all others together.
 SELECT CASE WHEN t.pk IN (:read[]) THEN t.pk ELSE 0 END AS place, COUNT(DISTINCT t.pk) AS threads, COUNT(*) AS messages
 FROM threads t LEFT JOIN cursors c ON c.log_pk = :log_pk AND c.thread_pk = t.pk
 JOIN messages m ON m.thread_pk = t.pk AND m.seq > COALESCE(c.seq, 0) AND m.state = 'live' AND m.own = 0
@@ -85,7 +85,7 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.
 GROUP BY place
 
 -- select_groups --
--- The columns of log/rows.py, but for the place in a log.
+-- The columns that group_row in log/rows.py reads. Each query adds the position.
 SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, g.thread_pk,
   g.first_seq, g.last_seq
 
@@ -113,16 +113,16 @@ WHERE r.log_pk = :log_pk AND r.status IN ('running', 'failed')
 ORDER BY r.pk
 
 -- threads_of_groups --
--- The threads that some groups are about and, for a reflection, the one whose log it is: they are taken before the log.
+-- The threads of some groups and, for a reflection, the thread of the log. They are locked before the log.
 SELECT DISTINCT COALESCE(g.thread_pk, l.thread_pk) AS thread_pk FROM groups g JOIN logs l ON l.pk = g.log_pk
 WHERE g.log_pk = :log_pk AND g.id IN (:groups[]) AND COALESCE(g.thread_pk, l.thread_pk) IS NOT NULL
 
 -- version_is --
--- Whoever comes too late finds out before waiting for rows that others hold.
+-- Checked before locking, so that a caller with an old version does not wait for locks.
 SELECT 1 FROM logs WHERE pk = :log_pk AND version = :version AND (CAST(:resource AS TEXT) IS NULL OR resource = :resource)
 
 -- take_version --
--- Compare and swap: who read an older version decides again.
+-- Compare and swap. No row is returned if the log has changed; then the caller reads it and decides again.
 UPDATE logs SET version = version + 1 WHERE pk = :log_pk AND version = :version
 RETURNING generation
 
@@ -140,7 +140,7 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[]) AND g.state = 'buffered'
 UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = :tokens WHERE pk = :group_pk
 
 -- lock_log --
--- Whoever gives out the next number of a log takes its row first: they queue instead of taking the same one.
+-- Locks the row of the log, so that two transactions do not give out the same alias.
 UPDATE logs SET version = version WHERE pk = :log_pk
 
 -- last_position --
@@ -154,7 +154,7 @@ VALUES (:log_pk, :generation, :position, :group_pk, :now)
 UPDATE groups SET hints = :hints WHERE pk = :group_pk
 
 -- apply_hints --
--- The highest span wins, in whatever order groups are activated.
+-- The hints of the group with the last messages are stored, in whatever order groups are activated.
 UPDATE threads SET
   current_task = :current_task,
   suggested_response = :suggested_response,
@@ -174,12 +174,12 @@ UPDATE groups SET state = 'active', activated_at = :now, text = :text, tokens = 
 RETURNING hints
 
 -- apply_reflected_hints --
--- A reflector looks at old lines: what it says of where the work stands holds only while nothing newer has been said.
+-- A reflection is about old observations, so its hints are stored only if no later group has hints for the thread.
 UPDATE threads SET current_task = :current_task, suggested_response = :suggested_response
 WHERE pk = (SELECT l.thread_pk FROM logs l WHERE l.pk = :log_pk) AND hinted_seq = :last_seq
 
 -- apply_shared_hints --
--- The same for one of the threads that share a log.
+-- The same for one of the threads of a shared log.
 UPDATE threads SET current_task = :current_task, suggested_response = :suggested_response
 WHERE resource = (SELECT l.resource FROM logs l WHERE l.pk = :log_pk) AND id = :thread AND hinted_seq = :last_seq
 
@@ -187,7 +187,7 @@ WHERE resource = (SELECT l.resource FROM logs l WHERE l.pk = :log_pk) AND id = :
 SELECT hints FROM groups WHERE pk = :group_pk
 
 -- hinted_threads --
--- The threads that some groups come from, those first that were heard of last.
+-- The threads that some groups are about, the thread with the newest hints first.
 SELECT t.id, t.hinted_seq FROM threads t
 WHERE t.hinted_seq > 0 AND t.pk IN (SELECT s.thread_pk FROM observation_sources s
   JOIN observations o ON o.pk = s.observation_pk JOIN groups g ON g.pk = o.group_pk
@@ -206,7 +206,7 @@ WHERE g.log_pk = :log_pk AND g.id IN (:groups[])
 ORDER BY g.pk, o.ordinal
 
 -- lines_about --
--- The lines of a log that speak of one of these days, the latest day first.
+-- The observations of a log about one of these days, the latest day first.
 {select_lines}
 FROM log_entries e
 JOIN groups g ON g.pk = e.group_pk
@@ -217,7 +217,7 @@ ORDER BY o.about DESC, o.pk DESC
 LIMIT :limit
 
 -- lines_since --
--- What may say how a plan went on: the newest lines of a log that are done or speak of a day, said since then.
+-- The newest observations since a moment that can contain the outcome of a plan: they are done or about a day.
 {select_lines}
 FROM log_entries e
 JOIN groups g ON g.pk = e.group_pk
@@ -257,12 +257,12 @@ WHERE state = 'active' AND pk IN (SELECT x.merged_pk FROM observation_merges x
   JOIN observations o ON o.pk = x.observation_pk WHERE o.group_pk = :group_pk)
 
 -- drop_rest --
--- What no line of the reflection stands for is known, and can be brought back.
+-- Observations that no line of the reflection merges. They are not deleted, and `restore` activates them again.
 UPDATE observations SET state = 'dropped' WHERE group_pk = :group_pk AND state = 'active'
 RETURNING id
 
 -- drop_omitted --
--- Lines that a reflection stands for without saying what they named: they count as dropped.
+-- Observations that a line of the reflection merges without repeating their details. They count as dropped.
 UPDATE observations SET state = 'dropped' WHERE id IN (:ids[]) AND state = 'superseded'
   AND group_pk IN (SELECT g.pk FROM groups g WHERE g.log_pk = :log_pk)
 RETURNING id
@@ -324,7 +324,7 @@ WHERE e.log_pk = :log_pk AND e.generation = :generation AND e.added_at <= :at
 ORDER BY e.position
 
 -- observer_groups --
--- Every group that is or was part of the log, in the order of activation: what a restore starts from.
+-- The observer groups that are or were part of the log, in the order of activation.
 SELECT g.pk, g.id, g.tokens FROM groups g
 WHERE g.log_pk = :log_pk AND g.kind = 'observer' AND g.state IN ('active', 'covered')
 ORDER BY g.activated_at, g.pk
@@ -355,7 +355,7 @@ RETURNING seq
 DELETE FROM unseen WHERE thread_pk = :thread_pk AND turn = :turn
 
 -- abandon_runs_over --
--- A run over what was withdrawn must not bring it back: its result is refused.
+-- The result of an abandoned run is refused, so that it does not contain withdrawn messages.
 UPDATE runs SET status = 'abandoned', finished_at = :now
 WHERE thread_pk = :thread_pk AND kind = 'observe' AND status IN ('running', 'failed')
   AND first_seq <= :last_seq AND last_seq >= :first_seq
@@ -403,7 +403,7 @@ ORDER BY l.pk
 UPDATE threads SET last_request_at = :now, last_model = COALESCE(:model, last_model) WHERE pk = :thread_pk AND resource = :resource
 
 -- add_context --
--- No row if the thread was deleted meanwhile.
+-- No row is returned if the thread was deleted meanwhile.
 INSERT INTO contexts (thread_pk, number, turn, step, at, record)
 SELECT t.pk, COALESCE((SELECT MAX(c.number) FROM contexts c WHERE c.thread_pk = t.pk), 0) + 1, CAST(:turn AS TEXT),
   CAST(:step AS BIGINT), CAST(:now AS BIGINT), CAST(:record AS TEXT)
@@ -432,7 +432,7 @@ SELECT hints, activated_at FROM groups
 WHERE log_pk = :log_pk AND thread_pk = :thread_pk AND last_seq = :last_seq AND kind = 'observer' AND state <> 'void'
 
 -- reflected_hints --
--- What the reflections of a generation of a thread's own log said about where the thread stands, the newest first.
+-- The hints of the reflections in a generation of a thread's own log, the newest first.
 SELECT g.hints FROM log_entries e
 JOIN logs l ON l.pk = e.log_pk
 JOIN groups g ON g.pk = e.group_pk
@@ -444,6 +444,6 @@ ORDER BY e.position DESC
 SELECT pk FROM logs WHERE pk = :log_pk AND resource = :resource
 
 -- shared_aliases --
--- What threads are called in a log that the threads of a resource share.
+-- The aliases of threads in a shared log.
 SELECT t.id, c.alias FROM cursors c JOIN logs l ON l.pk = c.log_pk JOIN threads t ON t.pk = c.thread_pk
 WHERE c.log_pk = :log_pk AND l.thread_pk IS NULL AND t.resource = l.resource AND t.id IN (:threads[]) AND c.alias > 0

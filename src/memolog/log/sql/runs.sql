@@ -1,11 +1,11 @@
 -- take_log --
--- Compare and swap, for a resource's own log only: who read an older version decides again.
+-- Compare and swap. No row is returned if the log has changed or belongs to another resource.
 UPDATE logs SET version = version + 1, run_changes = run_changes + 1
 WHERE pk = :log_pk AND version = :version AND resource = :resource
 RETURNING pk
 
 -- take_log_of --
--- Whoever ends a run takes its log first, as those do who end the runs of a log.
+-- Locks the log before its run. All transactions that end runs lock in this order, to avoid deadlocks.
 UPDATE logs SET version = version WHERE pk = (SELECT r.log_pk FROM runs r WHERE r.id = :id)
 
 -- start_run --
@@ -14,9 +14,9 @@ INSERT INTO runs (id, log_pk, kind, thread_pk, first_seq, last_seq, owner, lease
 VALUES (:id, :log_pk, :kind, :thread_pk, :first_seq, :last_seq, :owner, :lease_until, :now, :now, :inputs)
 
 -- take_over --
--- One conditional statement: among any number of processes one gets the run, with a higher fence. Who has found that its owner
--- is silent names the beat that was the last: one that beats again keeps its run. What was broken off goes on; only after a
--- failure is it another attempt.
+-- A single conditional statement, so that only one of several processes gets the run. The fence rises. A run of a dead process
+-- can be taken over before its lease ends, if :beats is still the last beat of that process. Only a failed run counts as another
+-- attempt, an interrupted run does not.
 UPDATE runs SET status = 'running', owner = :owner, fence = fence + 1,
   attempt = attempt + CASE WHEN status = 'failed' THEN 1 ELSE 0 END, lease_until = :lease_until,
   heartbeat_at = :now, error = NULL, retry_at = NULL
@@ -32,8 +32,8 @@ WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
 RETURNING fence
 
 -- end_run --
--- The fence keeps a zombie out: its commit finds no row and changes nothing. An answer that was cut off is about fewer messages
--- than the run was started for: the others are free again.
+-- An owner that has lost its lease has an old fence, so its update changes no row. If the model's answer was cut off, :last_seq is
+-- before the end of the span, and another run can observe the messages after it.
 UPDATE runs SET status = 'done', finished_at = :now, model = :model, prompt_version = :prompt_version,
   last_seq = CASE WHEN CAST(:last_seq AS BIGINT) < last_seq THEN CAST(:last_seq AS BIGINT) ELSE last_seq END,
   input_tokens = input_tokens + :input_tokens, output_tokens = output_tokens + :output_tokens, cost = cost + :cost, error = NULL
@@ -57,7 +57,7 @@ RETURNING log_pk, inputs
 UPDATE runs SET inputs = :inputs WHERE id = :id
 
 -- give_back_run --
--- Over by any clock.
+-- 0 is in the past by every clock.
 UPDATE runs SET lease_until = 0
 WHERE id = :id AND owner = :owner AND fence = :fence AND status = 'running'
   AND log_pk IN (SELECT l.pk FROM logs l WHERE l.resource = :resource)
@@ -87,7 +87,7 @@ ORDER BY r.pk DESC
 LIMIT :limit
 
 -- keep_prompt --
--- A run that was given up, because what it read was forgotten, keeps nothing of it.
+-- Nothing is stored for an abandoned run, because its prompt may contain forgotten messages.
 INSERT INTO run_prompts (run_pk, call, prompt, reply)
 SELECT r.pk, COALESCE((SELECT MAX(p.call) FROM run_prompts p WHERE p.run_pk = r.pk), 0) + 1, :prompt, :reply
 FROM runs r JOIN logs l ON l.pk = r.log_pk WHERE l.resource = :resource AND r.id = :id AND r.status = 'running'
@@ -118,7 +118,7 @@ ORDER BY e.pk DESC
 LIMIT :limit
 
 -- pulse --
--- One of these numbers differs once anything of a resource has changed: its logs, what was said, facts, tasks, or what happened.
+-- At least one of these numbers differs after a change of the resource's logs, messages, working memory, tasks or events.
 SELECT
   (SELECT CAST(COALESCE(SUM(l.version), 0) AS BIGINT) FROM logs l WHERE l.resource = :resource),
   (SELECT CAST(COALESCE(SUM(t.last_seq + 1), 0) AS BIGINT) FROM threads t WHERE t.resource = :resource),

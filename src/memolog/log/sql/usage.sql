@@ -1,6 +1,6 @@
 -- add_usage --
--- Where no task is named, a turn's request counts for the task that its thread is working on, and
--- an observer's for the task that most of what it observed belongs to.
+-- If no task is passed, the request of a turn counts for the task that its thread is working on, and the request of an observer
+-- for the task that more than half of the observed messages belong to.
 INSERT INTO usage (resource, thread_pk, task_pk, run, kind, model, at, input_tokens, output_tokens, cache_read_tokens,
   cache_write_tokens, cost)
 VALUES (:resource,
@@ -31,15 +31,15 @@ GROUP BY u.kind, u.model
 ORDER BY u.kind, u.model
 
 -- sum_spent --
--- What no resource's own books tell: a limit for the whole database.
+-- The sum of all resources, because the budget is a limit for the whole database.
 SELECT COALESCE(SUM(u.cost), 0) AS cost FROM usage u WHERE u.kind IN ('observe', 'reflect')
 
 -- calibrations_of --
--- A resource uses few models; which of these names mean one model is not for SQL to tell.
+-- All calibrations of a resource. Python code compares the names, because one model can have several names.
 SELECT model, factor, samples FROM calibrations WHERE resource = :resource ORDER BY samples DESC, model
 
 -- start_calibration --
--- Makes sure that there is a row to lock.
+-- Creates or locks the row.
 INSERT INTO calibrations (resource, model, factor, samples) VALUES (:resource, :model, :factor, :samples)
 ON CONFLICT (resource, model) DO UPDATE SET samples = calibrations.samples
 RETURNING model, factor, samples

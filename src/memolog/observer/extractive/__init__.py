@@ -1,1 +1,1 @@
-"""The embedded observer and reflector: they select and shorten what was said, without a model."""
+"""The embedded observer and reflector, which select and shorten sentences of the messages without calling a model."""

@@ -1,7 +1,7 @@
-"""The embedded observer: turn messages into dated lines that cite them.
+"""The embedded observer: turn messages into dated observations that cite the messages.
 
-A user's words come first, answers and tool calls beneath them. `utterances` selects the sentences, `tool_calls` writes the
-lines about tools. The hints are the last open request and the first subject.
+A statement of the user is followed by the answers and tool calls beneath it. `utterances` selects the sentences, and `tool_calls`
+writes the lines about tools. The current task is the last open request of the user, and the title is the first subject.
 """
 
 import re
@@ -57,26 +57,26 @@ from memolog.text.tokens import TokenCounter
 from memolog.text.word_lists import QUESTION_MARKS
 
 _WRAPPED: Final = re.compile(r"\s*<([\w-]{1,60})>.{0,20000}</[\w-]{1,60}>\s*\Z", re.DOTALL)
-_MOST_TEXT: Final = 400_000
-_LONGEST: Final = 9_000
-_BULLET: Final = 16
-_LONGEST_LINE: Final = 460
-"""The most characters of a line of several sentences."""
-_LONGEST_SYSTEM: Final = 160
-_CONFIRMATION: Final = 240
-_WHAT: Final = 160
-_LONGEST_NAME: Final = 60
+# Maximum numbers of characters.
+_MAX_TEXT: Final = 400_000  # of a message that are read
+_LONGEST: Final = 9_000  # of an observation, and of a message that later messages refer to
+_MAX_LINE: Final = 460  # of an observation with several sentences
+_MAX_SYSTEM: Final = 160
+_MAX_CONFIRMATION: Final = 240
+_SNIPPET: Final = 160  # of a file name, and of the finished work in a confirmation
+_MAX_NAME: Final = 60
 _SHORT: Final = 110
-_LONGEST_TOPIC: Final = 42
-_LONGEST_ABOUT: Final = 130
-_NEVER: Final = -1_000
+_MAX_TOPIC: Final = 42
+_MAX_ABOUT: Final = 130
+_BULLET: Final = 16  # the approximate number of characters of a line about a tool that are not in its text
+_NEVER: Final = -1_000  # the number of a message that does not exist
 _FEW_WORDS: Final = 4
 _FEW_ITEMS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line before its parent is known."""
+    """An observation without its parent and its time."""
 
     priority: Priority
     text: str
@@ -88,20 +88,22 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _KeptMessage:
+class _Source:
+    """A message with the sentences that are kept of it. `number` is the number by which it is cited."""
+
     number: int
     message: Message
     day: date
     kept: Kept
 
     def who(self, mark: str) -> str:
-        """Return the opening of a line, with the name of the speaker if there is one."""
+        """Return the opening of a line, such as "User: ", with the name of the speaker if the message has one."""
         speaker = self.message.speaker
-        name = quoted_label(REDACTION.redact(speaker), _LONGEST_NAME) if speaker else ""
+        name = quoted_label(REDACTION.redact(speaker), _MAX_NAME) if speaker else ""
         return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark
 
     def line(self, text: str, category: str, lead: str = "", more: str = "", also: tuple[int, ...] = ()) -> _Line:
-        """Return a line about this message with its days written out; `also` are other messages that it cites."""
+        """Return a line about this message with its relative dates resolved. `also` are other messages that the line cites."""
         found = dated(text, self.day)
         cites = (*also, self.number)
         return _Line("medium", f"{lead}{found.text}{more}", cites, category, files_in(text), about=found.about)
@@ -109,38 +111,40 @@ class _KeptMessage:
 
 @dataclass(slots=True)
 class _Conversation:
-    """The part of the conversation that later words may refer to."""
+    """The part of the conversation to which later messages may refer. Messages before the span have numbers below 1."""
 
     previous: str
     asked: tuple[int, str] = (_NEVER, "")
-    """The last request or question of a user: the message and its words. Those before the span have numbers below 1."""
+    """The number of the last message of a user, and its request, question or wish, or else its first sentence."""
     is_asked: bool = False
-    """Whether it asks for something or states a wish; else it is the first sentence of the message."""
+    """Whether the text in `asked` is a request, a question or a wish."""
     answer: tuple[int, str] = (_NEVER, "")
-    """The last words of the assistant."""
+    """The number and the text of the last message of the assistant."""
     answers: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
 
     def listings(self) -> list[Listing]:
-        """Return the lists of the last answer that has any, or of the log."""
+        """Return the lists of the last answer that has lists. If no message was recorded, return the last lists of the log."""
         found = (_listings(pieces_of(text), "", number) for number, text in reversed(self.answers))
         listings = next(filter(None, found), None)
         if listings is None and (self.answers or self.asked[0] > _NEVER):
-            # The end of the log is older than these messages, or of another thread.
+            # The lists of the log are older than these messages, or belong to another thread.
             return []
         return listings or listings_in(unescape(self.previous))
 
     def answered(self) -> tuple[int, list[str]]:
-        """Return the last answer since the user spoke, as sentences, and its number."""
+        """Return the number of the last answer, and its sentences. The sentences are empty if the user has spoken since."""
         number, text = self.answer
         return number, _sentences_of(text[-_LONGEST:]) if number > self.asked[0] else []
 
 
 def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
-    """Return the observations of a span. Live messages are cited by number, from 1.
+    """Return the observations of a span. They cite the live messages by number, from 1.
 
-    Deterministic; calls no model and never raises.
+    The function is deterministic, calls no model and never raises.
     """
-    del counter  # The size follows from the messages; only the reflector has a budget in tokens.
+    del (
+        counter
+    )  # The size of the result depends on the size of the messages. Only the reflector has a budget in tokens.
     live = [message for message in given.messages if message.state == "live"]
     utterances = {
         number: utterance for number, message in enumerate(live, 1) if (utterance := _utterance(number, message))
@@ -155,11 +159,11 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
         if message.role == "user" and utterance:
             root = None
         day = in_zone(message.created_at, given.zone).date()
-        said = _KeptMessage(number, message, day, kept.get(number, Kept()))
+        source = _Source(number, message, day, kept.get(number, Kept()))
         tools = (
             _Line(one.priority, one.text, one.cites, one.category, one.files) for one in tool_lines.get(number, ())
         )
-        for line in (*_lines(said, utterance, talk), *tools):
+        for line in (*_lines(source, utterance, talk), *tools):
             if line.is_root or root is None:
                 root = len(drafts)
             drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
@@ -179,13 +183,13 @@ def _conversation_before(given: ObserveInput) -> _Conversation:
 
 
 def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[ToolLine]]) -> float:
-    """Return half the characters of tool calls and results, less those of their lines; may be negative."""
+    """Return half the number of characters of tool calls and results, minus the characters of their lines. It may be negative."""
     parts = [part for message in live for part in message.parts]
-    told = sum(
+    returned = sum(
         len(part.content) for part in parts if isinstance(part, ToolResultPart) and isinstance(part.content, str)
     )
     called = sum(len(str(part.arguments)) for part in parts if isinstance(part, ToolCallPart))
-    return (told + called) / 2 - sum(
+    return (returned + called) / 2 - sum(
         len(tool_line.text) + _BULLET for found in tool_lines.values() for tool_line in found
     )
 
@@ -196,13 +200,13 @@ def _utterance(number: int, message: Message) -> Utterance | None:
     text = message.text
     if not text.strip():
         return None
-    text = _clean(text if len(text) <= _MOST_TEXT else cut(text, _MOST_TEXT))
+    text = _clean(text if len(text) <= _MAX_TEXT else cut(text, _MAX_TEXT))
     acts = any(isinstance(part, ToolCallPart) for part in message.parts)
     return Utterance(number, message.role == "user", text, acts)
 
 
 def _clean(text: str) -> str:
-    # Most messages are plain text, and this check costs a hundredth of cleaning.
+    # Most messages are plain text, and this check takes a hundredth of the time of cleaning.
     is_plain = text.replace("\n", "").replace("\t", "").isprintable()
     return REDACTION.redact(text if is_plain else clean(text))
 
@@ -221,12 +225,12 @@ def _draft(line: _Line, message: Message, given: ObserveInput, parent: int | Non
 
 
 def _record(talk: _Conversation, utterance: Utterance) -> None:
-    """Record what later messages may refer to: the last request, the last answer, its lists."""
+    """Record the last request of the user or the last answer of the assistant, because later messages may refer to it."""
     if utterance.is_user:
         asked = [sentence for sentence in _sentences_of(utterance.text[-_LONGEST:]) if is_ask(sentence)]
         first = next(iter(_sentences_of(utterance.text[:_LONGEST])), "")
         if answer_of(utterance.text):
-            # The work that was agreed to is the current request.
+            # The message is only "yes" or "no", so the request is the question that it answers.
             wanted = _question(talk.answer[1]) or talk.asked[1]
             asked = [wanted] if wanted else []
         wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if WISHES.match(sentence)), "")
@@ -241,56 +245,56 @@ def _sentences_of(text: str) -> list[str]:
     return [piece.text for piece in pieces_of(text, whole=True) if piece.kind == "sentence"]
 
 
-def _lines(said: _KeptMessage, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
-    if said.message.role == "user":
+def _lines(source: _Source, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
+    if source.message.role == "user":
         if utterance:
-            yield from _user_lines(said, utterance, talk)
-    elif said.message.role == "system":
-        text = short_line(_clean(said.message.text[:_MOST_TEXT]), _LONGEST_SYSTEM)
-        if text and not said.message.own:
-            yield _Line("low", f"System: {text}", (said.number,), is_root=True)
-    elif said.kept.pieces:
-        yield from _answer_lines(said, talk)
-    yield from _attached(said)
+            yield from _user_lines(source, utterance, talk)
+    elif source.message.role == "system":
+        text = short_line(_clean(source.message.text[:_MAX_TEXT]), _MAX_SYSTEM)
+        if text and not source.message.own:
+            yield _Line("low", f"System: {text}", (source.number,), is_root=True)
+    elif source.kept.pieces:
+        yield from _answer_lines(source, talk)
+    yield from _attached(source)
 
 
 # ---------------------------------------------------------------- users
 
 
-def _user_lines(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
-    """Yield what a user confirmed, stated, reported and asked, in this order."""
-    agreed = _agreed(said, utterance, talk)
+def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
+    """Yield the lines about a message of a user: confirmations, statements, reported errors and questions, in this order."""
+    agreed = _agreed(source, utterance, talk)
     if agreed:
         yield agreed
         return
-    done, statements = _confirmed(said, utterance, talk)
+    done, statements = _confirmed(source, utterance, talk)
     if done:
         yield done
-    # Clients send their own notices as user messages, wrapped in tags: they are no statements.
-    priority: Priority = "low" if _WRAPPED.match(said.message.text) else "high"
+    # Some clients send their own notices as user messages inside tags. These are not statements of the user.
+    priority: Priority = "low" if _WRAPPED.match(source.message.text) else "high"
     error = error_of(utterance.text)
     if error and statements and statements[-1].endswith(":"):
-        # "The login test fails:" and the error beneath it are one statement.
+        # A statement such as "The login test fails:" is joined with the error beneath it.
         statements, error = [*statements[:-1], f"{statements[-1]} {error.text}"], None
     for place, text in enumerate(_filled(statements)):
-        more, also = _referents(text, said, talk, is_first=not place)
-        line = said.line(text, category_of(text), said.who("User: "), more, also)
+        more, also = _referents(text, source, talk, is_first=not place)
+        line = source.line(text, category_of(text), source.who("User: "), more, also)
         yield replace(line, priority=priority, is_root=not place)
     if error:
-        who = said.who("User reported:").removesuffix(":")
-        yield _Line("medium", f"{who} {error.text}", (said.number,), "error", error.files, is_root=not statements)
-    for place, text in enumerate(_filled(said.kept.asks)):
-        line = said.line(text, "request", said.who("User asked: "))
+        who = source.who("User reported:").removesuffix(":")
+        yield _Line("medium", f"{who} {error.text}", (source.number,), "error", error.files, is_root=not statements)
+    for place, text in enumerate(_filled(source.kept.asks)):
+        line = source.line(text, "request", source.who("User asked: "))
         category = "question" if line.text.endswith(QUESTION_MARKS) else "request"
         yield replace(line, category=category, is_root=not (statements or place))
 
 
 def _filled(texts: Iterable[str]) -> Iterator[str]:
-    """Yield the sentences as lines of bounded length."""
+    """Yield lines of limited length that consist of the sentences."""
     line = ""
     for text in texts:
         joint = "" if not line else " " if line[-1] in '.!?…:。！？؟)"”' else "; "
-        if line and len(line) + len(text) > _LONGEST_LINE:
+        if line and len(line) + len(text) > _MAX_LINE:
             yield line
             line, joint = "", ""
         line += joint + text
@@ -298,26 +302,26 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _agreed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> _Line | None:
-    """Return what a user agreed to or declined with a bare yes or no."""
+def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> _Line | None:
+    """Return a line with the proposal to which the user said only yes or no. Return None for any other message."""
     answer = answer_of(utterance.text)
     if answer is None:
         return None
     number, sentences = talk.answered()
     proposal = proposal_in(sentences)
     if not proposal and answer == "yes" and agrees(utterance.text):
-        # "Do it like that" accepts the last sentence, even if it is not worded as a proposal.
+        # "Do it like that" accepts the last sentence of the answer, even if this sentence is not worded as a proposal.
         proposal = next((one for one in reversed(sentences) if not is_filler(one)), "")
     if not proposal:
         return None
-    line = dated(short_line(proposal.rstrip(":"), _CONFIRMATION), said.day)
-    who = said.who("User said:").removesuffix(":")
-    cites = _cited(number, said.number)
+    line = dated(short_line(proposal.rstrip(":"), _MAX_CONFIRMATION), source.day)
+    who = source.who("User said:").removesuffix(":")
+    cites = _cited(number, source.number)
     return _Line("high", f"{who} {answer} to: {line.text}", cites, "decision", is_root=True, about=line.about)
 
 
 def _cited(*numbers: int) -> tuple[int, ...]:
-    """Return the messages that a line may cite: those of the span, each once."""
+    """Return the numbers of messages that belong to the span, each once, because a line cites only these."""
     return tuple(dict.fromkeys(number for number in numbers if number > 0))
 
 
@@ -326,43 +330,45 @@ def _question(answer: str) -> str:
     return last if last.endswith(QUESTION_MARKS) else ""
 
 
-def _confirmed(said: _KeptMessage, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
-    """Return the line of finished work if the user confirms that it works, and the other statements."""
-    text, statements = utterance.text, said.kept.statements
+def _confirmed(source: _Source, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
+    """Return a line about finished work if the user confirms that it works, or None, and the other statements."""
+    text, statements = utterance.text, source.kept.statements
     number, words = talk.answer
-    if len(text) > _CONFIRMATION or not confirms(text):
+    if len(text) > _MAX_CONFIRMATION or not confirms(text):
         return None, statements
     confirming = [sentence for sentence in _sentences_of(text) if confirms(sentence)]
-    line = f"{said.who('User confirmed:')} {' '.join(confirming)}"
+    line = f"{source.who('User confirmed:')} {' '.join(confirming)}"
     others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
-    cites: tuple[int, ...] = (said.number,)
+    cites: tuple[int, ...] = (source.number,)
     if number > talk.asked[0]:
-        line, cites = f"{line} (This is about: {_beginning(words)})", _cited(number, said.number)
+        line, cites = f"{line} (This is about: {_beginning(words)})", _cited(number, source.number)
     elif all(map(dangles, confirming)):
-        # It does not say what works.
+        # There is no line, because the message does not mention the work that is confirmed.
         return None, others
     return _Line("done", line, cites, files=files_in(line), is_root=True), others
 
 
 def _beginning(text: str) -> str:
-    """Return the first sentences of an answer that fit."""
     found = ""
     for piece in pieces_of(text[:_LONGEST]):
-        if piece.kind == "sentence" and len(found) + len(piece.text) <= _WHAT:
+        if piece.kind == "sentence" and len(found) + len(piece.text) <= _SNIPPET:
             found = f"{found} {piece.text}".strip()
         elif found:
             break
-    return found or short_line(text, _WHAT)
+    return found or short_line(text, _SNIPPET)
 
 
-def _referents(text: str, said: _KeptMessage, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
-    """Return what a user's words refer to, as text to append to their line, and the messages that contain it."""
+def _referents(text: str, source: _Source, talk: _Conversation, *, is_first: bool) -> tuple[str, tuple[int, ...]]:
+    """Return a text to append to a line, and the messages that it comes from.
+
+    The text states the listed items, the question or the proposal to which the words of the user refer. It may be empty.
+    """
     chosen = _chosen(text, talk)
     if chosen:
         return f" ({'; '.join(words for _, words in chosen)})", _cited(*(number for number, _ in chosen))
     if not is_first or len(text) > _SHORT:
         return "", ()
-    first = next((one for one in _sentences_of(said.message.text[:_LONGEST]) if not is_filler(one)), "")
+    first = next((one for one in _sentences_of(source.message.text[:_LONGEST]) if not is_filler(one)), "")
     if not first.casefold().endswith(_first_sentence(text).casefold()):
         return "", ()
     number, sentences = talk.answered()
@@ -375,7 +381,7 @@ def _referents(text: str, said: _KeptMessage, talk: _Conversation, *, is_first: 
             number, about = talk.asked if dangles(text) else (_NEVER, "")
     if not about or (not agrees(text) and not _is_description(text) and not asks_something(about)):
         return "", ()
-    return f" (This is about: {short_line(about.rstrip(':'), _LONGEST_ABOUT)})", _cited(number)
+    return f" (This is about: {short_line(about.rstrip(':'), _MAX_ABOUT)})", _cited(number)
 
 
 def _first_sentence(text: str) -> str:
@@ -383,7 +389,10 @@ def _first_sentence(text: str) -> str:
 
 
 def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
-    """Return the items of the assistant's last lists that a user names by number or describes, with their messages."""
+    """Return a text for each item of the assistant's last lists that a user chooses by number or description.
+
+    Each text comes with the number of the message that contains the list.
+    """
     if not any(character.isdecimal() for character in text) and not _MAY_CHOOSE.search(text):
         return []
     listings = talk.listings()
@@ -392,18 +401,18 @@ def _chosen(text: str, talk: _Conversation) -> list[tuple[int, str]]:
     )
     found = numbered(text, listings, _question(talk.answer[1]), is_last=is_last)
     if found:
-        most = _SHORT if len(found) <= _FEW_ITEMS else 0
-        return [(listing.number, f"number {entry.number} is {_item(entry, most)}") for entry, listing in found]
+        limit = _SHORT if len(found) <= _FEW_ITEMS else 0
+        return [(listing.number, f"number {entry.number} is {_item(entry, limit)}") for entry, listing in found]
     items = described(text, listings) if is_last and _is_description(text) else []
     if len(items) == 1:
         return [(items[0][1].number, f"this is {_item(items[0][0], _SHORT)}")]
     heads = ", ".join(entry.text for entry, _ in items)
-    return [(items[0][1].number, f"one of: {short_line(heads, _CONFIRMATION)}")] if items else []
+    return [(items[0][1].number, f"one of: {short_line(heads, _MAX_CONFIRMATION)}")] if items else []
 
 
 def _is_description(text: str) -> bool:
-    """Return whether a short text describes one of several things: "the blue one"."""
-    return len(text) <= _LONGEST_NAME and bool(DESCRIBES.search(_first_sentence(text)))
+    """Return whether a short text describes one of several things, as "the blue one" does."""
+    return len(text) <= _MAX_NAME and bool(DESCRIBES.search(_first_sentence(text)))
 
 
 _MAY_CHOOSE: Final = re.compile(
@@ -411,9 +420,9 @@ _MAY_CHOOSE: Final = re.compile(
 )
 
 
-def _item(entry: Entry, most: int) -> str:
-    """Return an item with its first detail, if that has at most so many characters."""
-    more = entry.details[0] if entry.details and len(entry.details[0]) <= most else ""
+def _item(entry: Entry, limit: int) -> str:
+    """Return the text of an item, with its first detail if the detail has at most `limit` characters."""
+    more = entry.details[0] if entry.details and len(entry.details[0]) <= limit else ""
     if more.startswith(entry.text):
         return more.rstrip(". ")
     return f"{entry.text} – {more}".rstrip("– .")
@@ -422,18 +431,18 @@ def _item(entry: Entry, most: int) -> str:
 # ---------------------------------------------------------------- assistants
 
 
-def _answer_lines(said: _KeptMessage, talk: _Conversation) -> Iterator[_Line]:
-    who = said.who("Assistant:")
-    for text in _filled(piece.text for piece in said.kept.pieces if piece.list < 0):
-        yield said.line(text, "finding", f"{who} ")
+def _answer_lines(source: _Source, talk: _Conversation) -> Iterator[_Line]:
+    who = source.who("Assistant:")
+    for text in _filled(piece.text for piece in source.kept.pieces if piece.list < 0):
+        yield source.line(text, "finding", f"{who} ")
     number, asked = talk.asked
     topic = _subject(asked)
-    listings = _listings(said.kept.pieces, topic, said.number, is_asked=talk.is_asked)
+    listings = _listings(source.kept.pieces, topic, source.number, is_asked=talk.is_asked)
     if not listings:
         return
     also = _cited(number) if topic and any(topic in listing.topic for listing in listings) else ()
     for text in listing_lines(who.removesuffix(":"), listings):
-        yield said.line(text, "finding", also=also)
+        yield source.line(text, "finding", also=also)
 
 
 _ASKING: Final = re.compile(
@@ -452,34 +461,34 @@ def _subject(asked: str) -> str:
     text = without_request(asked).strip(" ?!.\"'")
     rest = text[hit.end() :] if (hit := _ASKING.match(text)) else text
     text = (rest if is_telling(rest) else text).replace(":", " –")
-    return text if len(text) <= _LONGEST_TOPIC else cut_at_clause(text, _LONGEST_TOPIC)
+    return text if len(text) <= _MAX_TOPIC else cut_at_clause(text, _MAX_TOPIC)
 
 
 def _listings(pieces: Sequence[Piece], question: str, number: int, *, is_asked: bool = False) -> list[Listing]:
-    """Return the lists among some pieces; a list without a topic has the question as its topic."""
+    """Return the lists in the pieces of a message. If the first list has no topic, its topic is the question of the user."""
     by_list: dict[int, list[Piece]] = {}
     for piece in pieces:
         if piece.list >= 0:
             by_list.setdefault(piece.list, []).append(piece)
-    made: list[Listing] = []
+    listings: list[Listing] = []
     for found in by_list.values():
         topic = found[0].topic
-        if not is_telling(topic) and question and not made and is_asked:
+        if not is_telling(topic) and question and not listings and is_asked:
             topic = question
-        made.append(Listing(topic, tuple(_entries(found)), number))
-    return made
+        listings.append(Listing(topic, tuple(_entries(found)), number))
+    return listings
 
 
 def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
-    """Yield the items, each with its details and the items beneath it."""
+    """Yield the items of a list. The details of an item include the nested items."""
     below: dict[int, list[str]] = {}
     for piece in pieces:
         if piece.number is None:
-            said = below.setdefault(piece.item, [])
-            if piece.kind == "head" and said and said[-1][-1] not in ".!?":
-                said[-1] = f"{said[-1].rstrip(':')}{':' if said[-1][-1] == ':' else ','} {piece.text}"
+            details = below.setdefault(piece.item, [])
+            if piece.kind == "head" and details and details[-1][-1] not in ".!?":
+                details[-1] = f"{details[-1].rstrip(':')}{':' if details[-1][-1] == ':' else ','} {piece.text}"
             else:
-                said.append(piece.text)
+                details.append(piece.text)
     for piece in pieces:
         if piece.number is not None:
             yield Entry(piece.number, piece.text, tuple(below.get(piece.item, ())))
@@ -488,40 +497,41 @@ def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
 # ---------------------------------------------------------------- files
 
 
-def _attached(said: _KeptMessage) -> Iterator[_Line]:
-    files = [part for part in said.message.parts if isinstance(part, FilePart)]
-    if not files or said.message.own:
+def _attached(source: _Source) -> Iterator[_Line]:
+    files = [part for part in source.message.parts if isinstance(part, FilePart)]
+    if not files or source.message.own:
         return
     names = [
         REDACTION.redact(
-            f"{quoted_label(part.name or '', _WHAT, is_tool=True) or 'a file'} ({quoted_label(part.media_type, is_tool=True)})"
+            f"{quoted_label(part.name or '', _SNIPPET, is_tool=True) or 'a file'} ({quoted_label(part.media_type, is_tool=True)})"
         )
         for part in files
     ]
-    who = "User" if said.message.role == "user" else "Assistant"
+    who = "User" if source.message.role == "user" else "Assistant"
     yield _Line(
         "medium",
         f"{who} attached {', '.join(dict.fromkeys(names))}",
-        (said.number,),
+        (source.number,),
         files=tuple(
-            REDACTION.redact(short_line(part.name, _WHAT)) for part in files if part.name and part.name.strip()
+            REDACTION.redact(short_line(part.name, _SNIPPET)) for part in files if part.name and part.name.strip()
         ),
     )
 
 
-# ---------------------------------------------------------------- hints
+# ---------------------------------------------------------------- current task and title
 
-_LONGEST_TASK: Final = 300
-_LONGEST_TITLE: Final = 48
-_LEAST_TITLE_WORDS: Final = 2
-_SHORTEST_TITLE: Final = 12
+_MAX_TASK: Final = 300
+_MAX_TITLE: Final = 48
+# A title needs this many content words or this many characters.
+_MIN_TITLE_WORDS: Final = 2
+_MIN_TITLE: Final = 12
 _SCANNED: Final = 20_000
 
 
 def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], known: Hints) -> HintsDraft:
     user = [utterance for utterance in utterances if utterance.is_user]
     asked = next((utterance for utterance in reversed(user) if _request(utterance)), None)
-    task = short_line(_request(asked) or "", _LONGEST_TASK) if asked else known.current_task
+    task = short_line(_request(asked) or "", _MAX_TASK) if asked else known.current_task
     since = [utterance for utterance in utterances if asked is None or utterance.number > asked.number]
     title = None if known.title else _title(user)
     if task and _is_over(task, since, is_old=asked is None):
@@ -532,9 +542,10 @@ def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], know
 
 
 def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
-    """Return whether the task was answered, or confirmed by the user, in what was said since.
+    """Return whether the utterances since the task complete it.
 
-    A task of an earlier span may have been answered there.
+    A question is complete when it is answered. A request is complete when the user confirms or thanks after an answer. A task of
+    an earlier span (`is_old`) counts as answered, because the answer may be in that span.
     """
     asked = next((unit.text for unit in reversed(pieces_of(task, whole=True)) if is_ask(unit.text)), None)
     is_answered = is_old
@@ -561,15 +572,12 @@ def _title(user: Sequence[Utterance]) -> str | None:
     for utterance in user:
         for sentence in _sentences_without_filler(utterance):
             text = subject_of(sentence)
-            if (
-                sum(word.lower() not in STOP for word in words_of(text)) < _LEAST_TITLE_WORDS
-                and len(text) < _SHORTEST_TITLE
-            ):
+            if sum(word.lower() not in STOP for word in words_of(text)) < _MIN_TITLE_WORDS and len(text) < _MIN_TITLE:
                 continue
-            short = text if len(text) <= _LONGEST_TITLE else cut_at_clause(text, _LONGEST_TITLE)
+            short = text if len(text) <= _MAX_TITLE else cut_at_clause(text, _MAX_TITLE)
             words = short.split(" ")
             while len(words) > 1 and words[-1].lower().strip(",") in STOP:
                 words.pop()
-            title = short_line(" ".join(words).strip(" ,;:"), _LONGEST_TITLE + 1)
+            title = short_line(" ".join(words).strip(" ,;:"), _MAX_TITLE + 1)
             return title[:1].upper() + title[1:]
     return None

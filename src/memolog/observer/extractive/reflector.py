@@ -1,7 +1,7 @@
 """The embedded reflector: condense observations to a target size.
 
-User statements (🔴) and finished work (✅) stay; a statement that a newer one replaces is moved into it. Of the rest, lines
-with most new content for their length stay. Each line names the lines that it stands for.
+User statements (🔴) and finished work (✅) are kept. A statement that a newer statement replaces is moved into the newer one. Of
+the other lines, those with the most new words for their length are kept. Each new line lists the old lines that it replaces.
 """
 
 import re
@@ -38,42 +38,45 @@ _CALL: Final = re.compile(
 _CHANGED: Final = re.compile(r"(Assistant (?:changed|edited|created|updated|wrote|modified|deleted)) (?=\S)")
 _MEANING: Final = re.compile(r" \(meaning [^)]{0,200}\)")
 _FACTORS: Final[Mapping[Priority, float]] = {"high": 4.0, "done": 4.0, "medium": 1.0, "low": 0.2}
+# Factors by which the value of a piece is multiplied.
 _PROSE: Final = 0.6
 _HEAD: Final = 4.0
-_HEAD_BONUS: Final = 3.0
 _DETAIL: Final = 0.5
-_FIRST_ITEMS: Final = 5
-_LATER_ITEM: Final = 0.3
+_LATER_ITEM: Final = 0.3  # for items of a list after the first `_FIRST_ITEMS`
 _QUESTION: Final = 0.3
-_REPEATED: Final = 0.0
+_REPEATED: Final = 0.0  # for a call that is repeated later, and for passed tests
 _ERROR: Final = 1.5
 _OLDEST: Final = 0.7
 _NEWEST: Final = 1.3
-_LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)
+_LEVELS: Final = (1.0, 0.8, 0.6, 0.4, 0.2)  # the target as a share of the size of the input, by level
+_HEAD_BONUS: Final = 3.0
+_FIRST_ITEMS: Final = 5
+# The result may always have this many characters, or this share of the input if that is less, even if the target is smaller.
 _FLOOR: Final = 1_650
-"""A result need not be shorter than this, if it is at most three quarters of the log."""
 _FLOOR_SHARE: Final = 0.75
-_LINE: Final = 18
-_JOINED: Final = 460
+_LINE: Final = 18  # the approximate number of characters of a line that are not in its text
+_JOINED: Final = 460  # the maximum number of characters of a joined line
 _TRIES: Final = 8
-_LONGEST: Final = 9_000
+_LONGEST: Final = 9_000  # the maximum number of characters of a line
 _LONG_WORD: Final = 5
-_RARE: Final = 3
-_REPLACED: Final = 160
+_RARE: Final = 3  # a word that is in more statements than this does not show that a statement is replaced
+_REPLACED: Final = (
+    160  # the maximum number of characters of a replaced statement or a question that is moved into another line
+)
 _ABOUT: Final = " (This is about: "
-_CLOSE: Final = 6
+_CLOSE: Final = 6  # a question is added to a statement that is at most this many lines below the question
 
 
 @dataclass(slots=True)
 class _Unit:
-    """A piece of a line that is kept or dropped as a whole."""
+    """A part of a line that is kept or deleted as a whole."""
 
     text: str
     candidate: Candidate
     listing: int = -1
-    """Which list of its line it is an item of."""
+    """The index of the list, within its line, to which the item belongs."""
     entry: Entry | None = None
-    detail: bool = False
+    is_detail: bool = False
 
 
 @dataclass(slots=True)
@@ -83,17 +86,17 @@ class _Entry:
     index: int
     observation: Observation
     lead: str
-    """The speaker, which is always kept."""
+    """The speaker at the beginning of the line, which is always kept."""
     sentences: list[str]
     topics: list[str] = field(default_factory=list[str])
     units: list[_Unit] = field(default_factory=list[_Unit])
     files: tuple[str, ...] = ()
     names: list[str] = field(default_factory=list[str])
-    """The lines that it stands for."""
+    """The old lines that this line replaces, such as `o3`."""
     before: list[str] = field(default_factory=list[str])
-    """What its statements replace."""
+    """The older statements that this line replaces."""
     about: str = ""
-    """The question that they refer to."""
+    """The question to which the statement refers."""
 
     @property
     def is_kept(self) -> bool:
@@ -101,15 +104,15 @@ class _Entry:
 
     @property
     def stays(self) -> bool:
-        """Whether it is kept regardless of the target: statements, finished work, and lines about changed files."""
+        """Whether the line is kept regardless of the target: statements, finished work, and lines about changed files."""
         return self.is_kept or (self.observation.category == "change" and self.observation.priority == "medium")
 
 
 def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
     """Return the observations condensed to the target, as far as possible.
 
-    User statements and finished work are kept whatever the target. The result is never empty and never larger than the input.
-    Deterministic.
+    User statements and finished work are kept even if they exceed the target. For an input that is not empty, the result is not
+    empty and not larger than the input. The function is deterministic.
     """
     if not given.observations:
         return ParsedReflection()
@@ -123,18 +126,18 @@ def reflect(given: ReflectInput, counter: TokenCounter) -> ParsedReflection:
         return _reflection(given, entries, {entry.index: set(range(len(entry.units))) for entry in entries})
     _supersede(entries)
     _refer(entries)
-    least = min(_FLOOR, characters * _FLOOR_SHARE)
-    each = characters / max(size, 1)
-    best = _condensed(given, entries, target * each, counter, max(target, int(least / each)))
+    floor = min(_FLOOR, characters * _FLOOR_SHARE)
+    per_token = characters / max(size, 1)
+    best = _condensed(given, entries, target * per_token, counter, max(target, int(floor / per_token)))
     if not best.lines or best.tokens(counter) > size:
-        return _as_it_was(given, before)
+        return _unchanged(given, before)
     return best
 
 
 def _condensed(
-    given: ReflectInput, entries: Sequence[_Entry], room: float, counter: TokenCounter, most: int
+    given: ReflectInput, entries: Sequence[_Entry], room: float, counter: TokenCounter, limit: int
 ) -> ParsedReflection:
-    """Return a reflection near the target; statements alone may exceed it."""
+    """Return a reflection of about `limit` tokens. It can be larger, because some lines must stay."""
     units = [(entry, place) for entry in entries if not entry.stays for place in range(len(entry.units))]
     candidates, starts = list[Candidate](), dict[int, int]()
     for entry, place in units:
@@ -146,23 +149,23 @@ def _condensed(
     spent = sum(len(entry.lead) + len(_words(entry)) + _LINE for entry in kept)
     known = {word for entry in kept for word in weights_of(_words(entry))}
     each = room / max(given.target_tokens, 1)
-    made = ParsedReflection()
-    room = max(room, most * each)
+    reflection = ParsedReflection()
+    room = max(room, limit * each)
     for _ in range(_TRIES):
         chosen, _ = choose(candidates, room - spent, set(known))
         places: dict[int, set[int]] = {entry.index: set(range(len(entry.units))) for entry in kept}
         for index in chosen:
             entry, place = units[index]
             places.setdefault(entry.index, set()).add(place)
-        made = _reflection(given, entries, places)
-        over = made.tokens(counter) - most
+        reflection = _reflection(given, entries, places)
+        over = reflection.tokens(counter) - limit
         if over <= 0 or not chosen:
             break
         room -= max(over * each, room / 20)
-    return made
+    return reflection
 
 
-# ---------------------------------------------------------------- taking apart
+# ---------------------------------------------------------------- entries
 
 
 def _entry(index: int, observation: Observation) -> _Entry:
@@ -177,8 +180,8 @@ def _entry(index: int, observation: Observation) -> _Entry:
         return entry
     lead = _LEAD.match(text)
     body = text[lead.end() :] if lead else text
-    said = sentences(body) or [body]
-    entry = _Entry(index, observation, lead[0] if lead else "", said, files=observation.files, names=[name])
+    texts = sentences(body) or [body]
+    entry = _Entry(index, observation, lead[0] if lead else "", texts, files=observation.files, names=[name])
     entry.units = [
         _Unit(sentence, Candidate(weights_of(sentence), len(sentence) + _LINE / len(entry.sentences)))
         for sentence in entry.sentences
@@ -187,25 +190,28 @@ def _entry(index: int, observation: Observation) -> _Entry:
 
 
 def _items(place: int, listing: Listing, first: int) -> list[_Unit]:
-    """Return the items of a list as units, each with its detail, which needs it; `first` is the place of the first unit."""
-    made: list[_Unit] = []
+    """Return two units for each item of a list: its head, and its details, which are kept only with the head.
+
+    `first` is the index of the first of these units in the units of the line.
+    """
+    units: list[_Unit] = []
     share = (len(listing.topic) + _LINE) / max(len(listing.entries), 1)
     for number, item in enumerate(listing.entries):
         factor = _HEAD if number < _FIRST_ITEMS else _HEAD * _LATER_ITEM
         weights = weights_of(item.text, is_head=True)
         head = Candidate(weights, len(item.text) + 5 + share, factor, _HEAD_BONUS)
-        at = first + len(made)
-        made.append(_Unit(item.text, head, place, item))
+        at = first + len(units)
+        units.append(_Unit(item.text, head, place, item))
         if item.details:
             words = " ".join(item.details)
-            made.append(
+            units.append(
                 _Unit(words, Candidate(weights_of(words), len(words) + 3, _DETAIL, needs=at), place, item, True)
             )
-    return made
+    return units
 
 
 def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Return the lines without repetitions, of which the newest is kept, and without lists of names."""
+    """Return the lines without lists of names and without repetitions. Of several equal lines, the newest is kept."""
     newest: dict[tuple[str, bool], _Entry] = {}
     for entry in entries:
         newest[entry.observation.text.casefold(), entry.is_kept] = entry
@@ -222,7 +228,7 @@ def _unique(entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
-    """Join the lines about files that were changed in one way, on one day, in one thread into the last of them."""
+    """Join lines about changed files into the last of them, if the verb, the day and the thread are the same."""
     stay: list[_Entry] = []
     last: dict[tuple[str, object, object], _Entry] = {}
     for entry in reversed(entries):
@@ -247,7 +253,7 @@ def _joined_changes(entries: Sequence[_Entry]) -> list[_Entry]:
 
 
 def _weigh(entries: Sequence[_Entry]) -> None:
-    """Set the factor of every piece: by its kind, its age, and whether something later makes it obsolete."""
+    """Set the factor of every unit from its kind, its age, and whether a later line makes it obsolete."""
     later: set[str] = set()
     answered = {(entry.observation.group, entry.observation.parent) for entry in entries}
     for entry in reversed(entries):
@@ -280,11 +286,11 @@ def _words(entry: _Entry) -> str:
     return " ".join(entry.sentences) + entry.about + before
 
 
-# ---------------------------------------------------------------- what newer statements replace
+# ---------------------------------------------------------------- replaced statements
 
 
 def _supersede(entries: Sequence[_Entry]) -> None:
-    """Move statements into the newer statements that replace them, and drop small talk."""
+    """Move statements into the newer statements that replace them, and delete small talk."""
     kept = [entry for entry in entries if entry.observation.priority == "high" and not entry.observation.verbatim]
     places: dict[str, list[int]] = {}
     for place, entry in enumerate(kept):
@@ -304,7 +310,7 @@ def _supersede(entries: Sequence[_Entry]) -> None:
 
 
 def _refer(entries: Sequence[_Entry]) -> None:
-    """Add the question before it to a statement with a pronoun, since the question may be dropped."""
+    """Append the question before a statement to the statement if it has a pronoun, because the question may be deleted."""
     asked: _Entry | None = None
     for entry in entries:
         if _ASKED.match(entry.observation.text):
@@ -319,7 +325,7 @@ def _refer(entries: Sequence[_Entry]) -> None:
 
 
 def _replace(older: _Entry, newer: _Entry, words: set[str]) -> None:
-    """Move a line into the newer one, if all of its sentences are replaced."""
+    """Move the older line into the newer line if every sentence of the older line is replaced."""
     if not all(words & _telling(one) and not one.endswith(("?", ":")) for one in older.sentences):
         return
     gone = _MEANING.sub("", " ".join(older.sentences)).rstrip(". ")
@@ -339,7 +345,7 @@ def _telling(sentence: str) -> set[str]:
     }
 
 
-# ---------------------------------------------------------------- putting together
+# ---------------------------------------------------------------- reflections
 
 
 def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[int, set[int]]) -> ParsedReflection:
@@ -348,7 +354,7 @@ def _reflection(given: ReflectInput, entries: Sequence[_Entry], chosen: Mapping[
     for entry in entries:
         observation = entry.observation
         for text in _texts(entry, chosen.get(entry.index, set())):
-            # A line that stands for several lines has no parent.
+            # A line that replaces several lines has no parent.
             is_below = observation.parent is not None and len(entry.names) == 1
             parent = places.get((observation.group, observation.parent or 0)) if is_below else None
             draft = _draft(given, entry, short_line(text, _LONGEST), parent)
@@ -374,7 +380,7 @@ def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
             unit = entry.units[place]
             if unit.listing != number or unit.entry is None:
                 continue
-            if unit.detail:
+            if unit.is_detail:
                 items[-1] = unit.entry
             else:
                 items.append(unit.entry._replace(details=()))
@@ -384,7 +390,7 @@ def _texts(entry: _Entry, chosen: set[int]) -> Iterable[str]:
 
 
 def _continues(last: ReflectedDraft, draft: ReflectedDraft, entry: _Entry) -> bool:
-    """Return whether a line can be added to the one before it: same place, weight, speaker, and about the same time."""
+    """Return whether a line can be appended to the line before it: same parent, priority, speaker, day and time, and no list."""
     is_beside = (last.priority, last.parent, last.on, last.at) == (draft.priority, draft.parent, draft.on, draft.at)
     is_plain = not (entry.topics or last.verbatim or draft.verbatim or (last.about and draft.about))
     is_same = bool(entry.lead) and last.text.startswith(entry.lead) and last.category != "error"
@@ -420,7 +426,7 @@ def _draft(given: ReflectInput, entry: _Entry, text: str, parent: int | None) ->
     )
 
 
-def _as_it_was(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflection:
+def _unchanged(given: ReflectInput, entries: Sequence[_Entry]) -> ParsedReflection:
     places: dict[tuple[str, int | None], int] = {
         (entry.observation.group, entry.observation.ordinal): place for place, entry in enumerate(entries)
     }

@@ -1,6 +1,6 @@
-"""Resolve relative dates ("tomorrow", "last Friday", "three weeks ago") to calendar dates, from the day on which they were said.
+"""Resolve relative dates ("tomorrow", "last Friday", "three weeks ago") to calendar dates, from the date of the message.
 
-An expression that could mean two days is left as it is.
+An expression that could mean two different days is not resolved.
 """
 
 import re
@@ -20,7 +20,7 @@ class Dated:
 
     text: str
     about: date | None
-    """The first day that could be computed."""
+    """The first day that could be resolved, or None."""
 
 
 _DAYS_OFF: Final[dict[int, str]] = {
@@ -77,7 +77,7 @@ _PATTERN: Final = re.compile(
     rf"|\b(?P<iso>{_YEAR}-\d\d-\d\d)\b",
     re.IGNORECASE,
 )
-# A number after one of these words is a label, not a day: "Artikel 5 Mai".
+# A number after one of these words is not a day: "Artikel 5 Mai".
 _LABELLED: Final = re.compile(
     r"(?:\b(?:art(?:icles?|ikel|ículo|igo|icolo)?|§+|nr|no|num(?:ber|mer|éro|ero)?|núm(?:ero)?|n[º°]|n\.[º°]|kapitel|chap(?:ter|itre)"
     r"|cap(?:ítulo|itolo)?|hoofdstuk|sec(?:tion)?|secci[oó]n|seç[aã]o|sezione|abschnitt|absatz|abs|par(?:agraph|agraf)?"
@@ -85,7 +85,7 @@ _LABELLED: Final = re.compile(
     r"|sala|stanza|kamer|apartment|apt|wohnung|suite|gate|gleis|spoor|linie|ligne|línea|linha|linea|lijn|line|bus|tram|platform"
     r"|figure|fig|abb(?:ildung)?|tabelle|table|tabla|tabela|tabella|tabel|step|schritt|étape|paso|passo|stap|item|option|issue"
     r"|ticket|pr|grade|klasse|gruppe|group|team"
-    # Streets are named after days.
+    # A street can have a date as its name: "Rua 25 de Abril".
     r"|rua|avenida|av|travessa|praça|largo|calle|plaza|via|viale|corso|piazza|rue|boulevard|avenue|place|straße|strasse|platz|straat"
     r"|plein)\.?|§)\s*(?:(?:de|do|da|del|della|du|des|dos)\s+)?\Z",
     re.IGNORECASE,
@@ -102,7 +102,7 @@ _COUNTED: Final = re.compile(
 _MONEY: Final = re.compile(
     r"\s?(?:[€$£%]|(?:euros?|eur|usd|dollars?|dólares|dollari|chf|pounds?|reais)\b)", re.IGNORECASE
 )
-# "May" and "March" are also a verb and names: what follows must be able to follow a date.
+# "May" and "March" can also be verbs or names, so they count as months only before these words and signs.
 _AFTER_A_DAY: Final = re.compile(
     r"\s*(?:\Z|[.,;:!?)\n–—]|(?:at|in|on|for|from|to|until|till|through|is|was|will|would|works?|with|and|or|as|by|we|i|he|she|they|it"
     r"|you|the|a|an|our|my|when|because|so|if|since|after|before|between|morning|evening|afternoon|night|meeting|deadline)\b)",
@@ -125,7 +125,7 @@ _BEHIND: Final = re.compile(
     r"\w{3,}ed|hatten?|waren?|habe|wurde|fue|fui|hubo|estuve|foi|estive|était|ai|avons|ho|abbiamo|heb|heeft|hebben|werd)\b",
     re.IGNORECASE,
 )
-# Words for a repeated day, and two weekdays side by side.
+# Words that show a repeated day, and pairs of weekdays such as "Monday and Friday".
 _HABIT: Final = re.compile(
     r"\b(?:never|always|every|each|usually|only|except|weekly|nie|immer|jeden?|siempre|nunca|cada|todos los"
     rf"|sempre|ogni|toujours|jamais|chaque|tous les|todas?|altijd|nooit|elke|iedere|les|los"
@@ -134,17 +134,18 @@ _HABIT: Final = re.compile(
 )
 _NUMBER_NEXT: Final = re.compile(r",? (?:the |den |dem |el |il |de )?\d")
 _SENTENCE: Final = re.compile(r"[.;!?\n]")
-# The tense of a relative clause is not that of the day: "the scan on Thursday that got moved".
+# The limits of a clause. The tense of another clause says nothing about the day: "the scan on Thursday that got moved".
 _CLAUSE: Final = re.compile(
     r"[.;:!?,()\n]|\b(?:and|but|because|so|that|which|who|und|aber|weil|y|pero|que|porque|et|mais|qui|parce|e|ma|perché|che|en|maar"
     r"|omdat|die|dat)\b",
     re.IGNORECASE,
 )
 _HALF_A_YEAR: Final = 183
-# A deadline may be past by at most this many days.
+# A day that the words place in the future is nevertheless in the past if it was at most this many days ago (a missed deadline).
 _LATE_DAYS: Final = 31
-# Without a sign of the tense, a past day this near is meant rather than one of next year.
+# If the words do not show the tense, a day that was at most this many days ago is read as past, not as a day of the next year.
 _NEAR_DAYS: Final = 110
+# This many characters before and after a date are read.
 _NEAR: Final = 40
 _LIMIT: Final = re.compile(
     r"\b(?:by|until|till|due(?: on)?|bis(?: zum)?|d['’]ici(?: le| au)?|jusqu['’]au|hasta el|para el|até"
@@ -153,7 +154,7 @@ _LIMIT: Final = re.compile(
 )
 _WEEK: Final = 7
 _MONTHS_OF_A_YEAR: Final = 12
-# Most texts contain no date: this quick check saves the long pattern.
+# A quick check, because most texts have no date and the long pattern is slow.
 _SOME_MONTH: Final = "(?:" + "|".join(sorted({name[:3] for name in (*MONTHS, *RISKY_MONTHS)})) + ")"
 _TRIGGERS: Final = re.compile(
     rf"day|ago|night|week|month|year|tomorrow|from now|gestern|morgen|\bvor |tag|woche|monat|jahr|mittwoch|sonnabend|hier"
@@ -166,7 +167,7 @@ _TRIGGERS: Final = re.compile(
 
 
 def dated(text: str, said: date) -> Dated:
-    """Return the text with "(meaning …)" after each day that can be computed from the day on which it was said."""
+    """Return the text with "(meaning …)" after each relative date that can be resolved. `said` is the date of the message."""
     if not _TRIGGERS.search(text):
         return Dated(text, None)
     about: date | None = None
@@ -187,12 +188,15 @@ def dated(text: str, said: date) -> Dated:
 
 
 def _found(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str] | None:
-    """Return the day of a match and the words for it; no words if the text gives the date itself."""
+    """Return the day of a match and the words for "(meaning …)". The words are empty if the text has a complete date.
+
+    Return None if the match cannot be resolved.
+    """
     read = next(read for name, read in _READERS if hit[name] is not None)
     try:
         return read(hit, text, said)
     except (KeyError, OverflowError, ValueError):
-        # Before the first year, after the last, no day of the calendar, or a name in letters that only look like its own.
+        # The result is outside the calendar of Python, the day does not exist, or a name has look-alike letters.
         return None
 
 
@@ -207,7 +211,7 @@ def _counted(number: str, unit: str, said: date, sign: int) -> tuple[date | None
         return _plain(said + timedelta(days=count * (_WEEK if kind == "week" else 1)))
     months = said.year * 12 + said.month - 1 + count * (12 if kind == "year" else 1)
     year, month = divmod(months, 12)
-    # Only the month or the year is known.
+    # There is no day, because the text gives only the month or the year.
     return None, str(date(year, 1, 1).year) if kind == "year" else date(year, month + 1, 1).isoformat()[:7]
 
 
@@ -224,7 +228,7 @@ def _weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | No
         return _plain(said - timedelta(days=behind))
     if which == "this":
         return None
-    # "Next Friday" is unambiguous only if Friday of this week is over.
+    # "Next Friday" is unambiguous only if Friday of this week is over or today.
     is_plain = which.startswith(_COMING) or day <= said.weekday()
     return _plain(said + timedelta(days=ahead)) if is_plain else None
 
@@ -241,9 +245,9 @@ def _bare_weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str]
     behind = (said.weekday() - day) % _WEEK
     sentence = _around(text, hit, _SENTENCE)
     if _HABIT.search(sentence) or _NUMBER_NEXT.match(text, hit.end()):
-        # A repeated day, or the day of the month follows.
+        # The day is repeated, or the day of the month follows ("on Friday, the 5th").
         return None
-    # Only the clause of the day shows whether it is over.
+    # Only the clause with the day shows whether the day is past.
     clause = _around(text, hit, _CLAUSE)
     is_ahead = way in _BY or bool(_AHEAD.search(clause))
     is_behind = way in _SINCE or bool(_BEHIND.search(clause))
@@ -261,7 +265,7 @@ def _around(text: str, hit: re.Match[str], end: re.Pattern[str]) -> str:
 def _period(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str] | None:
     del text
     step = {"next": 1, "this": 0}.get(hit["which2"].lower(), -1)
-    # "The past month" is a stretch of time, "last month" is a month.
+    # "The past month" is not resolved, because it is the time up to now, whereas "last month" is a calendar month.
     return None if hit["which2"].lower() in {"past", "this"} else _counted("1", hit["period"], said, step)
 
 
@@ -270,7 +274,7 @@ def _beside(text: str, hit: re.Match[str]) -> tuple[str, str]:
 
 
 def _month_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    """Read "June 5th", as it is written in English; elsewhere the number after a month is something else."""
+    """Return the day of an English date such as "June 5th". In other languages, a number after a month is not a day."""
     name, (before, rest) = hit["month"], _beside(text, hit)
     if hit["year"] is None and not hit["th"]:
         if _HOUR.match(rest) or _COUNTED.match(rest) or _YEAR_OF_TWO.match(rest):
@@ -281,7 +285,7 @@ def _month_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] 
 
 
 def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    """Read "28. Juni", "le 1er mars", "3 de mayo de 2026"; the hour may follow: "28. Juni 14 Uhr"."""
+    """Return the day of a date such as "28. Juni", "le 1er mars" or "3 de mayo de 2026". A time may follow: "28. Juni 14 Uhr"."""
     name, (before, rest) = hit["month2"], _beside(text, hit)
     if _LABELLED.search(before) or _AT.search(before):
         return None
@@ -290,13 +294,13 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
         if _MONEY.match(rest):
             return None
     elif (two := _YEAR_OF_TWO.match(rest)) and not _HOUR.match(rest, two.end()):
-        # Two digits are taken for a year only if it is the year of the conversation.
+        # Two digits are read as a year only if it is the year of the message.
         if int(two[1]) != said.year % 100:
             return None
         year = str(said.year)
     lower = name.lower()
     if year is None:
-        # The word may be a verb, a planet or another abbreviation.
+        # The word may not be a month: "march" is also a verb, and "Mars" a planet.
         if lower in RISKY_MONTHS or (lower in {"may", "march", "mar"} and name[0].islower() and not hit["of"]):
             return None
         if name == "Mars" and not (_FRENCH.search(before) or "er " in hit[0]):
@@ -306,16 +310,19 @@ def _day_first(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | 
 
 
 def _sides(hit: re.Match[str], text: str, before: str) -> tuple[bool, bool]:
-    """Return whether the words around a day show that it is ahead, and that it is behind; both or neither may hold."""
+    """Return whether the words around a day show that it is in the future, and whether they show that it is in the past.
+
+    Both or neither can be true.
+    """
     clause = _around(text, hit, _CLAUSE)
     is_over = bool(_BEHIND.search(clause))
-    # A deadline lies ahead, unless the clause is in the past tense.
+    # A deadline is in the future, unless the clause is in the past tense.
     return (not is_over if _LIMIT.search(before) else bool(_AHEAD.search(clause))), is_over
 
 
 def _day_of(month: int, number: int, year: str | None, sides: tuple[bool, bool], said: date) -> tuple[date, str] | None:
     if year is not None:
-        # The date is complete. A number outside 1900 to 2099 may be a count.
+        # The date is complete. A number outside 1900 to 2099 is not read as a year.
         return (date(int(year), month, number), "") if re.fullmatch(_YEAR, year) else None
     years = (said.year + shift for shift in (-1, 0, 1))
     days = [date(one, month, number) for one in years if _exists(one, month, number)]
@@ -327,7 +334,7 @@ def _day_of(month: int, number: int, year: str | None, sides: tuple[bool, bool],
     if next_one and is_ahead and not is_behind and behind > _LATE_DAYS:
         return _plain(next_one)
     if next_one and ahead <= behind and ahead < _HALF_A_YEAR:
-        # The past tense does not show that the day is over: "we moved it to May 16".
+        # The nearer day is used, because the past tense does not show that the day is past: "we moved it to May 16".
         return _plain(next_one)
     is_over = is_behind and not is_ahead and behind < _HALF_A_YEAR
     return _plain(last_one) if last_one and (is_over or behind <= _NEAR_DAYS) else None
@@ -338,7 +345,7 @@ def _exists(year: int, month: int, number: int) -> bool:
 
 
 def _digits(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    """Read a date in digits, if the order of day and month is unambiguous."""
+    """Return the day of a date in digits, or None if day and month can be in either order."""
     del text, said
     first, second, year = int(hit["first"]), int(hit["second"]), int(hit["year3"])
     if hit["mark"] == "." or first > _MONTHS_OF_A_YEAR or first == second:

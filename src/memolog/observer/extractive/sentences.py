@@ -1,8 +1,7 @@
 """Split text and Markdown into sentences, list items with their topic, table rows and names defined in code; weigh their words.
 
-Works for the common European languages and for scripts with their own full stops; in scripts without spaces, pairs of
-characters take the place of words. Also chooses which pieces to keep within a budget, and writes and reads the lines of the log
-that list items.
+Works for the common European languages and for scripts with their own full stops. In scripts without spaces, pairs of
+characters are used as words. Also chooses the pieces to keep within a budget, and writes and reads observations that list items.
 """
 
 import heapq
@@ -32,38 +31,38 @@ _LONGEST: Final = 200
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text as they are written, without what surrounds them."""
+    """Return the words of a text without the punctuation around them."""
     return [word for token in text.split() if (word := token.strip(_EDGES))]
 
 
 def is_name(word: str) -> bool:
-    """Return whether a word that does not begin a sentence is a name, a number or an identifier."""
+    """Return whether a word is a name, a number or an identifier. The word must not be the first of a sentence."""
     return word != word.lower() or bool(_IDENTIFIER.search(word))
 
 
 def identifiers_of(text: str) -> list[str]:
-    """Return the names of a text in order; adjacent names are joined."""
+    """Return the names, numbers and identifiers of a text in order, each once. Adjacent ones are joined."""
 
     def is_named(word: str, place: int) -> bool:
-        # A capital at the beginning of a sentence does not make a name.
+        # A capital letter at the beginning of a sentence does not show that the word is a name.
         named = is_name(word) and (place > 0 or not (word[1:].islower() and word[1:].isalpha()))
         return named and word.lower() not in STOP and len(word) <= _LONGEST
 
     found: list[str] = []
     for stretch in _BREAKS.split(_MEANING.sub(" ", text)):
         words = enumerate(words_of(stretch))
-        runs = groupby(words, key=lambda one: is_named(one[1], one[0]))
-        found += [" ".join(word for _, word in run) for named, run in runs if named]
+        groups = groupby(words, key=lambda one: is_named(one[1], one[0]))
+        found += [" ".join(word for _, word in group) for named, group in groups if named]
     return list(dict.fromkeys(found))
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
-    """Return the content words of a text in lower case, with their weights."""
+    """Return the content words of a text in lower case, with their weights. `is_head` is for a text that is not a sentence."""
     if not text.isascii() and _UNSPACED.search(text):
         return _pairs(text)
     weights: dict[str, float] = {}
     first = not is_head
-    # Runs for every word of every message, so the cheap tests come first.
+    # This loop handles every word of every message, so the fast tests come first.
     for token in text.split():
         word = token.strip(_EDGES)
         lower = word.lower()
@@ -71,7 +70,7 @@ def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
             if lower == word and word.isalpha():
                 weights[lower] = 1.0
             else:
-                # A capital at the beginning of a sentence does not make a name.
+                # A capital letter at the beginning of a sentence does not show that the word is a name.
                 plain = first and word[1:].isalpha() and word[1:].islower()
                 weights[lower] = _NAME_WEIGHT if not plain and is_name(word) else 1.0
         first = False
@@ -88,28 +87,29 @@ def _pairs(text: str) -> dict[str, float]:
 
 
 class Candidate(NamedTuple):
-    """A piece that may be kept; a tuple for speed, since there is one for each sentence."""
+    """A piece of text that may be kept. It is a tuple for speed, because there is one for each sentence."""
 
     weights: Mapping[str, float]
-    """What each of its words is worth."""
+    """The words of the piece and their weights."""
     cost: float
     factor: float = 1.0
     bonus: float = 0.0
-    """Added to the weight of its new words, if it has any."""
+    """Is added to the weight of the new words, if there are any."""
     needs: int | None = None
-    """The candidate that it depends on: the head of a detail, the sentence a pronoun refers to."""
+    """The index of the candidate without which this one is not kept: the head of a detail, or the sentence before a pronoun."""
     group: int = 0
-    """Candidates of one group share the cost of opening it: the topic of a list, the start of a line."""
+    """The list or the line to which the piece belongs."""
     opening: float = 0.0
+    """The cost of the topic of a list or the beginning of a line. Only the first chosen candidate of a group pays it."""
 
 
 def choose(
     candidates: Sequence[Candidate], budget: float, known: set[str], before: Collection[int] = frozenset()
 ) -> tuple[set[int], float]:
-    """Return which candidates to keep within a budget, and what is left of it.
+    """Return the indices of the candidates to keep within a budget, and the rest of the budget.
 
-    Greedy: takes the candidate with the most new content for its cost. Words of chosen candidates are added to `known`.
-    Candidates chosen `before` are not chosen again, but their groups are open.
+    Each step chooses the candidate whose new words have the highest weight for its cost. The words of chosen candidates are added
+    to `known`. Candidates in `before` were chosen earlier: they are not chosen again, and the cost of their groups is paid.
     """
     opened = {candidates[index].group for index in before}
     heap, waiting, groups = _queued(candidates, known, opened, before)
@@ -120,7 +120,7 @@ def choose(
         cost = candidate.cost + (0 if candidate.group in opened else candidate.opening)
         if worth >= 0 or cost > budget or index in chosen:
             continue
-        # Worth falls as more words are known, so it is computed again before a candidate is taken.
+        # The value falls as more words are known, so it is computed again before a candidate is chosen.
         now = -_worth(candidate, known, opened)
         if now >= 0 or (heap and now > heap[0][0]):
             heapq.heappush(heap, (now, index))
@@ -130,7 +130,7 @@ def choose(
         budget -= cost
         others = waiting.pop(index, [])
         if candidate.group not in opened:
-            # The others of its group cost less now.
+            # The other candidates of the group cost less now.
             opened.add(candidate.group)
             others = others + [other for other in groups[candidate.group] if candidates[other].needs is None]
         for other in others:
@@ -142,7 +142,7 @@ def choose(
 def _queued(
     candidates: Sequence[Candidate], known: set[str], opened: set[int], before: Collection[int]
 ) -> tuple[list[tuple[float, int]], dict[int, list[int]], dict[int, list[int]]]:
-    """Return what can be chosen now by its worth, what waits for another, and the members of each group."""
+    """Return the candidates that can be chosen now, those that wait for another candidate, and the members of each group."""
     groups: dict[int, list[int]] = {}
     waiting: dict[int, list[int]] = {}
     heap: list[tuple[float, int]] = []
@@ -163,14 +163,14 @@ def _worth(candidate: Candidate, known: set[str], opened: set[int]) -> float:
 
 
 _END: Final = re.compile(r"(?<=[^\s.][.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？؟।])\s*")
-# Abbreviations that never end a sentence: titles, and those before a name or an example.
+# Abbreviations that never end a sentence: titles, and abbreviations before a name or an example.
 _OPEN_WORDS: Final = """
     mr mrs ms dr prof st sr jr vs etc e.g i.e approx inc ltd z.b ca hr fr frl dipl ing bzw vgl sog evtl inkl zzgl ggf
     usf gem mme mlle mgr sra srta dª dña dra d.h u.a s.o p.ej p.ex sig dott dott.ssa avv geom mevr dhr mw drs bijv bv
     o.a d.w.z m.a.w resp gen col capt lt sgt rev hon exmo profª ex ej
     """
 _OPEN: Final = frozenset(_OPEN_WORDS.split())
-# Abbreviations that end a sentence unless a number follows.
+# Abbreviations after which a sentence ends, unless a number follows.
 _COUNTING_WORDS: Final = """
     no nr nos nrn num núm n art arts abs apt app bd bl fig abb tab tabl kap cap chap ch sec sect ziff s p pp pg pag
     pág vol v ver tel tél tlf str zi rm ste blk bldg par § pos lfd mo di mi do fr sa so mon tue tues wed thu thur
@@ -204,12 +204,12 @@ _AFTER_ORDINAL_WORDS: Final = """
     """
 _AFTER_ORDINAL: Final = frozenset(_AFTER_ORDINAL_WORDS.split())
 _WORD: Final = re.compile(r"[^\W\d_]+")
-# Characters around a full stop that are looked at.
+# This many characters before and after a full stop are read.
 _NEAR: Final = 40
 
 
 def sentences(text: str) -> list[str]:
-    """Return the sentences of a stretch of text without line ends."""
+    """Return the sentences of a text without line ends."""
     found: list[str] = []
     start = 0
     for hit in _END.finditer(text):
@@ -229,7 +229,7 @@ def _goes_on(text: str, start: int, hit: re.Match[str]) -> bool:
     after = text[hit.end() : hit.end() + _NEAR]
     if after[:1].islower():
         return True
-    # What comes before the stop, without a bracket or a quotation mark at its beginning.
+    # The word before the full stop, without a bracket or a quotation mark at its beginning.
     word = before[before.rfind(" ") + 1 : -1].lstrip("\"'“„«([")
     lower = word.lower()
     if (
@@ -256,16 +256,16 @@ class Entry(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """A list, and the message that it stands in."""
+    """A list. `number` is the number of the message that contains the list."""
 
     topic: str
     entries: tuple[Entry, ...]
     number: int = 0
 
 
-_LONGEST_LISTING: Final = 700
-_LONGEST_PLAIN: Final = 720
-"""For lines of items without details."""
+# Maximum number of characters of a line, for lists with details and without.
+_MAX_LISTING: Final = 700
+_MAX_PLAIN: Final = 720
 _LINE: Final = re.compile(r"(Assistant(?: [^:;]{1,60}?)?) listed (?=\S)")
 _NUMBER: Final = re.compile(r"(\d{1,3})\. ")
 _DETAIL: Final = " – "
@@ -273,20 +273,20 @@ _NEXT: Final = " | "
 
 
 def listing_lines(who: str, listings: Sequence[Listing]) -> Iterator[str]:
-    """Yield lines of bounded length that say what is listed, and the items."""
+    """Yield lines of limited length with the topics of lists and their items."""
     line = ""
     for listing in listings:
         topic = _plain(listing.topic) or "these"
         opened, last = False, 0
-        most = _LONGEST_LISTING if any(entry.details for one in listings for entry in one.entries) else _LONGEST_PLAIN
+        limit = _MAX_LISTING if any(entry.details for one in listings for entry in one.entries) else _MAX_PLAIN
         for entry in listing.entries:
             text = _text(entry, has_number=entry.number != last + 1)
             last = entry.number
-            if opened and len(line) + len(text) + 2 <= most:
+            if opened and len(line) + len(text) + 2 <= limit:
                 line += f"; {text}"
                 continue
             lead = f"{topic[:1].upper()}{topic[1:]}: {text}"
-            if not opened and line and len(line) + len(lead) + len(_NEXT) <= most:
+            if not opened and line and len(line) + len(lead) + len(_NEXT) <= limit:
                 line += f"{_NEXT}{lead}"
             else:
                 if line:
@@ -302,17 +302,17 @@ def _text(entry: Entry, *, has_number: bool) -> str:
     if details and details[0].startswith(text):
         # The head is the beginning of the first detail.
         text, details = details[0], details[1:]
-    said = _DETAIL.join(_plain(part.rstrip(". ")) for part in (text, " ".join(details)) if part)
-    return f"{entry.number}. {said}" if has_number else said
+    item = _DETAIL.join(_plain(part.rstrip(". ")) for part in (text, " ".join(details)) if part)
+    return f"{entry.number}. {item}" if has_number else item
 
 
 def _plain(text: str) -> str:
-    """Return a text without the separators of topics and items."""
+    """Return a text without the signs that separate topics and items in a line."""
     return text.replace("; ", ", ").replace(": ", " – ").replace(_NEXT, ", ")
 
 
 def read_listing(line: str) -> tuple[str, list[Listing]] | None:
-    """Parse a line of the log that lists items; return None for any other line."""
+    """Return the speaker and the lists of an observation that lists items, or None for another observation."""
     hit = _LINE.match(line)
     if hit is None:
         return None
@@ -335,7 +335,7 @@ def _entry(item: str, last: int) -> Entry:
 
 
 def listings_in(log: str) -> list[Listing]:
-    """Return the last lists of a rendered log: those under one message of the user."""
+    """Return the last lists in a rendered log. All of them are below the same statement of the user."""
     found: list[Listing] = []
     is_over = False
     for row in log.split("\n"):
@@ -353,20 +353,20 @@ Kind: TypeAlias = Literal["sentence", "head", "detail", "row", "code", "source"]
 
 
 class Piece(NamedTuple):
-    """A sentence, list item, table row or the like; a tuple for speed, since there is one for each sentence."""
+    """A sentence, a part of a list item, a table row or code. It is a tuple for speed, because there is one for each sentence."""
 
     text: str
     kind: Kind
     topic: str = ""
-    """The topic of its list, as far as the text names it."""
+    """The topic of the list, or empty if the text does not show it."""
     list: int = -1
-    """Which list of the text it belongs to."""
+    """The index of the list in the text, or -1 outside lists."""
     number: int | None = None
-    """The number that an item has in its list."""
+    """The number of the item in its list. Details and nested items have None."""
     item: int = -1
-    """The place of the head of its item, in the text."""
+    """The index of the piece that is the head of the item."""
     needs: int | None = None
-    """The index of the piece that it depends on: the head of a detail, the sentence a pronoun refers to."""
+    """The index of the piece without which this one is not kept: the head of a detail, or the sentence before a pronoun."""
 
 
 _FENCE: Final = re.compile(r"\s*(?:```|~~~)")
@@ -383,7 +383,7 @@ _ESCAPED: Final = re.compile(r"\\([_*#`\[\]()<>~|-])")
 _EMPTY: Final = re.compile(r"(?<!\s)\s++\(\s*+\)")
 _BOLD: Final = re.compile(r"(?:\*\*|__)\s*+([^*\n]{1,120}?)\s{0,120}(?:\*\*|__)")
 _LABEL: Final = re.compile(r"((?:[^.!?:;\n]|[.:](?=\S)){2,80}?)(?::| [–—-])\s+(?=\S)")
-# Where a clause ends, and where a sentence can be cut if no clause ends.
+# The end of a clause, and the end of a phrase, where a sentence is cut if it has no clause that ends.
 _CLAUSE: Final = re.compile(r"[,;] | [–—-] | \(| (?=(?:which|that|because|so|while|where|as|if|when|since|until)\b)")
 _PHRASE: Final = re.compile(
     r" (?=(?:and|or|to|for|with|in|by|from|on|at|und|oder|mit|für|y|o|con|para|et|ou|avec|pour)\b)"
@@ -396,7 +396,7 @@ _LEAD_IN: Final = re.compile(
     r"|algun[oa]s|un[oa]?s?|quelques|les|des))*\s*",
     re.IGNORECASE,
 )
-# Words after the topic that do not describe it.
+# Words after a topic that are not part of the topic.
 _TAIL: Final = re.compile(
     r"(?<!\s)\s*+(?:\b(?:that|which) (?:might|may|can|could|you|will|are|i|we|should)\b"
     r"|\b(?:you|i|we) (?:can|could|may|might|should|will|need)\b"
@@ -430,12 +430,14 @@ _GENERIC_WORDS: Final = """
     hinweise ideen consejos ejemplos pasos ideas conseils exemples étapes idées
 """
 _GENERIC: Final = frozenset(_GENERIC_WORDS.split())
-_LONGEST_TOPIC: Final = 40
-_LONGEST_HEAD: Final = 60
-_LEAST_HEAD: Final = 25
-_LEAST_CLAUSE: Final = 8
-_MOST_CELL: Final = 60
-_MOST_NAMES: Final = 8
+# Maximum and minimum numbers of characters.
+_MAX_TOPIC: Final = 40
+_MAX_HEAD: Final = 60
+_MIN_HEAD: Final = 25
+_MIN_CLAUSE: Final = 8
+_MAX_CELL: Final = 60
+# Maximum number of names that are listed for a block of code.
+_MAX_NAMES: Final = 8
 
 
 @dataclass(slots=True)
@@ -446,19 +448,19 @@ class _List:
     is_numbered: bool
     size: int = 0
     item: int = -1
-    """The place of its last head."""
+    """The index of the piece that is the head of its last item."""
 
 
 @dataclass(slots=True)
 class _Reading:
-    """The state of the parser: the headings above, the open lists, and the pieces found."""
+    """The state of the parser."""
 
     found: list[Piece] = field(default_factory=list[Piece])
     above: str = ""
-    """The last line that is no item."""
+    """The last line that is not a list item."""
     heading: str = ""
     lists: dict[int, _List] = field(default_factory=dict[int, _List])
-    """The lists that are open, by their indent."""
+    """The open lists by their indent."""
     columns: list[str] | None = None
     rows: int = 0
     count: int = 0
@@ -466,7 +468,7 @@ class _Reading:
 
 
 def _unmarked(text: str) -> str:
-    """Return a line without the marks of emphasis and links."""
+    """Return a line without the Markdown signs of emphasis, links and escapes."""
     if "\\" in text:
         text = _ESCAPED.sub(r"\1", text)
     if "](" in text:
@@ -477,7 +479,7 @@ def _unmarked(text: str) -> str:
 
 
 def pieces_of(text: str, *, whole: bool = False) -> list[Piece]:
-    """Return the pieces of a text in their order; where `whole`, headings and items of lists stay sentences."""
+    """Return the pieces of a text in order. If `whole` is true, headings and list items are returned as sentences."""
     reading = _Reading(whole=whole)
     code: list[str] | None = None
     for line in text.split("\n"):
@@ -495,7 +497,7 @@ def pieces_of(text: str, *, whole: bool = False) -> list[Piece]:
 
 
 def _read(line: str, reading: _Reading) -> None:
-    if line.count("|") >= 2 and line.strip().startswith("|"):  # noqa: PLR2004 - a cell has a bar on each side
+    if line.count("|") >= 2 and line.strip().startswith("|"):  # noqa: PLR2004 - a table row has at least two bars
         _row(line, reading)
         return
     reading.columns = None
@@ -522,18 +524,18 @@ def _read(line: str, reading: _Reading) -> None:
     if body.endswith((":", "：")):
         if not line[:1].isspace():
             reading.lists.clear()
-        # The sentence before a list becomes its topic.
+        # The last sentence before a list is not a piece, because it becomes the topic of the list.
         body = " ".join(sentences(body)[:-1])
     _prose(body, reading)
 
 
 def _numbered_heading(heading: re.Match[str], reading: _Reading) -> bool:
-    """Return whether a heading is an item of a list: "**1. Understand the zone:**", "### 2) Setup"."""
+    """Add a heading with a number as a list item ("### 2) Setup"), and return whether the heading has a number."""
     text = heading["hash"] or heading["bold"] or heading["under"]
     hit = re.match(r"\(?(\d{1,3})[.)]\s+(\S.*)", text)
     if hit is None:
         return False
-    # Lists below it belong to it, whatever their indent.
+    # The indent is -1, so that lists below the heading are nested in the item.
     _add_item(f"**{hit[2].rstrip(': ')}**", int(hit[1]), -1, reading)
     reading.above = ""
     return True
@@ -551,7 +553,7 @@ def _prose(body: str, reading: _Reading) -> None:
 
 def _item(line: str, mark: re.Match[str], reading: _Reading) -> None:
     body = line[mark.end() :].strip()
-    # "**1. Name:** words" opens its emphasis before the number.
+    # In "**1. Name:** words" the emphasis begins before the number, so its mark is added to the body again.
     if "**" in mark[0] and not mark[0].rstrip().endswith("**"):
         body = f"**{body}"
     if body:
@@ -561,7 +563,7 @@ def _item(line: str, mark: re.Match[str], reading: _Reading) -> None:
 def _add_item(body: str, number: int | None, indent: int, reading: _Reading) -> None:
     known = reading.lists.get(indent)
     if known is not None and known.is_numbered and number is None:
-        # Bullets right under a number belong to it.
+        # Bullets with the same indent as a numbered item are nested in the item.
         indent += 1
     for deeper in [depth for depth in reading.lists if depth > indent]:
         del reading.lists[deeper]
@@ -576,7 +578,7 @@ def _add_item(body: str, number: int | None, indent: int, reading: _Reading) -> 
     place = len(reading.found)
     outer = next((one for depth, one in sorted(reading.lists.items()) if depth < indent and one.item >= 0), None)
     if outer is not None:
-        # A nested item belongs to its parent.
+        # A nested item is a piece of the outer list and needs the head of the outer item.
         reading.found.append(Piece(head, "head", outer.topic, outer.number, None, outer.item, needs=outer.item))
         return
     known.item = place
@@ -586,7 +588,7 @@ def _add_item(body: str, number: int | None, indent: int, reading: _Reading) -> 
 
 
 def _topic(reading: _Reading) -> str:
-    """Return what a list is about: the words that lead to it, or the heading above it."""
+    """Return the topic of a list, from the sentence before the list or from the heading above it."""
     above = reading.above
     if above and above != reading.heading and above.endswith((":", "：")):
         lead = sentences(above)[-1].rstrip(":： ")
@@ -598,32 +600,35 @@ def _topic(reading: _Reading) -> str:
 
 
 def is_telling(topic: str) -> bool:
-    """Return whether a topic names a subject; "Here are some tips" does not."""
+    """Return whether a topic contains a specific word. "Here are some tips" does not."""
     return any(word.lower() not in STOP and word.lower() not in _GENERIC for word in words_of(topic))
 
 
 def _short(topic: str) -> str:
     topic = re.sub(r"\A\(?\d{1,3}[.)]\s+", "", topic).replace(":", " –").strip(" –-*,.")
-    return topic if len(topic) <= _LONGEST_TOPIC else cut_at_clause(topic, _LONGEST_TOPIC).rstrip(" ,")
+    return topic if len(topic) <= _MAX_TOPIC else cut_at_clause(topic, _MAX_TOPIC).rstrip(" ,")
 
 
-def cut_at_clause(text: str, most: int) -> str:
-    """Return the beginning of a text: up to the end of a clause, else of a phrase, else of a word."""
+def cut_at_clause(text: str, limit: int) -> str:
+    """Return the beginning of a text in at most `limit` characters, cut at a clause, else at a phrase, else at a word."""
     for pattern in (_CLAUSE, _PHRASE):
-        cuts = [hit.start() for hit in pattern.finditer(text, min(_LEAST_HEAD, most // 2), most + 1)]
+        cuts = [hit.start() for hit in pattern.finditer(text, min(_MIN_HEAD, limit // 2), limit + 1)]
         if cuts:
             return text[: cuts[0]]
-    comma = text.rfind(", ", _LEAST_CLAUSE, most)
-    return text[:comma] if comma > 0 else text[:most].rsplit(" ", 1)[0]
+    comma = text.rfind(", ", _MIN_CLAUSE, limit)
+    return text[:comma] if comma > 0 else text[:limit].rsplit(" ", 1)[0]
 
 
 def _head(body: str) -> tuple[str, str]:
-    """Return the head of an item and what follows it: cut at the colon, the dash or the stop, past 60 characters at a clause."""
+    """Return the head and the rest of a list item, divided after bold text, a colon, a dash or a sentence.
+
+    A first sentence of more than 60 characters is cut at a clause, and the rest is then the whole item.
+    """
     bold = _BOLD.match(body)
     if bold and bold[1].strip(" :"):
         head, rest = _unmarked(bold[1]), _unmarked(body[bold.end() :])
         if hit := re.match(r"\s*\([^)]{1,60}\)", rest):
-            # Text in brackets distinguishes items of the same name.
+            # Text in brackets is added to the head, because it may be the only difference between two items.
             head, rest = f"{head} {hit[0].strip()}", rest[hit.end() :]
         return _name(head), rest.lstrip(" :–—-,.")
     body = _unmarked(body)
@@ -632,10 +637,9 @@ def _head(body: str) -> tuple[str, str]:
         return _name(label[1]), body[label.end() :]
     first, *more = sentences(body) or [""]
     rest = " ".join(more)
-    if len(first) <= _LONGEST_HEAD:
+    if len(first) <= _MAX_HEAD:
         return _name(first), rest
-    # The whole sentence is the detail of a head that is its beginning.
-    return _name(cut_at_clause(first, _LONGEST_HEAD)), body
+    return _name(cut_at_clause(first, _MAX_HEAD)), body
 
 
 def _name(head: str) -> str:
@@ -646,7 +650,7 @@ def _name(head: str) -> str:
 
 
 def _row(line: str, reading: _Reading) -> None:
-    cells = [_unmarked(cell)[:_MOST_CELL] for cell in line.strip().strip("|").split("|")]
+    cells = [_unmarked(cell)[:_MAX_CELL] for cell in line.strip().strip("|").split("|")]
     if reading.columns is None:
         reading.columns, reading.rows = cells, 0
         reading.lists.clear()
@@ -665,7 +669,7 @@ def _row(line: str, reading: _Reading) -> None:
 
 
 def _is_source(line: str) -> bool:
-    """Return whether a line is code, a diff or a listing that stands outside any fence."""
+    """Return whether a line outside code fences is code, part of a diff or output of git."""
     bare = line.strip()
     if bare[-1:] == "{" or ":=" in bare or (bare[-1:] == ";" and ("(" in bare or "=" in bare)):
         return True
@@ -673,8 +677,8 @@ def _is_source(line: str) -> bool:
 
 
 def _code(lines: list[str]) -> Iterator[Piece]:
-    """Yield the names that code defines; the code itself is found by search."""
+    """Yield a sentence with the names that code defines. The code itself is not kept, because a search can find it."""
     names = list(dict.fromkeys(_CODE_NAME.findall("\n".join(lines))))
     if names:
-        more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-        yield Piece(f"The code defines {', '.join(names[:_MOST_NAMES])}{more}.", "code")
+        more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+        yield Piece(f"The code defines {', '.join(names[:_MAX_NAMES])}{more}.", "code")

@@ -1,7 +1,7 @@
-"""Classify sentences: statement, question, request or filler; confirmation, agreement, decision, preference, plan.
+"""Classify sentences as statement, question, request or filler, and find confirmations, agreements, decisions and preferences.
 
-Also finds which listed item a user chooses and what an assistant proposes. Uses tables of common words in several European
-languages. A sentence without a sign is a statement.
+Also finds the listed items that a user chooses and the proposals of an assistant. The tables have common words of several
+European languages. A sentence without any of these words is a statement.
 """
 
 import re
@@ -49,7 +49,7 @@ ABOUT_SELF: Final = re.compile(
     r"|uns\w*"
     r"|[Yy]o|[Mm]i|[Mm]is|[Mm]e|nos|[Nn]uestr\w+|[Jj]e|[Mm]on|[Mm]a|[Mm]es|[Nn]ous|[Nn]otre)\b|\b[Jj]['’]|我|私|僕|أنا|我们"
 )
-# A question that also states something: it opens as a statement, or says since when or why.
+# A question that also states a fact: it begins like a statement, or it contains a clause about the user.
 _TELLS: Final = re.compile(
     r"(?:(?:and|but|so|also|well|ok|okay|hi|hello|hey|actually|by the way|btw|anyway|yes|no|thanks|great)[,.!]? )*"
     r"(?:i|i['’](?:m|ve|d|ll)|we|we['’](?:re|ve|d|ll)|my|our|since i|as i|ich|wir|mein\w*|da ich|weil|yo|mi|mis|como|tengo"
@@ -60,11 +60,11 @@ _TELLS: Final = re.compile(
     r"|my (?:wife|husband|son|daughter|mother|mom|father|dad|sister|brother|dog|cat|boss|partner|kids?|friend)s?\b)",
     re.IGNORECASE | re.DOTALL,
 )
-# "my Sony A7R IV": a question that names a possession.
+# A possession with a name, such as "my Sony A7R IV".
 _OWNS: Final = re.compile(
     r"\b(?:my|our|mein\w*|unser\w*|mi|mis|nuestr\w+|mon|ma|mes|notre|nos) (?:[a-zà-ÿ-]+ ){0,2}(?:[A-ZÀ-Þ]|\d)"
 )
-# A clause that states something, then one that asks.
+# Words that begin a clause that asks.
 _ASKING: Final = (
     r"is|are|was|were|can|could|should|shall|do|does|did|will|would|may|what|what['’]s|which|how|when|where|who|why|any|have|has"
     r"|geht|kann|können|ist|sind|darf|dürfen|soll|sollen|gibt|was|wie|wo|wann|welche\w*|wer|muss|müssen|hast|habt"
@@ -73,6 +73,7 @@ _ASKING: Final = (
     r"|comment|quand|où|combien|è|posso|possiamo|può|si può|come|cosa|che|quale|quant\w|dove|c['’]è|pode\w*|há|como|qual|onde"
     r"|\w+t (?:der|die|das|es|man|ihr|er|sie)|kan|kunnen|mag|moet|wat|hoe|waar|welke"
 )
+# A clause that states a fact, followed by a clause that asks.
 _THEN_ASKS: Final = re.compile(
     rf"(?!\W*(?:{_ASKING}|if|when|for|in|on|at|with|after|before|while|as|about|besides|apart|wenn|falls|für|mit|bei"
     rf"|nach|vor|si|se"
@@ -81,7 +82,7 @@ _THEN_ASKS: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _CLAUSE_WORDS: Final = 4
-# A question without its mark.
+# A question without a question mark.
 _ASKS: Final = re.compile(
     r"(?:(?:ok|okay|and|so|also|but|hi|hey)[,.!]? )*(?:what|which|who|where|how|when|why)"
     r"(?:['’]?s| is| are| was| were| do| does| did| can| could| should| would| will| to| many| much| long| about)\b",
@@ -144,21 +145,21 @@ _CORRECTION: Final = re.compile(
     r"|ya no|sino|cambiad\w|cambió|en fait|correction|ne .{1,30} plus|finalement|changé)\b|\w,? not \w",
     re.IGNORECASE,
 )
-# A number that measures, prices, counts or dates something; not the number of a list item.
+# A measure, a price, a count or a date. The number of a list item does not match.
 _FIGURE: Final = re.compile(
     r"[€$£¥]\s?\d|\d[\d.,:/]{0,20}\s?(?:[€$£¥%°]|[^\W\d_]{1,12}\b)|\b\d+[.:]\d|#[0-9a-f]{6}\b|\b\d{3,}\b", re.IGNORECASE
 )
 _COUNTS: Final = "|".join(word for language in ("en", "de", "es", "fr") for word in NUMBER_WORDS[language][2:])
 _COUNTED: Final = re.compile(rf"\b(?:{_COUNTS}|twenty|thirty|hundred|twice|once|einmal|zweimal)\b", re.IGNORECASE)
 _WEIGHTY: Final = (_CONSTRAINT, _HEALTH, _DECISION, _PREFERENCE, _CORRECTION, _FIGURE, _COUNTED)
-# Instructions for the future, as opposed to a single task.
+# Instructions for all later work, as opposed to a single task.
 _DIRECTIVE: Final = re.compile(
     _POLITE_OPENING
     + r"(?:please |bitte |por favor,? )?(?:use|keep|stop|avoid|stick|switch|call|name|prefer|leave|treat"
     r"|nimm|nutze|verwende|behalte|lass|usa|utiliza|mantén|evita|utilise|garde|évite)\b",
     re.IGNORECASE,
 )
-# Requests to change, arrange or cancel something: they state what holds afterwards.
+# Requests to change, book or cancel something. Such a request also states a fact, the new state.
 _CHANGES: Final = re.compile(
     r"\b(?:move|reschedul\w*|postpone|push|bring forward|change|switch|swap|replace|rename|cancel|bump|raise|lower|increase"
     r"|reduce|extend|shorten|set|book|reserve|(?:call|make) (?:it|them|that)"
@@ -168,7 +169,7 @@ _CHANGES: Final = re.compile(
     re.IGNORECASE,
 )
 _QUOTED: Final = re.compile(r"\"[^\"]{2,}\"|“[^”]{2,200}”|„[^“”]{2,200}[“”]|«[^»]{2,200}»|`[^`]{2,}`")
-# Words before what is no longer true.
+# Words before the old choice or state that is no longer true.
 _REPLACED: Final = re.compile(
     r"\b(?:(?:switch|chang|mov|convert|migrat|transfer)\w*(?: \w+){0,4}? from|instead of|rather than|no longer|not any ?more"
     r"|stopped|quit"
@@ -178,7 +179,7 @@ _REPLACED: Final = re.compile(
     r" (?P<what>(?:[\w.@/+-]+ ?){1,6})|, not (?P<not>(?:[\w.@/+-]+ ?){1,4})",
     re.IGNORECASE,
 )
-# Words before what came instead, or since when and why.
+# Words before the new choice, its date or its reason. They end the words about the old choice.
 _NEW: Final = re.compile(
     r"\b(?:to|by|with|since|because|auf|zu|nach|durch|seit|weil|a|por|desde|porque|à|par|depuis|dès|car|parce)\b",
     re.IGNORECASE,
@@ -274,7 +275,7 @@ _IS: Final = re.compile(r"(?:is|was|are|were|ist|war|sind|es|era|son|est|était|
 _LAUGHS: Final = re.compile(
     r"[😂🤣😆😹]|\b(?:lol|lmao|rofl|mdr|ptdr|xd|(?:ha){2,}h?|(?:ja){2,}|(?:je){2,}|(?:kk){2,}|www)\b", re.IGNORECASE
 )
-# Courtesies of several words.
+# Polite phrases of several words.
 _PHRASES: Final = re.compile(
     r"\b(?:will do|got it|no (?:worries|bother|problem)|good to know|love it|(?:no,? )?that(?:['’]s| is) all"
     r"|nothing else|you['’]ve been a star"
@@ -311,46 +312,47 @@ _OPENER: Final = re.compile(
     re.IGNORECASE,
 )
 
-_LONGEST_FILLER: Final = 120
-_LONGEST_ANSWER: Final = 80
+# Maximum lengths: in characters of filler and of a "yes" or "no", in words and in characters of an acknowledgement.
+_MAX_FILLER: Final = 120
+_MAX_ANSWER: Final = 80
 _HEARD_WORDS: Final = 3
 _HEARD_SIGNS: Final = 8
 
 
 def act_of(sentence: str) -> Act:
-    """Classify a sentence. Questions that state something and requests that set a condition are statements."""
+    """Return the kind of a sentence. A question that also states a fact and a request with a condition are statements."""
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence) or _ASKS.match(sentence):
         tells = _TELLS.match(sentence) or _OWNS.search(sentence) or _tells_first(sentence) or _chooses(sentence)
         return "statement" if tells or (_ASKS_YOU.search(sentence) and _binds(sentence)) else "question"
     if REQUEST.match(sentence):
-        # A request that names something or sets a condition is a statement.
+        # A request with a name or a condition is a statement.
         tells = weighs(sentence) or names_something(sentence) or agrees(sentence)
         return "statement" if tells else "request"
     return "statement"
 
 
 def _tells_first(sentence: str) -> bool:
-    """Return whether a question opens with clauses that state something: "She takes 2 mg, is that much?"."""
+    """Return whether a question begins with a clause that states a fact: "She takes 2 mg, is that much?"."""
     hit = _THEN_ASKS.match(sentence)
     return hit is not None and len(hit["told"].split()) >= _CLAUSE_WORDS and not REQUEST.match(sentence)
 
 
 def names_something(sentence: str) -> bool:
-    """Return whether a sentence holds a name, a number or an identifier."""
+    """Return whether a sentence contains a name, a number or an identifier."""
     return any(weight > 1 for weight in weights_of(sentence).values())
 
 
 def is_empty(sentence: str) -> bool:
-    """Return whether an assistant's sentence only acknowledges: a few words without a name or a number."""
+    """Return whether a sentence of an assistant is only an acknowledgement: a few words without a name or a number."""
     words = words_of(sentence)
     is_short = len(words) <= _HEARD_WORDS if sentence.isascii() or len(words) > 1 else len(sentence) <= _HEARD_SIGNS
     return is_filler(sentence) or (is_short and not any(map(is_name, words[1:])) and not re.search(r"\d", sentence))
 
 
 def _binds(sentence: str) -> bool:
-    """Return whether a request in the form of a question sets a constraint or states a change."""
+    """Return whether a request in the form of a question contains a constraint or a change."""
     return _has(sentence, _HEALTH, _NEGATIVE, _PREFERS, _MONEY) or bool(
         _CHANGES.search(sentence) and (names_something(sentence) or _COUNTED.search(sentence))
     )
@@ -361,18 +363,18 @@ def _has(sentence: str, *patterns: re.Pattern[str]) -> bool:
 
 
 def weighs(sentence: str) -> bool:
-    """Return whether a sentence holds a constraint, a preference, a decision, a correction, an appointment or a figure."""
+    """Return whether a sentence is important: it has a limit, a preference, a decision, a correction, a figure or a quotation."""
     return bool(_DIRECTIVE.match(sentence)) or _has(sentence, *_WEIGHTY, _QUOTED)
 
 
 def is_ask(sentence: str) -> bool:
-    """Return whether a sentence asks or requests."""
+    """Return whether a sentence is a question or a request."""
     return bool(_QUESTION.search(sentence) or REQUEST.match(sentence) or _ASKS.match(sentence))
 
 
 def is_filler(sentence: str) -> bool:
     """Return whether a sentence is only thanks, a greeting, laughter or praise."""
-    if len(sentence) > _LONGEST_FILLER:
+    if len(sentence) > _MAX_FILLER:
         return False
     is_praise = _PRAISE.match(sentence) or _HEARD.match(sentence)
     if (is_praise and not _has(sentence, _NEGATIVE, _FIGURE)) or _is_reaction(sentence):
@@ -380,18 +382,18 @@ def is_filler(sentence: str) -> bool:
     rest = _PHRASES.sub(" ", sentence.lower().replace("’", "'"))
     words = _TOKEN.findall(rest)
     if not words:
-        # Only punctuation and emoji.
+        # The sentence is filler if it has only punctuation and emoji.
         return not any(character.isalnum() for character in rest)
     return all(word in _FILLER_WORDS or _is_laughter(word) for word in words) and not _NEGATIVE.search(rest)
 
 
 def _is_reaction(sentence: str) -> bool:
-    """Return whether a sentence only approves of what was said, or laughs about it."""
+    """Return whether a sentence only approves of the words of the assistant or laughs about them."""
     if approval := _APPROVES.match(sentence):
         rest = sentence[approval.end() :].strip()
         is_about_it = not rest or _IT.search(rest)
     elif _QUOTED.search(sentence) and _LAUGHS.search(sentence):
-        # '"A pile of receipts" is so fitting haha': the quoted words are not the user's.
+        # In '"A pile of receipts" is so fitting haha', the quoted words are those of the assistant.
         rest = _LAUGHS.sub(" ", _QUOTED.sub(" ", sentence)).strip(" ,.!")
         is_about_it = not rest or (_IS.match(rest) and not ABOUT_SELF.search(rest))
     else:
@@ -404,7 +406,7 @@ def _is_laughter(word: str) -> bool:
 
 
 def without_opening(sentence: str) -> str:
-    """Return a sentence without the greeting or the thanks that it opens with."""
+    """Return a sentence without the greeting or the thanks at its beginning."""
     hit = _OPENER.match(sentence)
     if hit is None:
         return sentence
@@ -413,7 +415,7 @@ def without_opening(sentence: str) -> str:
 
 
 def without_request(sentence: str) -> str:
-    """Return what is asked for, without the words that ask."""
+    """Return a request without its polite opening, such as "Can you please"."""
     hit = _POLITE.match(sentence)
     return sentence[hit.end() :] if hit and len(sentence) > hit.end() else sentence
 
@@ -446,15 +448,15 @@ WISHES: Final = re.compile(
 
 
 def subject_of(sentence: str) -> str:
-    """Return the subject of a sentence, without its opening and the words that ask or wish."""
+    """Return the subject of a sentence, without its greeting, its polite opening and words such as "I'm looking for"."""
     text = without_request(without_opening(sentence)).strip(" .!?")
     hit = _INTENT.match(text)
     return text[hit.end() :] if hit and len(text) - hit.end() > 2 * _FEW_WORDS else text
 
 
 def answer_of(message: str) -> Literal["yes", "no"] | None:
-    """Return whether a message only agrees or only declines; None where it says anything else."""
-    words = re.sub(r"[^\w\s.,!;'’-]", "", message).strip() if len(message) <= _LONGEST_ANSWER else ""
+    """Return "yes" or "no" if a message only agrees or only declines, and None for any other message."""
+    words = re.sub(r"[^\w\s.,!;'’-]", "", message).strip() if len(message) <= _MAX_ANSWER else ""
     if not words or _THANKS.fullmatch(words):
         return None
     return "yes" if _YES.fullmatch(words) else "no" if _NO.fullmatch(words) else None
@@ -470,7 +472,7 @@ _FEW_WORDS: Final = 2
 
 
 def dangles(sentence: str) -> bool:
-    """Return whether a sentence speaks of something that it does not name."""
+    """Return whether a sentence begins with a pronoun, so that its subject is in an earlier sentence."""
     hit = _POINTS.match(sentence)
     if hit is None:
         return False
@@ -478,22 +480,25 @@ def dangles(sentence: str) -> bool:
 
 
 def agrees(message: str) -> bool:
-    """Return whether a message opens with the acceptance of a proposal."""
+    """Return whether a message begins with words that accept a proposal, such as "Let's do that"."""
     return bool(_AGREES.match(message))
 
 
 def confirms(message: str) -> bool:
-    """Return whether a user says that the work is done and does what it should."""
+    """Return whether a message states that the work is finished or works."""
     return any(_CONFIRMS.search(piece) and not _DENIES.search(piece) for piece in re.split(r"(?<=[.!])\s|\n", message))
 
 
 def replaced_in(sentence: str) -> str:
-    """Return the words of a sentence that name what it replaces; empty if it replaces nothing."""
+    """Return the words for the old choice that a sentence replaces, or an empty string if it replaces nothing.
+
+    For "We switched from MySQL to PostgreSQL" the result is "MySQL ".
+    """
     return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
 
 
 def category_of(text: str) -> str:
-    """Return what kind of statement this is."""
+    """Return "decision", "preference", "plan" or "fact"."""
     if _DECISION.search(text):
         return "decision"
     if _PREFERENCE.search(text) or _HEALTH.search(text):
@@ -508,7 +513,7 @@ _NAMES: Final = (
     "|optie|keuze"
 )
 _ARTICLES: Final = "the|die|der|das|den|la|el|le|il|lo|las|los|les|a|o|as|os|de|het"
-# Words that may follow the number of an item; before other words a number counts or dates something.
+# Words that may follow the number of a chosen item. Before other words, a number is a count or a date.
 _FOLLOWS: Final = (
     "sounds?|looks?|seems?|feels?|works?|is|are|was|would|please|then|for|it|we|i|and|or|but|maybe|too|also"
     "|klingt|klingen|ist|sind|wäre|wären|gefällt|gefallen|passt|passen|nehmen|nehme|finde|bitte|und|oder|aber|für|wir|ich"
@@ -576,16 +581,16 @@ _STEM: Final = 5
 
 
 def _chooses(sentence: str) -> bool:
-    """Return whether a sentence chooses an item by its number, also where it continues as a question."""
+    """Return whether a sentence chooses an item by its number. The sentence may continue as a question."""
     return bool(
         _CHOOSES.search(sentence) and not _WHICH.match(sentence) and next(_references(sentence, is_choice=True), None)
     )
 
 
 def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
-    """Yield the numbers of items that a text names, 0 for the last one, and whether it calls them numbers.
+    """Yield the numbers of the items to which a text refers, and whether a word such as "number" or "option" is with the number.
 
-    Bare numbers are read in a choice only.
+    The number 0 is for the last item. Bare numbers and ordinals are read only if the text makes a choice (`is_choice`).
     """
     for hit in _FIRST_FEW.finditer(text):
         last = int(hit[1]) if hit[1].isdecimal() else NUMBER_WORDS["en"].index(hit[1].lower())
@@ -605,10 +610,10 @@ def _references(text: str, *, is_choice: bool) -> Iterator[tuple[int, bool]]:
 
 
 def numbered(text: str, listings: Sequence[Listing], question: str, *, is_last: bool) -> list[tuple[Entry, Listing]]:
-    """Return the items that a user names by their number, where one list alone has it.
+    """Return the items that a user chooses by number. A number that is in several lists is skipped.
 
-    Numbers alone are a choice, unless the `question` before them asks how many. Where the lists do not stand in the last
-    answer (`is_last`), only what is called a number points at them.
+    A text of numbers only is a choice, unless the `question` before it asks for a number. If the lists are not in the last answer
+    (`is_last` is false), a number counts only with a word such as "number" or "option".
     """
     only = bool(_ONLY_NUMBERS.match(text)) and not _HOW_MANY.search(question)
     found: dict[int, tuple[Entry, Listing]] = {}
@@ -631,7 +636,7 @@ _HOW_MANY: Final = re.compile(
 
 
 def described(sentence: str, listings: Sequence[Listing]) -> list[tuple[Entry, Listing]]:
-    """Return the item that a sentence describes; all items of the last list if none or several match."""
+    """Return the item that a sentence describes, or all items of the last list if none or several items match."""
     hit = DESCRIBES.search(sentence)
     if hit is None or not listings:
         return []
@@ -641,9 +646,9 @@ def described(sentence: str, listings: Sequence[Listing]) -> list[tuple[Entry, L
         for one in listings
         for entry in one.entries
     ]
-    most = max(score for score, _, _ in scored)
-    best = [(entry, one) for score, entry, one in scored if score == most]
-    if most and len(best) == 1:
+    highest = max(score for score, _, _ in scored)
+    best = [(entry, one) for score, entry, one in scored if score == highest]
+    if highest and len(best) == 1:
         return best
     return [(entry, listings[-1]) for entry in listings[-1].entries]
 
@@ -673,14 +678,17 @@ _VACUOUS: Final = frozenset(_VACUOUS_WORDS.split())
 
 
 def proposal_in(sentences: Sequence[str]) -> str:
-    """Return what the sentences of an answer propose: the question at their end, or the last one that proposes something."""
+    """Return the proposal in an answer: the question at its end, or else the last sentence that proposes something.
+
+    Return an empty string if there is no proposal.
+    """
     if sentences and asks_something(sentences[-1]):
         return sentences[-1]
     return next((one for one in reversed(sentences) if _PROPOSES.search(one) and not one.endswith(QUESTION_MARKS)), "")
 
 
 def asks_something(sentence: str) -> bool:
-    """Return whether a sentence is a question that says what it is about: "Shall I go on?" does not."""
+    """Return whether a sentence is a question with a specific word. "Shall I go on?" has none."""
     return sentence.endswith(QUESTION_MARKS) and (
         " " not in sentence
         or any(word.lower() not in STOP and word.lower() not in _VACUOUS for word in words_of(sentence))

@@ -1,7 +1,7 @@
-"""Turn tool calls and their results into lines of the log, one line for a call and its result.
+"""Turn each tool call and its result into one line of the log.
 
-Consecutive calls of one kind are joined. Results of the memory's own tools are not read. Also finds files and errors in the
-words of messages.
+Consecutive calls of the same kind are joined into one line. Results of Memolog's own tools are not read. Also finds file names
+and errors in the text of messages.
 """
 
 import re
@@ -22,10 +22,10 @@ from memolog.text.redaction import REDACTION
 
 @dataclass(frozen=True, slots=True)
 class ToolLine:
-    """A line about one tool call, or about several of one kind."""
+    """A line about one tool call, or about several calls of the same kind."""
 
     number: int
-    """The message under which it stands."""
+    """The number of the message with the call, below which the line is placed."""
     tool: str
     text: str
     cites: tuple[int, ...]
@@ -33,9 +33,9 @@ class ToolLine:
     category: str | None = None
     files: tuple[str, ...] = ()
     verb: str = ""
-    """How the line begins."""
+    """The beginning of the line."""
     joins: bool = False
-    """True if the line only names what was read or changed, so that the next such line can be joined to it."""
+    """Whether the line has only the names of files or searches, so that the next such line can be joined to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,10 @@ class _Target:
     files: tuple[str, ...] = ()
 
 
-_LONGEST_NAME: Final = 60
-_MOST_JOINED: Final = 500
-_LONGEST_QUERY: Final = 160
+# Maximum numbers of characters. A line with more than `_MAX_JOINED` is not joined with further lines.
+_MAX_NAME: Final = 60
+_MAX_JOINED: Final = 500
+_MAX_QUERY: Final = 160
 _CHANGE: Final = re.compile(
     r"(updated|created|wrote|written|deleted|edited|modified|overwritten|renamed)\b", re.IGNORECASE
 )
@@ -74,7 +75,7 @@ _VERBS: Final = (
 
 
 def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
-    """Return the lines about tool calls, by the number of the message under which they stand."""
+    """Return the lines about tool calls, by the number of the message with the call."""
     found: list[ToolLine] = []
     for tool_line in _tool_lines(messages):
         if found and _can_join(found[-1], tool_line, messages):
@@ -88,12 +89,12 @@ def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
 
 
 def _can_join(last: ToolLine, tool_line: ToolLine, messages: Sequence[Message]) -> bool:
-    """Return whether a line can be joined to the one before it: same tool, verb and category, and no user spoke between."""
+    """Return whether a line can be joined to the line before it: same tool, verb and category, and no user message between."""
     return (
         last.joins
         and tool_line.joins
         and (last.tool, last.verb, last.category) == (tool_line.tool, tool_line.verb, tool_line.category)
-        and len(last.text) < _MOST_JOINED
+        and len(last.text) < _MAX_JOINED
         and not any(message.role == "user" and message.text for message in messages[last.number : tool_line.number])
     )
 
@@ -102,7 +103,7 @@ def _joined(last: ToolLine, tool_line: ToolLine) -> ToolLine:
     added = tool_line.text.removeprefix(tool_line.verb).lstrip()
     return replace(
         last,
-        # A repeated call is named once; every call is cited.
+        # The text of a repeated call is added once, but every call is cited.
         text=last.text if added in last.text else f"{last.text}, {added}",
         cites=(*last.cites, *tool_line.cites),
         files=tuple(dict.fromkeys((*last.files, *tool_line.files))),
@@ -127,7 +128,7 @@ def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
 
 
 def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | None, *, is_own: bool) -> ToolLine:
-    name = _line(call.name, _LONGEST_NAME) or "tool"
+    name = _line(call.name, _MAX_NAME) or "tool"
     if is_own:
         cites = (number,) if result is None else (number, result[0])
         return ToolLine(number, name, _own(name, call.arguments), cites, "low")
@@ -138,52 +139,54 @@ def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | 
 
 
 def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> ToolLine:
-    name = _line(name, _LONGEST_NAME) or "tool"
+    name = _line(name, _MAX_NAME) or "tool"
     outcome = _outcome(name, _text_of(part.content), is_error=part.is_error)
     return _tool_line(name, target, outcome, number, cites)
 
 
 def _tool_line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
-    said, category = outcome.text, outcome.category
-    is_plain = _is_read(name) and category == "finding" and (target.files or "lines: " in said or said == target.text)
+    result, category = outcome.text, outcome.category
+    is_plain = (
+        _is_read(name) and category == "finding" and (target.files or "lines: " in result or result == target.text)
+    )
     joins = True
     if category == "change" and files:
-        # The call and its output name the same file: it is named once.
-        made = _CHANGE.match(said)
-        verb = f"Assistant {made[1].lower() if made else 'changed'}"
+        # The output repeats the file of the call, so the line has only the verb and the files.
+        change = _CHANGE.match(result)
+        verb = f"Assistant {change[1].lower() if change else 'changed'}"
         text = f"{verb} {', '.join(files)}"
     elif is_plain and target.text:
-        # The content of a file can be read again; the line only names the file.
+        # The line has only the name of the file, because the content can be read again.
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
         text = f"{verb} {target.text}"
     else:
         verb, joins = _verb(name, has_target=bool(target.text)), False
-        text = f"{verb} {target.text}: {said}" if target.text else f"{verb}: {said}"
+        text = f"{verb} {target.text}: {result}" if target.text else f"{verb}: {result}"
     return ToolLine(number, name, text, cites, "medium", category, files, verb, joins)
 
 
 def _verb(name: str, *, has_target: bool) -> str:
-    """Return the opening of a line; the name of the tool if it is not a common one."""
+    """Return the beginning of a line: a verb for a common tool, or else "called" and the name of the tool."""
     if has_target:
         for names, verb in _VERBS:
             if names.fullmatch(name):
                 return f"Assistant {verb}"
-    called = f"Assistant called {quoted_label(name, _LONGEST_NAME, is_tool=True)}"
+    called = f"Assistant called {quoted_label(name, _MAX_NAME, is_tool=True)}"
     return f"{called} on" if has_target else called
 
 
 def _own(name: str, arguments: JsonValue) -> str:
-    """Return a line about a call of a memory tool; its answer is in the log already."""
+    """Return a line about a call of one of Memolog's tools, without the result, because the result comes from the memory."""
     value = parsed(arguments)
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
-        return f"Assistant searched the memory for “{_line(query, _LONGEST_QUERY)}”"
-    return f"Assistant used {quoted_label(name, _LONGEST_NAME, is_tool=True)}"
+        return f"Assistant searched the memory for “{_line(query, _MAX_QUERY)}”"
+    return f"Assistant used {quoted_label(name, _MAX_NAME, is_tool=True)}"
 
 
 def _text_of(value: JsonValue) -> str:
-    """Return the text of a tool's answer: as it is, the texts of its parts, or JSON."""
+    """Return the text of a tool result: a string unchanged, the texts of the parts, or else the value as JSON."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -197,22 +200,23 @@ def _text_of(value: JsonValue) -> str:
         return ""
 
 
-# ---------------------------------------------------------------- what a call is about
+# ---------------------------------------------------------------- arguments of calls
 
-# Names of arguments that hold a file, and of those that describe the call best, in this order.
+# Names of arguments that contain a file, and of other arguments that describe the call. The best names come first.
 _FILE_KEYS: Final = "file_path path filename file notebook_path target_file relative_path filepath uri"
 _OTHER_KEYS: Final = "command cmd script pattern query url description prompt question text code input"
 _READ: Final = re.compile(r"read|view|open|cat|fetch|get|show|list|ls|glob|grep|search|find|look", re.IGNORECASE)
 _EDIT: Final = re.compile(r"edit|write|create|replace|patch|insert|update|delete|move|rename|apply", re.IGNORECASE)
-# Placeholders that some tools send instead of arguments.
+# Placeholders that some clients store instead of arguments.
 _NOTHING: Final = re.compile(r"(?:tool use:?)?[\s*`]*+\w*+[\s*`]*+\Z", re.IGNORECASE)
 _QUOTED: Final = re.compile(r"`([^`\n]+)`")
 _ARGUMENT_PATH: Final = re.compile(r"(?:[A-Za-z]:)?[\w.@~+-]*(?:[/\\][\w.@~+-]+)+|[\w@+-]+\.[A-Za-z]\w{0,7}\Z")
 _PATCHED: Final = re.compile(r"^(?:\*\*\* (?:Add|Update|Delete) File: |\+\+\+ (?:b/)?)(\S.*)$", re.MULTILINE)
-_LONGEST: Final = 110
-_LONGEST_VALUE: Final = 40
-_LONGEST_PATH: Final = 400
-_MOST_VALUES: Final = 6
+# Maximum numbers of characters, and of values that are listed.
+_MAX_ARGUMENT: Final = 110
+_MAX_VALUE: Final = 40
+_MAX_PATH: Final = 400
+_MAX_VALUES: Final = 6
 _SCANNED_ARGUMENT: Final = 4_000
 
 
@@ -225,7 +229,7 @@ def _is_edit(name: str) -> bool:
 
 
 def _target_of(name: str, arguments: JsonValue) -> _Target:
-    """Return what a call is about: the file, the command, or the values it was given."""
+    """Return the file, the command or the values in the arguments of a call."""
     value = parsed(arguments)
     if isinstance(value, Mapping):
         return _from_object(cast("Mapping[str, object]", value), name)
@@ -236,43 +240,43 @@ def _target_of(name: str, arguments: JsonValue) -> _Target:
 
 
 def _from_object(value: Mapping[str, object], name: str) -> _Target:
-    files = tuple(_arguments(value, _FILE_KEYS, _LONGEST_PATH)[:1])
-    others = _arguments(value, _OTHER_KEYS, _LONGEST)
+    files = tuple(_arguments(value, _FILE_KEYS, _MAX_PATH)[:1])
+    others = _arguments(value, _OTHER_KEYS, _MAX_ARGUMENT)
     if _is_edit(name):
         patch = next(
             (item for item in value.values() if isinstance(item, str) and "File: " in item[:_SCANNED_ARGUMENT]), ""
         )
-        files = files or tuple(_line(path, _LONGEST_PATH) for path in _PATCHED.findall(patch))[:_MOST_FILES]
+        files = files or tuple(_line(path, _MAX_PATH) for path in _PATCHED.findall(patch))[:_MAX_FILES]
         return _Target(", ".join(files) or (others[0] if others else _values(value)), files)
     text = " ".join([*others[:1], *files])
     return _Target(text or _values(value), files if _is_read(name) else ())
 
 
-def _arguments(value: Mapping[str, object], keys: str, most: int) -> list[str]:
+def _arguments(value: Mapping[str, object], keys: str, limit: int) -> list[str]:
     texts = (value.get(key) for key in keys.split())
-    return [_line(text, most) for text in texts if isinstance(text, str) and text.strip()]
+    return [_line(text, limit) for text in texts if isinstance(text, str) and text.strip()]
 
 
 def _values(value: Mapping[str, object]) -> str:
     plain = [
         (key, item) for key, item in list(value.items())[:50] if isinstance(item, str | int | float) and item != ""
     ]
-    return ", ".join(f"{_line(str(key), 30)}={_line(str(item), _LONGEST_VALUE)}" for key, item in plain[:_MOST_VALUES])
+    return ", ".join(f"{_line(str(key), 30)}={_line(str(item), _MAX_VALUE)}" for key, item in plain[:_MAX_VALUES])
 
 
 def _from_text(text: str, name: str) -> _Target:
-    first = short_line(text.strip().split("\n", 1)[0].replace("`", ""), _LONGEST)
-    quoted = [short_line(part, _LONGEST) for part in _QUOTED.findall(text)]
+    first = short_line(text.strip().split("\n", 1)[0].replace("`", ""), _MAX_ARGUMENT)
+    quoted = [short_line(part, _MAX_ARGUMENT) for part in _QUOTED.findall(text)]
     files = tuple(part for part in quoted if _ARGUMENT_PATH.fullmatch(part))[:1]
-    patched = tuple(short_line(path, _LONGEST_PATH) for path in _PATCHED.findall(text)) if _is_edit(name) else ()
+    patched = tuple(short_line(path, _MAX_PATH) for path in _PATCHED.findall(text)) if _is_edit(name) else ()
     if patched:
-        return _Target(", ".join(patched[:_MOST_FILES]), patched[:_MOST_FILES])
+        return _Target(", ".join(patched[:_MAX_FILES]), patched[:_MAX_FILES])
     if quoted and quoted[0] not in first:
         return _Target(f"{first} `{quoted[0]}`", files)
     return _Target(first, files if _is_read(name) or _is_edit(name) else ())
 
 
-# ---------------------------------------------------------------- what a call returned
+# ---------------------------------------------------------------- results of calls
 
 _ANSI: Final = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 _FENCE: Final = re.compile(r"\A\s*```\w*\n|\n?```\s*\Z")
@@ -282,7 +286,8 @@ _FAILED: Final = re.compile(
     re.IGNORECASE,
 )
 _EXIT: Final = re.compile(r"\bexit(?:ed)?(?: with)?(?: code| status)?:? ([1-9]\d{0,2})\b", re.IGNORECASE)
-# How errors begin in the output of a call that is not marked as failed: strict, since code often contains the word.
+# The beginning of an error in the output of a call that is not marked as failed. The pattern is strict, because the word "error"
+# often occurs in code.
 _STRICT: Final = re.compile(
     r"^(?:E {2,}|[\w.]{0,80}?(?:Error|Exception)(?::| ?\()|error(?:\[\w+\])?: |fatal: |panic: |FAIL\b|FAILED\b"
     r"|ERROR[: ]|npm ERR!|"
@@ -317,24 +322,25 @@ _REFUSED: Final = re.compile(
     r"(?:tool use was rejected|doesn't want to proceed|interrupted by user|user (?:rejected|declined|denied))"
 )
 _DIFF: Final = re.compile(r"^diff --git a/(\S+)", re.MULTILINE)
-_SCANNED_OUTPUT: Final = 200_000
-_ENDS: Final = 2_000
-_MOST_LINES: Final = 12
-_MOST_ERROR: Final = 1_200
-_LONGEST_LINE: Final = 200
-_LONGEST_ERROR_LINE: Final = 300
+# Maximum numbers of characters or lines.
+_SCANNED_OUTPUT: Final = 200_000  # characters of an output that are read
+_ENDS: Final = 2_000  # characters at the beginning or end of an output that are read for some patterns
+_MAX_LINES: Final = 12  # lines of errors
+_MAX_ERROR: Final = 1_200  # characters of all errors of an output
+_MAX_LINE: Final = 200
+_MAX_ERROR_LINE: Final = 300
 _NAMES: Final = re.compile(
     r"[\w.@~+:-]{0,100}(?:/[\w.@~+-]{1,100})+|\b\w{1,80}\.\w{1,80}\b|\b[a-z]+[A-Z]\w*|\b[A-Z][a-z]+[A-Z]\w*|\b\w+_\w+"
 )
-_SHORT_OUTPUT: Final = 160
-_PROSE: Final = 400
-_MOST_PROSE: Final = 600
-_GROUPED: Final = 3
+_SHORT_OUTPUT: Final = 160  # an output of at most this many characters is kept whole
+_MIN_PROSE: Final = 400  # an output of fewer characters is not treated as prose
+_MAX_PROSE: Final = 600  # the maximum number of characters that are kept of prose
+_GROUPED: Final = 3  # at least this many errors of each file and at most this many test results are kept
 
 
 def _outcome(name: str, raw: str, *, is_error: bool) -> Outcome:
     if len(raw) > _SCANNED_OUTPUT:
-        # Errors and results stand at the two ends of a huge output.
+        # Only the beginning and the end are read, because errors and results are there.
         raw = f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
     text = _FENCE.sub("", clean(_ANSI.sub("", raw)))
     if _REFUSED.search(text[:_ENDS]):
@@ -348,20 +354,20 @@ def _outcome(name: str, raw: str, *, is_error: bool) -> Outcome:
     return _shown(text) if _is_read(name) else _printed(text, name)
 
 
-def _line(text: str, most: int = _LONGEST_LINE) -> str:
-    return REDACTION.redact(short_line(text, most))
+def _line(text: str, limit: int = _MAX_LINE) -> str:
+    return REDACTION.redact(short_line(text, limit))
 
 
 # ---------------------------------------------------------------- errors
 
 
 def _error(text: str) -> str:
-    """Return an error on one line; of the rest of a long one, only the names."""
-    text = REDACTION.redact(short_line(text, _MOST_ERROR * 4))
-    head, rest = text[:_LONGEST_ERROR_LINE], text[_LONGEST_ERROR_LINE:]
+    """Return an error on one line. A long error is cut, and the names in the rest of it are appended."""
+    text = REDACTION.redact(short_line(text, _MAX_ERROR * 4))
+    head, rest = text[:_MAX_ERROR_LINE], text[_MAX_ERROR_LINE:]
     names = dict.fromkeys(hit.strip(".,-") for hit in _NAMES.findall(rest) if hit not in head)
     more = f" [{', '.join(names)}]" if names else ""
-    return _cut(_cut(text, _LONGEST_ERROR_LINE) + more, 2 * _LONGEST_ERROR_LINE)
+    return _cut(_cut(text, _MAX_ERROR_LINE) + more, 2 * _MAX_ERROR_LINE)
 
 
 def _failure(text: str) -> str:
@@ -387,24 +393,24 @@ def _error_lines(text: str, pattern: re.Pattern[str]) -> list[str]:
 
 def _fitted(groups: dict[str, list[str]]) -> list[str]:
     found: list[str] = []
-    room = _MOST_ERROR
-    # A few lines of every file rather than all of the first.
-    each = max(_MOST_LINES // max(len(groups), 1), _GROUPED)
-    for file, said in groups.items():
-        lines = list(dict.fromkeys(said))
-        most = each if file else _MOST_LINES
-        more = f" (+{len(lines) - most} more)" if len(lines) > most else ""
-        text = f"{file}: {', '.join(lines[:most])}{more}" if file else "; ".join(lines[:most]) + more
+    room = _MAX_ERROR
+    # A few lines of every file are kept rather than all lines of the first file.
+    each = max(_MAX_LINES // max(len(groups), 1), _GROUPED)
+    for file, errors in groups.items():
+        lines = list(dict.fromkeys(errors))
+        limit = each if file else _MAX_LINES
+        more = f" (+{len(lines) - limit} more)" if len(lines) > limit else ""
+        text = f"{file}: {', '.join(lines[:limit])}{more}" if file else "; ".join(lines[:limit]) + more
         if room <= 0:
             found.append(f"+{len(groups) - len(found)} more files")
             break
-        found.append(_cut(text, max(room, _LONGEST_LINE)))
+        found.append(_cut(text, max(room, _MAX_LINE)))
         room -= len(text)
     return found
 
 
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[: most - 1].rsplit(' ', 1)[0]}…"
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit - 1].rsplit(' ', 1)[0]}…"
 
 
 def _ends(text: str) -> list[str]:
@@ -449,9 +455,9 @@ def _printed(text: str, name: str) -> Outcome:
     if lint := _error_lines(text, _LINT) if "lint" in name.lower() else []:
         return Outcome("; ".join(lint), "finding")
     if diffs := _DIFF.findall(text):
-        return Outcome(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _LONGEST_LINE), "finding")
+        return Outcome(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _MAX_LINE), "finding")
     if text.lstrip()[:1] in {"{", "["}:
-        return Outcome(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _LONGEST_LINE), "finding")
+        return Outcome(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _MAX_LINE), "finding")
     return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
 
 
@@ -463,7 +469,7 @@ def _size(text: str) -> str:
 def _is_prose(text: str) -> bool:
     stops = text.count(". ") + text.count(".\n") + text.count("。")
     code = text.count("{") + text.count(";\n") + text.count("\t") + text.count("()") + text.count("→")
-    return len(text) > _PROSE and stops * 200 > len(text) and stops > code
+    return len(text) > _MIN_PROSE and stops * 200 > len(text) and stops > code
 
 
 def _prose(text: str) -> str:
@@ -471,9 +477,9 @@ def _prose(text: str) -> str:
     candidates = [
         Candidate(weights_of(piece.text), len(piece.text) + 6, 1.5 if piece.kind == "head" else 1.0) for piece in pieces
     ]
-    chosen, _ = choose(candidates, min(len(text) / 10, _MOST_PROSE), set())
+    chosen, _ = choose(candidates, min(len(text) / 10, _MAX_PROSE), set())
     texts = [pieces[index].text for index in sorted(chosen)]
-    return short_line(" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts), _MOST_PROSE)
+    return short_line(" ".join(text if text.endswith((".", "!", "?")) else f"{text}." for text in texts), _MAX_PROSE)
 
 
 # ---------------------------------------------------------------- files and errors in messages
@@ -493,27 +499,27 @@ _FRAME: Final = re.compile(
     r"|^[ \t]*(?P<other>[\w./\\@+-]{1,200}\.\w{1,8}):(?P<line>\d{1,6})(?::\d{1,5})?\b",
     re.MULTILINE,
 )
-_MOST_FILES: Final = 20
+_MAX_FILES: Final = 20
 
 
 def files_in(text: str) -> tuple[str, ...]:
-    """Return the files that a sentence names."""
+    """Return the file names in a sentence, each once."""
     if "." not in text:
         return ()
-    return tuple(dict.fromkeys(hit.rstrip(".") for hit in _FILE_IN_PROSE.findall(text)))[:_MOST_FILES]
+    return tuple(dict.fromkeys(hit.rstrip(".") for hit in _FILE_IN_PROSE.findall(text)))[:_MAX_FILES]
 
 
 def error_of(text: str) -> Outcome | None:
-    """Return the error in a pasted stack trace: type and message, file and line."""
+    """Return the type, message, file and line of the error in a pasted stack trace, or None if there is no error."""
     errors = list(_TYPED.finditer(text[:_SCANNED_OUTPUT]))
     frames = list(_FRAME.finditer(text[:_SCANNED_OUTPUT]))
     if not errors or "\n" not in text.strip():
         return None
-    said = _line(errors[-1][1].rstrip(" `"), _LONGEST_ERROR_LINE)
-    # Python names the innermost frame last, others first.
+    error = _line(errors[-1][1].rstrip(" `"), _MAX_ERROR_LINE)
+    # The innermost frame is the last in a trace of Python, and the first in other traces.
     frame = next((one for one in reversed(frames) if one["python"]), frames[0] if frames else None)
     if frame is None:
-        return Outcome(said, "error", files_in(said))
+        return Outcome(error, "error", files_in(error))
     file = _line(frame["python"] or frame["script"] or frame["other"])
     place = f"{file}:{frame['row'] or frame['at'] or frame['line']}"
-    return Outcome(said if place in said else f"{said} ({place})", "error", (file,))
+    return Outcome(error if place in error else f"{error} ({place})", "error", (file,))
