@@ -81,6 +81,12 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
         pytest.param(
             TWO, ("u:one", "a:1", "u:new", "a:n", "u:three"), ("u:new", "a:n", "u:three"), 2, id="another branch"
         ),
+        pytest.param(
+            TWO, ("u:one", "a:x", "u:n"), ("u:one", "a:x", "u:n"), None, id="one question may be alike by chance"
+        ),
+        pytest.param(
+            ("u:one", "a:<think>hm</think> 1", "u:two", "a:2"), ("u:one", "a:1", "u:x"), ("u:x",), 2, id="stripped"
+        ),
         pytest.param(TWO, ("u:unknown", "a:x", "u:three"), ("u:unknown", "a:x", "u:three"), None, id="another talk"),
         pytest.param(
             (*TWO, "u:three", "a:3"), ("u:one", "a:1", "u:three", "a:3", "u:four"), ("u:four",), None, id="a gap"
@@ -89,7 +95,7 @@ TOOLS = ("u:one", "c:x", "r:x", "a:1")
 )
 def test_alignment(stored: tuple[Short, ...], given: tuple[Short, ...], new: tuple[Short, ...], rewind_to: int) -> None:
     """Each list gives these new messages, and goes back to this row."""
-    found = align([made(short) for short in given], rows(*stored), is_whole=True)
+    found = align([made(short) for short in given], rows(*stored), rewinds=True, is_whole=True)
     assert [one.parts for one in found.new] == [made(short).parts for short in new]
     assert found.kept == rewind_to
 
@@ -97,6 +103,13 @@ def test_alignment(stored: tuple[Short, ...], given: tuple[Short, ...], new: tup
 def test_the_first_question_again() -> None:
     """It is a further message of a client that may send only what is new."""
     assert align([made("u:one")], rows("u:one", "a:1")).new == (made("u:one"),)
+
+
+def test_a_caller_that_does_not_rewind() -> None:
+    """The question is asked again, because its answer stays."""
+    given = [made(short) for short in TWO[:3]]
+    assert align(given, rows(*TWO)).new == (given[-1],)
+    assert align(given, rows(*TWO)).kept is None
 
 
 def test_ids_come_first() -> None:
@@ -119,6 +132,6 @@ def test_examples_are_no_history() -> None:
     stored = rows("u:x", "a:y", "u:one", "a:1")
     given = [made(short) for short in ("u:x", "a:y", "u:two")]
     examples = [replace(row, turn="1") for row in stored]
-    assert (align(given, examples).kept, align(given, examples).new) == (None, (given[-1],))
+    assert (align(given, examples, rewinds=True).kept, align(given, examples, rewinds=True).new) == (None, (given[-1],))
     answered = [replace(row, turn=turn) for row, turn in zip(stored, "1122", strict=True)]
-    assert align(given, answered).kept == 2
+    assert align(given, answered, rewinds=True).kept == 2

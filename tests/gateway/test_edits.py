@@ -50,6 +50,24 @@ async def test_another_answer_three_times(api: str, tmp_path: Path) -> None:
         assert [branch.preview for branch in branches] == ["Answer 2.", "Answer 3.", "Answer 4."]
 
 
+async def test_a_running_turn_is_not_withdrawn(tmp_path: Path) -> None:
+    """Another answer is wanted while a later turn waits for its own: the question is asked again, and both stay."""
+    async with opened(tmp_path / "memolog.db", Model()) as world:
+        talk = world.talk("chat", is_whole=True)
+        await talk.say("One.")
+        await talk.say("Two.")
+        thread = world.memory.thread("t1", resource="alice")
+        async with thread.turn() as turn:
+            await turn.prepare("Three.")
+            again(talk, "Two.")
+            await talk.say("Two.")
+        assert await thread.branches() == ()
+        assert await lines(world) == [
+            *("user: One.", "assistant: Answer 1.", "user: Two.", "assistant: Answer 2."),
+            *("user: Three.", "user: Two.", "assistant: Answer 3."),
+        ]
+
+
 @pytest.mark.parametrize("api", APIS)
 async def test_another_first_answer(api: str, tmp_path: Path) -> None:
     """The first question again, with nothing after its answer, is one question."""

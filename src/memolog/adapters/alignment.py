@@ -7,7 +7,8 @@ by the id of the call, and answers by position.
 1. The list and the thread agree up to the last question that both contain after the same earlier questions. Messages of the list
    after this point are new.
 2. Stored messages after this point may be missing in the list, because the user edited a question or wants another answer. The
-   thread is then rewound.
+   thread is then rewound, but only if list and thread share two questions or a question with its answer: one short question may
+   be the same by chance.
 3. A list without any answer may contain only new messages. If it begins with the unanswered messages at the end of the thread,
    these messages are a repeated request, and the rest is new. If a client that always sends whole conversations sends only the
    first question again, the user wants another answer.
@@ -20,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from memolog.context.context import ContextMessage
-from memolog.core.message import Message, NewMessage, ToolResultPart
+from memolog.core.message import Message, NewMessage, TextPart, ToolResultPart
 from memolog.transfer.conversation import marks_of
 
 Said: TypeAlias = NewMessage | Message | ContextMessage
@@ -57,10 +58,13 @@ class _Exchange(Generic[S]):
         return self.start + len(self.messages)
 
 
-def align(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool = False) -> Aligned:
+def align(
+    given: Sequence[NewMessage], stored: Sequence[Said], *, rewinds: bool = False, is_whole: bool = False
+) -> Aligned:
     """Compare a list of messages with the live messages at the end of a thread.
 
-    `is_whole` means that the client always sends its whole conversation, and that `stored` is the whole thread.
+    `rewinds` means that the caller rewinds the thread if the client went back. Otherwise the question is new again. `is_whole`
+    means that the client always sends its whole conversation, and that `stored` is the whole thread.
     """
     if not has_answer(given):
         return _without_history(given, stored, is_whole=is_whole)
@@ -73,7 +77,9 @@ def align(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool
     new += [said for one in here[i + 1 :] for said in one.messages]
     is_behind = j < len(there) - 1 or (not new and given[-1].role != "assistant")
     if kept < len(stored) and is_behind and not _is_example(stored, kept):
-        return Aligned(new=tuple(new), kept=kept)
+        if not _is_certain(here, there, i, j):
+            return _by_answers(given, stored)
+        return Aligned(new=tuple(new), kept=kept) if rewinds else Aligned(new=tuple(new) or after_last_answer(given))
     if j < len(there) - 1:
         return Aligned(new=tuple(new))
     return Aligned(new=tuple(new), repeated=0 if new else _unanswered(stored))
@@ -82,6 +88,25 @@ def align(given: Sequence[NewMessage], stored: Sequence[Said], *, is_whole: bool
 def has_answer(given: Sequence[Said]) -> bool:
     """Return whether a list contains an assistant message."""
     return any(said.role == "assistant" for said in given)
+
+
+def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
+    """Return the messages after the last assistant message."""
+    answers = [index for index, said in enumerate(given) if said.role == "assistant"]
+    return tuple(given[answers[-1] + 1 :]) if answers else tuple(given)
+
+
+def _is_certain(here: Sequence[_Exchange[NewMessage]], there: Sequence[_Exchange[S]], i: int, j: int) -> bool:
+    """Return whether two shared exchanges are the same conversation: the questions before are equal too, or the answers are."""
+    if i and j and _is_same(_key(here[i - 1]), _key(there[j - 1])):
+        return True
+    answer, known = (" ".join(" ".join(_text(said).split()) for said in one.rest) for one in (here[i], there[j]))
+    # A client may have removed reasoning from the answer, or sent a reference to it.
+    return bool(here[i].rest) and (answer in known or (bool(known) and known in answer))
+
+
+def _text(said: Said) -> str:
+    return " ".join(part.text for part in said.parts if isinstance(part, TextPart))
 
 
 def _is_example(stored: Sequence[Said], kept: int) -> bool:

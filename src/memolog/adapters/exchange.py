@@ -225,7 +225,7 @@ class Exchange:
             await self._own_turn.__aenter__()
         try:
             new, again = await find_new(
-                self._bound.memory, self._resource, self._thread, given, is_whole=self._bound.sends_all
+                self._bound.memory, self._resource, self._thread, given, rewinds=True, is_whole=self._bound.sends_all
             )
             self.repeated = tuple(row.seq for row in again)
             if self._api.goes_on and has_answer(new[-1:]) and not has_answer(new[:-1]):

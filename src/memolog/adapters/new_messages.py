@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from memolog.adapters.alignment import Said, align, has_answer, marks
+from memolog.adapters.alignment import Said, after_last_answer, align, has_answer, marks
 from memolog.adapters.provider_limits import take_back
 from memolog.core.message import Message, NewMessage, Part, ToolCallPart, ToolResultPart
 from memolog.errors import InputError, MemologError, NotFound, ThreadNotFound
@@ -24,20 +24,31 @@ _LAST: Final = 2**62
 
 
 async def find_new(
-    memory: Memory, resource: str, thread: str, given: Sequence[NewMessage], *, is_whole: bool = False
+    memory: Memory,
+    resource: str,
+    thread: str,
+    given: Sequence[NewMessage],
+    *,
+    rewinds: bool = False,
+    is_whole: bool = False,
 ) -> tuple[tuple[NewMessage, ...], tuple[Message, ...]]:
     """Return the new messages of a list, and the unanswered stored messages that the list repeats.
 
-    `is_whole` means that the client always sends its whole conversation. If the client went back to an earlier message, the
-    thread is rewound to that message. If the database cannot be read, all messages after the last answer count as new.
+    With `rewinds` the thread is rewound if the client went back to an earlier message, unless a later turn is still running.
+    `is_whole` means that the client always sends its whole conversation. If the database cannot be read, all messages after the
+    last answer count as new.
     """
     try:
         stored, is_beginning = await _stored(memory, resource, thread, given)
-        found = align(given, stored, is_whole=is_whole and is_beginning)
-        if found.kept is not None and not memory.config.read_only:
+        rewinds = rewinds and not memory.config.read_only
+        found = align(given, stored, rewinds=rewinds, is_whole=rewinds and is_whole and is_beginning)
+        new = found.new
+        if found.kept is not None:
             to = stored[found.kept - 1].seq if found.kept else 0
-            await memory.thread(thread, resource=resource).rewind(to=to, ended_only=True)
-        new = await _not_forgotten(memory, resource, thread, found.new)
+            branch = await memory.thread(thread, resource=resource).rewind(to=to, ended_only=True)
+            # If nothing was withdrawn, the last answer still follows the question, so the question is asked again.
+            new = new if branch else new or after_last_answer(given)
+        new = await _not_forgotten(memory, resource, thread, new)
         return with_names(new, (*stored, *given)), tuple(stored[len(stored) - found.repeated :])
     except MemologError as error:
         if memory.config.strict or isinstance(error, InputError):
@@ -96,12 +107,6 @@ def _named(part: Part, names: Mapping[str, str]) -> Part:
     if not isinstance(part, ToolResultPart) or part.name or part.call_id not in names:
         return part
     return replace(part, name=names[part.call_id])
-
-
-def after_last_answer(given: Sequence[NewMessage]) -> tuple[NewMessage, ...]:
-    """Return the messages after the last assistant message."""
-    answers = [index for index, said in enumerate(given) if said.role == "assistant"]
-    return tuple(given[answers[-1] + 1 :]) if answers else tuple(given)
 
 
 class AgentTurn:
