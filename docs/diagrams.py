@@ -88,7 +88,7 @@ def drawing(width: float, height: float, title: str, shapes: Sequence[str]) -> s
 
 
 def prompt() -> str:
-    """Return what the model sees as the conversation goes on."""
+    """Return the picture of four requests: what the model sees as the conversation grows."""
     rows: list[tuple[str, str, list[tuple[float, str, str]]]] = [
         (
             "turn 12",
@@ -102,7 +102,7 @@ def prompt() -> str:
         ),
         (
             "activation",
-            "the log takes over the old part",
+            "old messages move into the log",
             [(90, "how to", "quiet"), (120, "log", "log"), (70, "new", "log"), (120, "tail", "raw")],
         ),
         (
@@ -111,7 +111,7 @@ def prompt() -> str:
             [(90, "how to", "quiet"), (80, "condensed", "fold"), (70, "log", "log"), (180, "tail", "raw")],
         ),
     ]
-    shapes = [note(22, 30, "what one request holds, from left to right")]
+    shapes = [note(22, 30, "each row is one request, from its beginning to its end")]
     for number, (name, words, parts) in enumerate(rows):
         y, x = 46 + number * 62, 150.0
         shapes.append(said(22, y + 17, name, extra=' font-weight="600"'))
@@ -124,19 +124,19 @@ def prompt() -> str:
         note(
             22,
             308,
-            "A turn only appends, so a prompt cache serves all but the new end. An activation keeps what is left of the"
-            "\ndotted line. Only a reflection, which is rare, begins anew after the instructions.",
+            "A turn only appends, so a prompt cache serves all but the new end. An activation does not change the text before"
+            "\nthe dotted line. Only a reflection, which is rare, changes the beginning of the log.",
         ),
     ]
     return drawing(780, 338, "What the model sees, request by request", shapes)
 
 
 def message() -> str:
-    """Return the way of a message through the memory."""
+    """Return the picture of the states of a message."""
     shapes = [
         box(20, 30, 120, 50, "said\nprepare, record", "plain"),
         box(190, 30, 130, 50, "tail\nword for word", "raw"),
-        box(370, 30, 140, 50, "buffered group\nout of sight", "quiet"),
+        box(370, 30, 140, 50, "buffered group\nnot shown yet", "quiet"),
         box(560, 30, 130, 50, "log\ndated lines", "log"),
         box(740, 30, 130, 50, "condensed\na new generation", "fold"),
         arrow((140, 55), (188, 55)),
@@ -174,7 +174,7 @@ def message() -> str:
 
 
 def turn() -> str:
-    """Return the life of a turn."""
+    """Return the picture of a turn."""
     shapes = [
         box(20, 40, 110, 50, "new messages", "plain"),
         box(170, 40, 110, 50, "save\nimmutable rows", "raw"),
@@ -184,7 +184,7 @@ def turn() -> str:
         box(770, 40, 110, 50, "commit\nif still the same", "log"),
         *(arrow((x, 65), (x + 38, 65)) for x in (130, 280, 430, 580, 730)),
         arrow((825, 90), (825, 122), (375, 122), (375, 92)),
-        note(600, 140, "until decide says Wait; who loses a race reads again", anchor="middle"),
+        note(600, 140, "until decide returns Wait; also after a refused commit", anchor="middle"),
         arrow((525, 40), (525, 14), (900, 14), (900, 190), (882, 190)),
         note(700, 30, "Wait"),
         box(590, 165, 290, 50, "context\nprefix · tail · edge", "edge"),
@@ -197,7 +197,7 @@ def turn() -> str:
 
 
 def takeover() -> str:
-    """Return what happens when a process dies in the middle of a run."""
+    """Return the picture of a run whose process dies, and of the process that takes it over."""
     shapes = [
         said(20, 52, "process A", extra=' font-weight="600"'),
         said(20, 132, "the run's row", extra=' font-weight="600"'),
@@ -222,14 +222,14 @@ def takeover() -> str:
         note(
             120,
             256,
-            "The span and all that goes into the run stand in its row: B does what A would have done. A's fence is old.",
+            "The row contains the span and the input of the run, so B does the same work. A's fence is old, so A is refused.",
         ),
     ]
     return drawing(900, 275, "A crash is a pause", shapes)
 
 
 def rules() -> str:
-    """Return how the next move is decided, made from the table of rules."""
+    """Return the picture of the rules that decide what to do next, from `RULES`."""
     shapes = [box(20, 16, 490, 32, "state · configuration · now", "quiet")]
     y = 66
     for number, rule in enumerate(RULES, start=1):
@@ -250,7 +250,7 @@ def rules() -> str:
 
 
 def rooms() -> str:
-    """Return the rooms in their layers, from the import contracts and the docstrings of the packages."""
+    """Return the picture of the rooms in their layers, from the import contracts and the docstrings of the packages."""
     shapes: list[str] = []
     y = 16.0
     for names in _layers():

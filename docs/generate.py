@@ -31,17 +31,21 @@ def configuration_page() -> str:
         "",
         "Made from the code by `make docs`; do not edit.",
         "",
-        "Settings come from arguments, then the environment, then a TOML file, then the defaults. A name with a dot is a",
-        "field of a section: `Config(observation=ObservationConfig(deadline=10))`, or `[observation]` in TOML. Unknown",
-        "names, wrong types and values that contradict each other are refused, all at once, with what to do.",
+        "A setting is taken from the first of these that has it: an argument, the environment, a TOML file, the default.",
+        "A name with a dot is a field of a section: `Config(observation=ObservationConfig(deadline=10))`, or `[observation]`",
+        "in TOML. Unknown names, wrong types and values that contradict each other are refused. The error lists all of them",
+        "and says what to do.",
         "",
-        'Nothing is read unless you ask for it: `Config.load(toml="memolog.toml", environment=os.environ)` reads both, and',
-        '`Memory("memolog.db", config=…)` takes the result.',
+        'The environment and files are read only by `Config.load(toml="memolog.toml", environment=os.environ)`. Pass the',
+        'result to the memory: `Memory("memolog.db", config=…)`.',
         "",
-        "A thread may have settings of its own, which stay with it for every process: `await thread.override(",
-        '{"observation.message_tokens": 20_000})`. A turn may have some for itself: `thread.turn(settings={…})`; where',
-        "both name the same, the turn's count. What belongs to the whole database (models, durability, the pool) is",
-        "refused in both.",
+        "You can change settings for one thread or one turn:",
+        "",
+        '- `await thread.override({"observation.message_tokens": 20_000})` stores settings with the thread. They apply in',
+        "  every process.",
+        "- `thread.turn(settings={…})` changes settings for one turn. They win over the settings of the thread.",
+        "",
+        "Settings of the whole database (models, durability, the pool) are refused in both.",
         "",
         "| setting | default | takes | meaning | environment |",
         "| --- | --- | --- | --- | --- |",
@@ -55,7 +59,7 @@ def configuration_page() -> str:
 
 
 def architecture_page() -> str:
-    """Return the architecture page with the diagram and the table of rules made anew."""
+    """Return the architecture page with the current diagram and table of rules."""
     text = (HERE / "architecture.md").read_text("utf-8")
     before, rest = text.split(BEGIN, 1)
     _, after = rest.split(END, 1)
@@ -65,12 +69,12 @@ def architecture_page() -> str:
 def _rules() -> str:
     names = [rule.decision.__name__ for rule in RULES]
     chart = ["![The rules in their order, each with its question and its decision](diagrams/rules.svg)"]
-    table = ["", "| # | when | decision | how it is told |", "| --- | --- | --- | --- |"]
+    table = ["", "| # | when | decision | what it does |", "| --- | --- | --- | --- |"]
     for number, rule in enumerate(RULES, start=1):
         doc = (inspect.getdoc(rule.test) or "").splitlines()[0]
         table.append(f"| {number} | {rule.when} | `{rule.decision.__name__}` | {doc} |")
     shortest = dedent(inspect.getsource(RULES[names.index("Trim")].test)).rstrip()
-    quoted = ["", "Each rule is a function that is read at a glance; the shortest one:", "", "```text", shortest, "```"]
+    quoted = ["", "Each rule is a short function. This is the shortest:", "", "```text", shortest, "```"]
     return "\n".join([*chart, *table, *quoted])
 
 
@@ -78,7 +82,7 @@ SHARED = ("resource_named", "thread_named", "db", "config_named", "as_json", "he
 
 
 def cli_page() -> str:
-    """Return the reference of the command line, with the words that stand before it."""
+    """Return the reference of the command line, with the text that precedes it."""
     text = (HERE / "cli.md").read_text("utf-8")
     before, rest = text.split(CLI_BEGIN, 1)
     _, after = rest.split(CLI_END, 1)

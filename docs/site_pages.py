@@ -1,7 +1,7 @@
 """Hooks of `mkdocs.yml`: add README, CHANGELOG and CONTRIBUTING as pages, and expand patterns in the navigation.
 
-A pattern in the navigation stands for the pages that match it and are named nowhere else, so that a new guide needs no entry.
-Links are rewritten as the site needs them.
+A pattern in the navigation is replaced by all matching pages that have no entry of their own, so that a new guide needs no entry.
+Links between the pages are rewritten, because the site has other paths than the repository.
 """
 
 import re
@@ -22,7 +22,7 @@ PICTURE = re.compile(r"(!\[[^\]]*\])\(docs/([^)]+)\)")
 
 
 def on_config(config: Any) -> Any:
-    """Replace each pattern of the navigation by the pages that it stands for."""
+    """Replace each pattern of the navigation by the pages that match it."""
     named = set(_named(config["nav"]))
     pages = sorted(path.relative_to(HERE).as_posix() for path in HERE.rglob("*.md"))
     config["nav"] = _expanded(config["nav"], [page for page in pages if page not in named])
@@ -40,7 +40,7 @@ def _named(item: Any) -> Iterator[str]:
             for inner in item.values():
                 yield from _named(inner)
         case _:
-            raise TypeError(f"{item!r} is nothing that a navigation holds.")
+            raise TypeError(f"A navigation contains texts, lists and dictionaries, got {item!r}.")
 
 
 def _expanded(items: list[Any], left: list[str]) -> list[Any]:
@@ -48,7 +48,7 @@ def _expanded(items: list[Any], left: list[str]) -> list[Any]:
     for item in items:
         match item:
             case str() if "*" in item:
-                # A pattern does not reach into folders below its own.
+                # A pattern does not match pages in folders below its own.
                 depth = item.count("/")
                 found += [page for page in left if page.count("/") == depth and fnmatch(page, item)]
             case dict():
@@ -57,12 +57,12 @@ def _expanded(items: list[Any], left: list[str]) -> list[Any]:
                 ]
             case _:
                 found.append(item)
-    # A section that nothing fits is no section.
+    # A section without a page is left out.
     return [item for item in found if not isinstance(item, dict) or all(item.values())]
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages that are made of files at the root of the repository."""
+    """Add a page for each file of `FROM_ROOT`, which are files at the root of the repository."""
     for name, page in FROM_ROOT.items():
         text = (ROOT / name).read_text("utf-8")
         files.append(File.generated(config, page, content=PICTURE.sub(r"\1(\2)", mended(text, PurePosixPath()))))
@@ -70,16 +70,15 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Mend the links of a page that lead out of this folder."""
+    """Rewrite the links of a page that lead out of this folder."""
     source = page.file.src_uri
     return markdown if source in FROM_ROOT.values() else mended(markdown, PurePosixPath("docs", source).parent)
 
 
 def mended(text: str, folder: PurePosixPath) -> str:
-    """Return the text of a page of a folder of the repository, with links as the site needs them.
+    """Return the text of a page with links that work on the site. `folder` is the folder of the page in the repository.
 
-    A link to a page of the site leads there; one to anything else of the repository is its name, since the site has no copy.
-    That pages which should be there are there is checked on the files themselves.
+    A link to a file that is not on the site is replaced by the name of the file. `tests/docs` checks that every linked file exists.
     """
 
     def link(hit: re.Match[str]) -> str:
@@ -104,6 +103,6 @@ def _normal(path: PurePosixPath) -> str:
 
 
 def _relative(page: str, folder: PurePosixPath) -> str:
-    """Return the way from a folder of the repository to a page of the site."""
+    """Return the relative link to a page of the site from a page in this folder of the repository."""
     depth = max(0, len(folder.parts) - 1)
     return "../" * depth + page
