@@ -78,7 +78,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def mended(text: str, folder: PurePosixPath) -> str:
     """Return the text of a page with links that work on the site. `folder` is the folder of the page in the repository.
 
-    A link to a file that is not on the site is replaced by the name of the file. `tests/docs` checks that every linked file exists.
+    A link to a file that is not on the site is replaced by the name of the file. `tests/docs` checks that linked files exist.
     """
 
     def link(hit: re.Match[str]) -> str:

@@ -1,9 +1,9 @@
-"""A coding agent's hooks at work, without an agent: two sessions in Codex's form, the second begins with the memory of the first.
+"""The hooks of a coding agent, without an agent: two sessions in the format of Codex. The second begins with the memory of the first.
 
     python examples/coding_agent.py
 
-`memolog install codex` writes the same command into the agent's own files. Here a host is played by hand: each event is one
-process with JSON on standard input.
+`memolog install codex` writes the same command into the settings files of the agent. This example plays the agent: it runs the
+command once for each event, with JSON on standard input.
 """
 
 import json
@@ -16,14 +16,14 @@ HOOK = [sys.executable, "-P", "-m", "memolog.apps.hook"]
 
 
 def tell(db: str, event: dict[str, object]) -> str:
-    """Tell a hook of one event; return what it answers."""
+    """Run a hook with one event, and return its output."""
     command = [*HOOK, "codex", "--db", db, "--resource", "shop"]
     done = subprocess.run(command, input=json.dumps(event), capture_output=True, text=True, check=True)  # noqa: S603
     return done.stdout
 
 
 def play(db: str) -> str:
-    """Play one session to its end, and the start of the next; return what the next is told."""
+    """Play one session and the start of the next one. Return the memory that the next session gets."""
     said = [
         ("Which hash do we use for passwords?", "Argon2id, as you decided in March."),
         (
@@ -36,7 +36,7 @@ def play(db: str) -> str:
         tell(db, {**common, "hook_event_name": "UserPromptSubmit", "prompt": prompt})
         tell(db, {**common, "hook_event_name": "Stop", "last_assistant_message": answer})
     tell(db, {"session_id": "monday", "hook_event_name": "SessionEnd", "reason": "other"})
-    # The end has woken a sweep of its own, which nobody waits for; an example does, for as long as it takes.
+    # The end of the session has already started a sweep in the background. Wait until the events are stored.
     for _ in range(100):
         subprocess.run([*HOOK, "sweep", "--db", db], check=True)  # noqa: S603
         answer = tell(db, {"session_id": "tuesday", "hook_event_name": "SessionStart", "source": "startup"})
@@ -46,7 +46,7 @@ def play(db: str) -> str:
 
 
 def main() -> None:
-    """Play it in a folder of its own."""
+    """Run the example in a temporary folder."""
     with tempfile.TemporaryDirectory(prefix="memolog-agent-", ignore_cleanup_errors=True) as folder:
         told = play(str(Path(folder) / "memolog.db"))
     print(told)

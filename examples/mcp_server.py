@@ -1,9 +1,9 @@
-"""A memory over the Model Context Protocol: a server that a client starts by itself, as an editor or a chat program would.
+"""A memory over the Model Context Protocol. The client starts the server, as an editor or a chat program would.
 
     python examples/mcp_server.py
 
-The client here is the official one, without a model: it begins a session, takes a task, finds exact words, and is told of a
-change that another program makes. Needs `pip install "memolog[mcp]"`; no key, no network.
+This example uses the official client, without a model. It begins a session, claims a task, finds exact words, and is notified
+of a change by another program. Needs `pip install "memolog[mcp]"`, but no key and no network.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CODE = "export const LoginSchema = z.object({ email: z.string().email() })"
 
 
 async def remember(path: Path) -> None:
-    """Put something into a memory: what an agent would have said and planned the day before."""
+    """Fill a memory with messages and tasks, as an agent would have done on the day before."""
     async with Memory(path) as memory:
         thread = memory.thread("monday", resource="tally")
         async with thread.turn() as turn:
@@ -39,7 +39,7 @@ async def ask(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
 
 
 async def main() -> None:
-    """Serve the memory, and use it."""
+    """Start the server and use its tools and resources."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memolog.db"
         await remember(path)

@@ -1,9 +1,9 @@
-"""An agent of the OpenAI Agents SDK with a long memory. Runs without a key: the SDK's own scripted model answers.
+"""An agent of the OpenAI Agents SDK with a long memory. It needs no key, because a scripted model of the SDK answers.
 
     pip install "memolog[openai-agents]"
     python examples/openai_agents.py
 
-With a real model, leave `model=` out and set OPENAI_API_KEY.
+To use a real model, remove `model=` and set OPENAI_API_KEY.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from memolog.adapters.openai_agents import MemologSession
 
 
 async def main() -> None:
-    """Say something, end the process as it were, and ask for it again."""
+    """State a fact in one thread, close the memory, and ask for the fact in another thread."""
     quiet = RunConfig(tracing_disabled=True)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "memolog.db"

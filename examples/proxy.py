@@ -1,9 +1,9 @@
-"""The gateway between the official OpenAI client and a provider. Runs without a key: the provider is a few lines of this file.
+"""The gateway between the official OpenAI client and a provider. It needs no key, because this file contains a fake provider.
 
     pip install "memolog[web,openai]"
     python examples/proxy.py
 
-The gateway is a process of its own (`memolog proxy`); its provider is usually api.openai.com or a server of yours.
+The gateway is a separate process (`memolog proxy`). In real use its provider is api.openai.com or your own server.
 """
 
 import asyncio
@@ -23,9 +23,9 @@ from starlette.routing import Route
 
 
 async def complete(request: Request) -> JSONResponse:
-    """Answer as a provider does: with how much of the conversation it was sent."""
+    """Answer like a provider. The answer says how many messages the request contained."""
     said = [message["content"] for message in (await request.json())["messages"] if message["role"] == "user"]
-    # The last one is the memory's edge: what day it is, and what else is current.
+    # The last message is the edge, with the date and other current facts.
     answer = f"You have told me {len(said) - 1} things; the first was: {said[0]}"
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -36,7 +36,7 @@ async def complete(request: Request) -> JSONResponse:
 
 @asynccontextmanager
 async def provider() -> AsyncGenerator[str]:
-    """Run a provider while the block runs; yields its address."""
+    """Run a fake provider while the block runs. Yields its address."""
     app = Starlette(routes=[Route("/v1/chat/completions", complete, methods=["POST"])])
     server = uvicorn.Server(uvicorn.Config(app, log_config=None))
     listener = socket.create_server(("127.0.0.1", 0))
@@ -48,7 +48,7 @@ async def provider() -> AsyncGenerator[str]:
 
 @asynccontextmanager
 async def gateway(openai: str) -> AsyncGenerator[str]:
-    """Run `memolog proxy` while the block runs; yields its address."""
+    """Run `memolog proxy` while the block runs. Yields its address."""
     command = [
         sys.executable,
         "-m",
@@ -69,7 +69,7 @@ async def gateway(openai: str) -> AsyncGenerator[str]:
 
 
 async def main() -> None:
-    """Send only what is new, three times; the provider gets the whole conversation."""
+    """Send three requests, each with only the new message. The provider gets the whole conversation each time."""
     async with (
         provider() as there,
         gateway(there) as here,

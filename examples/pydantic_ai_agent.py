@@ -1,6 +1,6 @@
-"""A Pydantic AI agent with a long memory, a helper that it spawns, and a guard; the model is scripted, so no key is needed.
+"""A Pydantic AI agent with a long memory, a helper agent and a guard. The model is scripted, so no key is needed.
 
-Run it with `python examples/pydantic_ai_agent.py`. For a real model write its name, such as "anthropic:claude-sonnet-5".
+Run it with `python examples/pydantic_ai_agent.py`. To use a real model, pass its name, such as "anthropic:claude-sonnet-5".
 """
 
 import asyncio
@@ -15,11 +15,11 @@ from memolog.adapters.pydantic_ai import MemoryCapability, child_memory
 
 
 class Blocked(Exception):
-    """What the guard raises."""
+    """The exception of the guard."""
 
 
 def scripted(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
-    """Answer as a model might: ask the helper about code, search memory for what is asked, else say that it is noted."""
+    """Answer like a model: ask the helper about code, search the memory for a question, or say that a fact is noted."""
     results = [part for part in messages[-1].parts if isinstance(part, ToolReturnPart)]
     if results:
         found: Any = results[0].content
@@ -39,20 +39,20 @@ helper = Agent(FunctionModel(scripted), name="helper", instructions="Find things
 
 
 async def research(ctx: RunContext[object], question: str) -> str:
-    """Let a helper look into it, with a thread of its own."""
+    """Ask a helper agent, which has a separate thread."""
     result = await helper.run(question, capabilities=[child_memory(ctx, "own", mode="research")])
     return f"The helper says: {result.output}"
 
 
 def guard(output: str) -> str:
-    """Refuse to say a password aloud."""
+    """Stop an answer that contains a password."""
     if "hunter2" in output:
         raise Blocked("an answer held a password")
     return output
 
 
 async def main() -> None:
-    """Hold a conversation in runs that share nothing but their conversation id."""
+    """Hold a conversation in several agent runs. They share only the conversation id."""
     async with Memory("pydantic_ai.db") as memory:
         agent = Agent(
             FunctionModel(scripted),

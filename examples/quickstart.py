@@ -1,6 +1,6 @@
-"""The smallest whole use, without a key: two turns, the log that they become, and a search for the exact words.
+"""The smallest complete example, without a key: two turns, the log that is made from them, and a search for exact words.
 
-Run it with `python examples/quickstart.py`; it writes `quickstart.db`. Run it again and the memory is still there.
+Run it with `python examples/quickstart.py`. It writes `quickstart.db`. If you run it again, it uses the same memory.
 """
 
 from memolog import SyncMemory
@@ -15,7 +15,7 @@ TALK = [
 
 
 def main() -> None:
-    """Hold two turns, observe them, and print what the model is given before and after."""
+    """Make two turns, observe them, and print what the model sees before and after."""
     with SyncMemory("quickstart.db") as memory:
         thread = memory.thread("auth-service", resource="alice")
         for question, answer in TALK:

@@ -1,10 +1,10 @@
-"""The whole pipeline on a model of your choice: observing, activating, reflecting, and what it cost.
+"""Observe, activate and reflect with a model of your choice, and print the cost.
 
     MEMOLOG_MODEL=openai:gpt-5-mini python examples/with_a_model.py
     MEMOLOG_MODEL=http://127.0.0.1:8000/v1#qwen3 python examples/with_a_model.py
 
-The user and the agent follow a script, so all that is paid for is the memory. The windows are small: a short conversation fills
-them, and about ten calls are made. Needs `pip install "memolog[llm]"` and, for a provider, its key.
+The user and the agent follow a script, so you pay only for the memory. The limits are small, so that a short conversation is
+enough; about ten calls are made. Needs `pip install "memolog[llm]"` and the key of the provider.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from memolog import AssistantMessage, Config, ConfigError, Event, Memory, ToolCa
 HOW = """MEMOLOG_MODEL is not set, so nothing was asked and nothing was spent. Name a model:
   MEMOLOG_MODEL=openai:gpt-5-mini            with OPENAI_API_KEY
   MEMOLOG_MODEL=anthropic:claude-haiku-4-5   with ANTHROPIC_API_KEY
-  MEMOLOG_MODEL=http://127.0.0.1:8000/v1#m   any server that speaks the OpenAI protocol, also a local one
+  MEMOLOG_MODEL=http://127.0.0.1:8000/v1#m   any server with the OpenAI protocol, also a local one
   MEMOLOG_MODEL=extractive                   the embedded observer: no key, no network
 """
-# What the user says, the command that the agent runs, what it prints, and what the agent answers.
+# The message of the user, the command that the agent runs, the output of the command, and the answer of the agent.
 TALK = [
     (
         "We build Toolshed, a lending service for the tool library in our street. Jonas reviews. Please look around first.",
@@ -68,7 +68,7 @@ TOLD = {"RunEnded", "RunFailed", "Activated", "GenerationMade", "TitleChanged", 
 
 
 async def converse(memory: Memory) -> None:
-    """Play the script: in each turn the model is asked twice, once more with what its command printed."""
+    """Play the script. Each turn has two steps: the second request contains the output of the command."""
     for number, (asked, command, printed, answer) in enumerate(TALK):
         async with memory.thread("api", resource="mira").turn(zone="Europe/Berlin") as turn:
             call = ToolCallPart(id=f"call-{number}", name="run", arguments={"command": command})
@@ -80,15 +80,15 @@ async def converse(memory: Memory) -> None:
 
 
 def tell(event: Event) -> None:
-    """Print what happened to the memory."""
+    """Print an event of the memory."""
     if event.kind in TOLD:
         print(f"  {event.kind}: " + ", ".join(f"{name}={value}" for name, value in event.data().items()))
 
 
 async def main(model: str) -> int:
-    """Converse, then show the log and the bill."""
+    """Hold the conversation, then print the log and the cost."""
     small = {"observation": {"message_tokens": 500, "previous_tokens": 100}, "reflection": {"observation_tokens": 250}}
-    # A key or a package that is missing is an error here; without `strict` the embedded observer would stand in.
+    # With `strict` a missing key or package is an error. Otherwise the embedded observer would be used.
     config = Config.from_dict({"model": model, "strict": True, **small})
     try:
         async with Memory(":memory:", config=config) as memory:

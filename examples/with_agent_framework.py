@@ -1,6 +1,6 @@
-"""An agent of Microsoft Agent Framework with a long memory, on a scripted client: no key, no network.
+"""An agent of Microsoft Agent Framework with a long memory. The client is scripted, so no key and no network is needed.
 
-Run it with `python examples/with_agent_framework.py`. Put any chat client of the library in place of `Scripted` for a real one.
+Run it with `python examples/with_agent_framework.py`. To use a real model, replace `Scripted` by a chat client of the library.
 Needs `pip install "memolog[agent-framework]"`.
 """
 
@@ -26,7 +26,7 @@ from memolog.adapters.agent_framework import MemoryProvider
 
 
 class Scripted(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], BaseChatClient[Any]):
-    """Says its lines one after the other, and shows how much it was given to read."""
+    """Returns the scripted answers one after the other, and prints how many messages it got."""
 
     def __init__(self, lines: Iterator[Message]) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ SCRIPT = [
 
 
 async def main() -> None:
-    """Hold two conversations; in the second the model looks up what was said in the first."""
+    """Hold two conversations. In the second one the model searches for a fact from the first one."""
     async with Memory("with_agent_framework.db") as memory:
         agent = Agent(
             Scripted(iter(SCRIPT)),

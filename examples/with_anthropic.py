@@ -1,7 +1,7 @@
-"""A plain Anthropic client with a long memory, streaming, on a stand-in for the provider: no key, no network.
+"""An Anthropic client with a long memory and streaming. The provider is fake, so no key and no network is needed.
 
-Run it with `python examples/with_anthropic.py`; run it again and the memory is still there. Leave `http_client` out, and name a
-model of yours, for a real one. Needs `pip install "memolog[anthropic]"`.
+Run it with `python examples/with_anthropic.py`. If you run it again, it uses the same memory. To use the real provider, remove
+`http_client` and pass the name of a model. Needs `pip install "memolog[anthropic]"`.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from memolog.adapters.anthropic import wrap
 
 
 def provider(request: httpx2.Request) -> httpx2.Response:
-    """Answer as a provider would, word by word, and tell how the cache was marked."""
+    """Answer like a provider, word by word. Print the number of messages and cache marks of the request."""
     body = json.loads(request.content)
     said = [block for message in body["messages"] for block in message["content"]]
     marks = sum("cache_control" in block for block in (*body.get("system", ()), *said))
@@ -38,7 +38,7 @@ def provider(request: httpx2.Request) -> httpx2.Response:
 
 
 async def main() -> None:
-    """Ask twice, streaming, then show what is remembered."""
+    """Ask twice with streaming, then print the log."""
     http = httpx2.AsyncClient(transport=httpx2.MockTransport(provider))
     async with Memory("with_anthropic.db") as memory:
         client = AsyncAnthropic(api_key="none", http_client=http)

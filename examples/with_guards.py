@@ -1,4 +1,4 @@
-"""Guards around a model: what they stop is as if it had not been said. No key, no network.
+"""Guards around a model. Nothing of a turn that a guard stops is stored. No key and no network is needed.
 
 Run it with `python examples/with_guards.py`.
 """
@@ -12,19 +12,19 @@ DIGITS = 16
 
 
 def no_cards(checked: Checked) -> str | None:
-    """Stop a text that contains the number of a card, on both sides."""
+    """Stop a message or an answer that contains the number of a credit card."""
     digits = "".join(letter for letter in checked.text if letter.isdigit())
     return "That looks like the number of a card" if len(digits) >= DIGITS else None
 
 
 async def model(context: Context) -> NewMessage:
-    """Stand in for a model that says too much."""
+    """Answer like a model that reveals a card number."""
     asked = context.tail[-1].text
     return AssistantMessage("It is 4000 1234 5678 9010." if "number" in asked else f"You said: {asked}")
 
 
 async def main() -> None:
-    """Hold three turns: one that passes, one that is stopped on the way in, one on the way out."""
+    """Make three turns: one that passes, one whose question is stopped, and one whose answer is stopped."""
     guards = Guards(input=[no_cards], output=[no_cards])
     async with Memory("with_guards.db") as memory:
         for text in ("hello", "My card is 4000 1234 5678 9010", "What was the number again?"):

@@ -1,6 +1,6 @@
-"""A LangChain agent with a long memory, on LangChain's own fake model: no key, no network.
+"""A LangChain agent with a long memory. It uses a fake model of LangChain, so no key and no network is needed.
 
-Run it with `python examples/with_langchain.py`. Put `init_chat_model("provider:model")` in place of `Scripted` for a real one.
+Run it with `python examples/with_langchain.py`. To use a real model, replace `Scripted` by `init_chat_model("provider:model")`.
 Needs `pip install "memolog[langchain]"`.
 """
 
@@ -18,10 +18,10 @@ from memolog.adapters.langchain import MemoryMiddleware
 
 
 class Scripted(GenericFakeChatModel):
-    """Says its lines one after the other, and shows how much it was given to read."""
+    """Returns the scripted answers one after the other, and prints how many messages it got."""
 
     def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
-        """Take any tools: what is called is in the script."""
+        """Accept any tools. The script decides which tool is called."""
         del tools
         return self.bind(**{name: value for name, value in kwargs.items() if value is not None})
 
@@ -39,7 +39,7 @@ SCRIPT = [
 
 
 def main() -> None:
-    """Hold two conversations; in the second the model looks up what was said in the first."""
+    """Hold two conversations. In the second one the model searches for a fact from the first one."""
     with SyncMemory("with_langchain.db") as memory:
         agent: Any = create_agent(
             Scripted(messages=iter(SCRIPT)),

@@ -1,7 +1,7 @@
-"""A plain OpenAI client with a long memory, on a stand-in for the provider: no key, no network.
+"""An OpenAI client with a long memory. The provider is fake, so no key and no network is needed.
 
-Run it with `python examples/with_openai.py`; run it again and the memory is still there. Leave `http_client` out, and name a
-model of yours, for a real one. Needs `pip install "memolog[openai]"`.
+Run it with `python examples/with_openai.py`. If you run it again, it uses the same memory. To use the real provider, remove
+`http_client` and pass the name of a model. Needs `pip install "memolog[openai]"`.
 """
 
 import json
@@ -18,13 +18,13 @@ QUESTIONS = ("Which hash should we use for passwords?", "What did we decide abou
 
 
 def said(text: str) -> dict[str, Any]:
-    """Return what the model says, as the Responses API has it."""
+    """Return an answer in the form of the Responses API."""
     block: dict[str, Any] = {"type": "output_text", "text": text, "annotations": []}
     return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": [block]}
 
 
 def provider(request: httpx2.Request) -> httpx2.Response:
-    """Answer as a provider would: look into memory when asked what was decided, and say what was found."""
+    """Answer like a model: search the memory if the user asks what was decided, and report the result."""
     body = json.loads(request.content)
     print(f"  the model reads {len(body['input'])} items")
     last = next(item for item in reversed(body["input"]) if "<now>" not in str(item.get("content")))
@@ -39,7 +39,7 @@ def provider(request: httpx2.Request) -> httpx2.Response:
 
 
 def main() -> None:
-    """Hold two conversations; in the second the model looks up what was said in the first."""
+    """Hold two conversations. In the second one the model searches for a fact from the first one."""
     http = httpx2.Client(transport=httpx2.MockTransport(provider))
     with SyncMemory("with_openai.db") as memory:
         client = OpenAI(api_key="none", http_client=http)
@@ -49,7 +49,7 @@ def main() -> None:
             tools = memory.resource("alice").tools(thread=thread)
             news: Any = question
             while True:
-                # Only what is new is passed: the rest is memory's.
+                # Pass only the new messages. The memory adds the earlier ones.
                 answer = remembering.responses.create(
                     model="scripted",
                     input=news,
