@@ -1,8 +1,8 @@
-"""Whether the log of the embedded observer answers: questions, lists and user statements, before and after a reflection.
+"""Measure how many answers, list items and user statements the log of the embedded observer contains.
 
-Every session is observed through the real pipeline, and its log is then condensed to half by a reflection. The text that a
-prefix would show is measured line by line with rules of its own: nothing of the extractor is used to judge it. Needs the data,
-which is not part of the project; without it, the benchmark says so and ends. The last line is one JSON object.
+Every session is observed with the default settings, and then its log is condensed to half by a reflection. The text of the log is
+judged line by line. The rules of this module are independent of the code of the observer. The data is not part of the project;
+without it, the benchmark says so and ends. The last line is one JSON object.
 """
 
 import argparse
@@ -31,12 +31,12 @@ LONGEST_HEAD: Final = 60
 LEAST_HEAD: Final = 25
 FEW_WORDS: Final = 3
 SHORT_ITEM: Final = 6
-"""How many words the middle one of some pieces has at most where the pieces are items of a list and not clauses."""
+"""Pieces of text are items of a list, not clauses, if their median length is at most this many words."""
 
 # ---------------------------------------------------------------- words
 
 WORD: Final = re.compile(r"[^\W_]+(?:[.,:/]\d+)*(?:['’][^\W\d_]+)?")
-# Words of a lead that say who speaks or that something follows, and not what is listed.
+# Words before a list that name the speaker or announce the list, but not its subject.
 EMPTY_LEADS: Final = (
     "also name mention list item user assistant say said ask answer note other thing follow include keep recommend suggest "
     "give option point etc"
@@ -56,7 +56,7 @@ def stem(word: str) -> str:
 
 
 def content(text: str) -> frozenset[str]:
-    """Return the stems of the words of a text that are no function words."""
+    """Return the stems of the words of a text, without function words."""
     return frozenset(stem(word) for word in WORD.findall(text) if bare(word) not in STOP)
 
 
@@ -64,7 +64,7 @@ EMPTY: Final = frozenset(stem(word) for word in EMPTY_LEADS.split())
 
 
 def covered(wanted: frozenset[str], there: frozenset[str]) -> bool:
-    """Tell whether enough of what is wanted is there."""
+    """Return whether enough of the wanted words are present."""
     return len(wanted & there) >= ENOUGH * len(wanted)
 
 
@@ -76,7 +76,7 @@ class Line(NamedTuple):
 
     words: frozenset[str]
     topic: frozenset[str]
-    """What stands before the colon of a list, as far as it says something; empty where the line is no list."""
+    """The subject of a list: the words before its colon. Empty if the line is not a list or names no subject."""
     is_list: bool
 
 
@@ -86,14 +86,14 @@ NUMBERED: Final = re.compile(r"(?:\A|[;:,.] )\(?\d{1,3}[.)] ")
 
 
 def without_speaker(text: str) -> str:
-    """Return a line without the words that only say who speaks."""
+    """Return a line without the words that only name the speaker."""
     return re.sub(r"\A(?:->|(?:User|Assistant)(?: asked)?:) ", "", text)
 
 
 def line_of(text: str) -> Line | None:
-    """Return a line, or None where it counts as none: too long, or a list that does not say what it lists."""
+    """Return a line. None if the line is too long, or if it is a list that does not name its subject."""
     items = sorted(len(item.split()) for item in text.split("; "))
-    # Pieces between semicolons are items where they are short or something before the first of them leads to them.
+    # Pieces between semicolons are items if they are short, or if words before the first piece announce a list.
     is_led = bool(LEAD.search(without_speaker(text).split("; ")[0]))
     is_list = len(NUMBERED.findall(text)) >= LEAST_ITEMS or (
         len(items) >= LEAST_ITEMS and (is_led or items[len(items) // 2] <= SHORT_ITEM)
@@ -104,7 +104,7 @@ def line_of(text: str) -> Line | None:
     names = re.split(r"[,;] ", text)
     few = [name for name in names if len(name.split()) <= FEW_WORDS]
     if is_list or (len(names) > LEAST_ITEMS and len(few) >= ENOUGH * len(names)):
-        # A line may hold several lists, each with a lead of its own; who speaks is no topic.
+        # A line may contain several lists, each with its own subject. The name of the speaker is not a subject.
         topics = content(" ".join(LEAD.findall(without_speaker(text)))) - EMPTY
         if not topics:
             return None
@@ -120,7 +120,7 @@ def lines_of(log: str) -> list[Line | None]:
 
 
 class Item(NamedTuple):
-    """An item of an assistant's list: the words of its head, and of what the list is about."""
+    """An item of an assistant's list: the words of its head, and the words of the list's subject."""
 
     head: frozenset[str]
     about: frozenset[str]
@@ -134,7 +134,7 @@ CLAUSE: Final = re.compile(r", |; | (?:and|or|which|that|because|so|with|to|for|
 
 
 def head_of(item: str) -> str:
-    """Return the head of a list item: its bold beginning, else what comes before the colon, dash or stop, at a clause if long."""
+    """Return the head of a list item: its bold beginning, or the text before the first colon, dash or full stop."""
     bold = BOLD.match(item.strip())
     text = bold[1] if bold else BOLD.sub(r"\1", item)
     text = re.sub(r"[*_`]|\[|\]\([^)]*\)", "", text).strip().rstrip(":")
@@ -147,7 +147,7 @@ def head_of(item: str) -> str:
 
 
 def lists_of(answer: str, question: str) -> Iterator[list[Item]]:
-    """Yield the lists of an assistant's answer, each up to its tenth item."""
+    """Yield the lists of an assistant's answer, each with at most ten items."""
     open_lists: dict[int, tuple[list[Item], str]] = {}
     above, in_code = "", False
     made: list[list[Item]] = []
@@ -178,7 +178,7 @@ def lists_of(answer: str, question: str) -> Iterator[list[Item]]:
 
 
 def last_head(items: Sequence[Item]) -> frozenset[str]:
-    """Return the head of the last item, which a list beneath it is about."""
+    """Return the head of the last item. It is the subject of a list below it."""
     return items[-1].head if items else frozenset()
 
 
@@ -196,7 +196,7 @@ OPENS: Final = re.compile(
 
 
 def user_sentences(text: str) -> Iterator[frozenset[str]]:
-    """Yield the words of each sentence in which a user speaks of themselves; of questions, those that open as a statement.
+    """Yield the words of each sentence in which a user speaks about themselves. Questions that begin as a statement count too.
 
     A sentence with fewer than two words of content, such as "I see.", states nothing.
     """
@@ -225,7 +225,7 @@ class Counts:
     reflected: int = 0
 
     def add(self, other: "Counts") -> None:
-        """Count others in."""
+        """Add the counts of another value."""
         for name, values in other.hits.items():
             self.hits.setdefault(name, []).extend(values)
         self.raw, self.log, self.reflected = (
@@ -241,7 +241,7 @@ class Counts:
 
 
 def session_counts(session: Session, log: str, reflected: str) -> Counts:
-    """Return what the logs of one session keep of its lists and its user's statements."""
+    """Return how many list items and user statements of a session its logs contain."""
     counts = Counts(raw=sum(len(turn["content"]) for turn in session), log=len(log), reflected=len(reflected))
     question, items, sentences = "", list[Item](), list[frozenset[str]]()
     for turn in session:
@@ -258,12 +258,12 @@ def session_counts(session: Session, log: str, reflected: str) -> Counts:
 
 
 def keeps(line: Line, item: Item) -> bool:
-    """Tell whether a line keeps the head of a list item and, where it is a list, says what that list is about."""
+    """Return whether a line contains the head of a list item. If the line is a list, it must also name the subject."""
     return covered(item.head, line.words) and (not line.is_list or bool(line.topic & item.about))
 
 
 def answered(question: dict[str, Any], logs: Iterable[str]) -> bool | None:
-    """Tell whether one line of the logs answers a question; None where the sessions do not hold the answer's words."""
+    """Return whether a line of the logs answers a question. None if the sessions do not contain the words of the answer."""
     said = content("\n".join(turn["content"] for session in question["haystack_sessions"] for turn in session))
     wanted, about = content(str(question["answer"])) & said, content(question["question"])
     if not wanted:
@@ -306,7 +306,7 @@ async def observed(questions: Sequence[dict[str, Any]], tell: Callable[[str], No
 
 
 def measured(questions: Sequence[dict[str, Any]], logs: Logs) -> Counts:
-    """Return all measures over some questions and the sessions that belong to them."""
+    """Return all measures for these questions and their sessions."""
     total = Counts()
     names = dict.fromkeys(name for question in questions for name in question["haystack_session_ids"])
     for name in names:
@@ -330,8 +330,8 @@ def main(arguments: Sequence[str]) -> None:
     parser.add_argument(
         "--data", type=Path, default=here.parent / "shared" / "data" / CHAT, help="the file, or its folder"
     )
-    parser.add_argument("--questions", type=int, default=0, help="only so many questions, chosen at random; 0: all")
-    parser.add_argument("--seed", type=int, default=0, help="how the questions are parted into two random halves")
+    parser.add_argument("--questions", type=int, default=0, help="the number of questions, chosen at random; 0: all")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the two random halves of the questions")
     given = parser.parse_args(arguments)
     path = given.data / CHAT if given.data.is_dir() else given.data
     if not path.is_file():

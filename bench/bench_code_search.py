@@ -1,9 +1,9 @@
-"""How well search finds code: queries made from real coding sessions, each of which should find the message it came from.
+"""Measure how well search finds code. The queries are pieces of real coding sessions, and should find the message they come from.
 
     make bench-code-search
 
-Six kinds: identifiers, parts of identifiers, paths, file names, error texts, commands. A query is taken from a message only if
-at most three messages of the session hold it: what is everywhere has no message that it came from.
+There are six kinds: identifiers, parts of identifiers, paths, file names, error texts, commands. A piece of a message is used as
+a query only if at most three messages of the session contain it. Otherwise many messages would be right.
 """
 
 import argparse
@@ -36,7 +36,7 @@ PATTERNS = {
 
 
 def messages_of(session: dict[str, Any]) -> Iterator[NewMessage]:
-    """Yield the messages of a session as ours."""
+    """Yield the messages of a session as messages of Memolog."""
     for number, message in enumerate(session["messages"]):
         parts: list[Part] = []
         if message.get("reasoning"):
@@ -54,7 +54,7 @@ def messages_of(session: dict[str, Any]) -> Iterator[NewMessage]:
 
 
 def queries_of(texts: Sequence[str], chance: random.Random) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """Yield kind, query and the messages that hold it."""
+    """Yield the kind of a query, the query, and the numbers of the messages that contain it."""
     found: set[tuple[str, str]] = set()
     for text in texts:
         for kind, pattern in PATTERNS.items():
@@ -73,12 +73,12 @@ def queries_of(texts: Sequence[str], chance: random.Random) -> Iterator[tuple[st
 
 
 def holders(texts: Sequence[str], piece: str) -> frozenset[str]:
-    """Return the numbers of the messages that hold a piece, in whatever case."""
+    """Return the numbers of the messages that contain a piece, in upper or lower case."""
     return frozenset(str(number) for number, text in enumerate(texts) if piece.lower() in text.lower())
 
 
 async def measure(folder: Path) -> dict[str, list[bool]]:
-    """Return for each kind whether each query found one of its messages among the first five."""
+    """Return for each kind, and for each of its queries, whether one of the right messages is among the first five results."""
     sessions, chance = read(folder, "coding_sessions_dev"), random.Random(3)
     asked: dict[str, list[tuple[str, str, frozenset[str]]]] = {}
     with tempfile.TemporaryDirectory() as temporary:

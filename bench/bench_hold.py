@@ -1,11 +1,11 @@
-"""How long hostile input holds the event loop: the longest that one callback of the loop takes, in processor time of its thread.
+"""Measure how long hostile input blocks the event loop: the longest processor time of a single callback of the loop.
 
     make bench-hold ARGS="--only speaker,word --where"
 
-Each row is one hostile input, fed through the public API on a SQLite file with the embedded observer: a turn that records it, the
-next turn, observing, searching for a word and for a phrase, status and recall, as an agent's program would. While a callback
-runs, no other user of the loop is served; what runs on a thread does not count. The best of some rounds is taken, since the
-collector of garbage may come at any moment. `--where` says in which callback of which call it was.
+Each row of the table is one hostile input. It is passed through the public API, with a SQLite file and the embedded observer: a
+turn that records it, the next turn, observing, searching for a word and for a phrase, status and recall. While a callback runs,
+no other task of the loop can run. Work on other operating system threads does not count. The table shows the best of several
+rounds, because garbage collection may run at any time. `--where` shows the slowest callback and the call that caused it.
 
 Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
 """
@@ -51,7 +51,7 @@ PARALLEL = 500
 
 
 class Holds:
-    """The longest callback of the loop, and which call was under way."""
+    """The longest callback of the loop, and the call that was running."""
 
     def __init__(self, *, profile: bool) -> None:
         self.longest, self.step, self.longest_step = 0.0, "", ""
@@ -59,7 +59,7 @@ class Holds:
         self._wants_profile = profile
 
     def run(self, kept: Callable[[Any], None], handle: Any) -> None:
-        """Run a callback of the loop and take its time."""
+        """Run a callback of the loop and measure its time."""
         profile = cProfile.Profile() if self._wants_profile else None
         began = thread_time()
         if profile is None:
@@ -73,7 +73,7 @@ class Holds:
 
 @contextmanager
 def watched(holds: Holds) -> Generator[None]:
-    """Take the time of every callback of the loop."""
+    """Measure the time of every callback of the loop."""
     kept: Callable[[Any], None] = vars(events.Handle)["_run"]
 
     def run(handle: Any) -> None:
@@ -92,7 +92,7 @@ Feed = Callable[[Memory, Holds, Path], Awaitable[None]]
 
 
 async def talk(memory: Memory, holds: Holds, *messages: NewMessage, words: str = "deploy") -> None:
-    """Record messages in a turn, and do with the thread what a program does."""
+    """Record messages in a turn, then make all other calls on the thread."""
     holds.step = "turn"
     async with memory.thread(THREAD, resource=OWNER).turn() as turn:
         await turn.prepare(UserMessage("Please deploy the service to staging on Friday."))
@@ -108,7 +108,7 @@ async def talk(memory: Memory, holds: Holds, *messages: NewMessage, words: str =
 
 
 async def follow(memory: Memory, holds: Holds, words: str = "deploy") -> None:
-    """Look at a thread in every way after something was said in it."""
+    """Make the calls that a program makes after a turn: search, observe, status, recall and another turn."""
     steps: dict[str, Callable[[], Awaitable[object]]] = {
         "settled": memory.settled,
         "search": lambda: memory.resource(OWNER).search(words),
@@ -129,20 +129,20 @@ async def follow(memory: Memory, holds: Holds, words: str = "deploy") -> None:
 
 
 async def next_turn(memory: Memory) -> None:
-    """Take a plain turn."""
+    """Make a turn with a short message."""
     async with memory.thread(THREAD, resource=OWNER).turn() as turn:
         await turn.prepare(UserMessage("And what did we say about it?"))
         await turn.record(AssistantMessage("That it is deployed."))
 
 
 def called(result: object, name: str = "run") -> tuple[NewMessage, NewMessage]:
-    """Return a call of a tool and what it returned."""
+    """Return a tool call and its result."""
     call = ToolCallPart(id="c1", name=name, arguments={"command": "make test"})
     return AssistantMessage(call), ToolMessage("c1", result, name=name)  # pyright: ignore[reportArgumentType]
 
 
 def said(text: str, **more: Any) -> Feed:
-    """Return a feed of one user message."""
+    """Return a function that records one user message."""
 
     async def feed(memory: Memory, holds: Holds, _: Path) -> None:
         await talk(memory, holds, UserMessage(text, **more))
@@ -151,7 +151,7 @@ def said(text: str, **more: Any) -> Feed:
 
 
 def returned(result: object, name: str = "run") -> Feed:
-    """Return a feed of one tool result."""
+    """Return a function that records one tool result."""
 
     async def feed(memory: Memory, holds: Holds, _: Path) -> None:
         await talk(memory, holds, *called(result, name))
@@ -160,7 +160,7 @@ def returned(result: object, name: str = "run") -> Feed:
 
 
 def many_calls(count: int, *, in_one: bool) -> Feed:
-    """Return a feed of a message with many calls, and their results in one message or in as many."""
+    """Return a function that records a message with many calls. Their results are in one message, or in one message each."""
     calls = [ToolCallPart(id=f"c{n}", name="read_file", arguments={"path": f"src/{n}.py"}) for n in range(count)]
     results = [ToolResultPart(call_id=f"c{n}", content=f"def f{n}(): pass", name="read_file") for n in range(count)]
     answers = (
@@ -184,7 +184,7 @@ def many_calls(count: int, *, in_one: bool) -> Feed:
 
 
 def unanswered(count: int) -> Feed:
-    """Return a feed of calls that nothing answers, with a question behind each."""
+    """Return a function that records calls without results, each followed by a question."""
 
     async def feed(memory: Memory, holds: Holds, _: Path) -> None:
         store = (await memory.open()).store
@@ -228,7 +228,7 @@ async def chatgpt(memory: Memory, holds: Holds, folder: Path) -> None:
 
 
 def plainly(work: Callable[[], object]) -> Feed:
-    """Return a feed that calls a function of a program without an event loop, which must be as quick."""
+    """Return a function that calls a synchronous function. It must be as fast as a callback of the loop."""
 
     async def feed(_: Memory, holds: Holds, __: Path) -> None:
         await asyncio.sleep(0)
@@ -240,7 +240,7 @@ def plainly(work: Callable[[], object]) -> Feed:
 
 
 def lines_of(text: str, size: int) -> str:
-    """Return a text repeated to so many characters."""
+    """Return a text, repeated until it has this many characters."""
     return text * (size // len(text))
 
 
@@ -274,7 +274,7 @@ INPUTS: Final[dict[str, Feed]] = {
 
 
 async def measured(feed: Feed, *, profile: bool) -> Holds:
-    """Feed one input to a memory of its own."""
+    """Pass one input to a new memory."""
     holds = Holds(profile=profile)
     with tempfile.TemporaryDirectory(prefix="memolog-hold-", ignore_cleanup_errors=True) as name:
         async with Memory(str(Path(name) / "m.db"), config=Config()) as memory:
@@ -290,10 +290,10 @@ async def measured(feed: Feed, *, profile: bool) -> Holds:
 
 def main() -> None:
     """Measure, and print a table and one line of JSON."""
-    parser = argparse.ArgumentParser(description="How long hostile input holds the event loop.")
-    parser.add_argument("--only", default="", help="some inputs, with a comma")
+    parser = argparse.ArgumentParser(description="Measure how long hostile input blocks the event loop.")
+    parser.add_argument("--only", default="", help="names of inputs, separated by commas")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--where", action="store_true", help="profile the longest callback of each; slower")
+    parser.add_argument("--where", action="store_true", help="profile the longest callback of each input; slower")
     given = parser.parse_args()
     rounds: int = given.rounds
     rows: list[list[object]] = []

@@ -1,17 +1,16 @@
-"""How long a hook keeps its host waiting, above what Python itself takes to start.
+"""Measure how long a hook delays its host, compared with the start of Python alone.
 
     make bench-hooks ARGS="--rounds 60"
 
-Each round starts every program once, in a random order, so that a busy moment of the machine hits all of them alike:
+Each round starts every program once, in a random order, so that other load of the machine affects all of them equally:
 
-- python: the interpreter alone, that does nothing.
-- prompt, tool, large tool (1 MB of output): events that are only written down.
-- stop: an event that also wakes the detached sweep, which is not waited for.
-- start: an event that is answered with a pack, from a database with a few sessions in it.
+- python: the interpreter alone, which does nothing.
+- prompt, tool, large tool (1 MB of output): events that are only appended to a file.
+- stop: an event that also starts the sweep in the background. The host does not wait for the sweep.
+- start: an event that is answered with a pack, from a database with a few sessions.
 
-Times are from the start of a process to its end, as the host sees it. "above" is the difference to Python's own start in the same
-round; CPU is what the process used, which on a busy machine is nearer to what a quiet one would take. While it runs, a sweep is
-told to stay away.
+Times are from the start of a process to its end, as the host sees it. "above" is the difference from the start of Python alone in
+the same round. CPU is the processor time of the process, which depends less on other load. No sweep runs during the measurement.
 
 Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
 """
@@ -38,7 +37,7 @@ MESSAGES = 200
 
 
 def events(folder: Path) -> dict[str, dict[str, Any] | None]:
-    """Return what each program is told."""
+    """Return the event of each program."""
     common = {"session_id": "s1", "transcript_path": str(folder / "s1.jsonl"), "cwd": str(folder)}
     tool = {"hook_event_name": "PostToolUse", "tool_name": "Bash", "tool_input": {"command": "make test"}}
     return {
@@ -52,7 +51,7 @@ def events(folder: Path) -> dict[str, dict[str, Any] | None]:
 
 
 async def fill(db: Path, resource: str) -> None:
-    """Leave a few sessions behind, observed."""
+    """Store and observe a few sessions."""
     chance = random.Random(1)
     words = ["server", "client", "token", "schema", "deploy", "friday", "argon2id", "queue", "retry", "cache"]
     async with Memory(str(db)) as memory:
@@ -64,7 +63,7 @@ async def fill(db: Path, resource: str) -> None:
 
 
 def timed(command: list[str], given: bytes, environment: dict[str, str]) -> tuple[float, float]:
-    """Return how long a process took, by the wall and by the processor, in milliseconds."""
+    """Return the elapsed time and the processor time of a process in milliseconds."""
     started = perf_counter()
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
@@ -84,7 +83,7 @@ def timed(command: list[str], given: bytes, environment: dict[str, str]) -> tupl
 def measure(folder: Path, rounds: int, *, with_start: bool) -> dict[str, list[tuple[float, float]]]:
     """Return the times of every program, round by round."""
     db = folder / "memolog.db"
-    # As it is once installed: modules are compiled.
+    # Compile the modules first, as in an installed package.
     environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(folder / "compiled"), "MEMOLOG_HOME": str(folder)}
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     asyncio.run(fill(db, os.path.realpath(folder)))
@@ -108,9 +107,9 @@ def measure(folder: Path, rounds: int, *, with_start: bool) -> dict[str, list[tu
 
 def main() -> None:
     """Measure, and print a table and one line of JSON."""
-    parser = argparse.ArgumentParser(description="How long a hook keeps its host waiting.")
+    parser = argparse.ArgumentParser(description="Measure how long a hook delays its host.")
     parser.add_argument("--rounds", type=int, default=60)
-    parser.add_argument("--no-start", action="store_true", help="leave the start out, which takes longest")
+    parser.add_argument("--no-start", action="store_true", help="leave out the event start, which takes longest")
     given = parser.parse_args()
     rounds: int = given.rounds
     with tempfile.TemporaryDirectory(prefix="memolog-hooks-", ignore_cleanup_errors=True) as name:

@@ -1,16 +1,16 @@
-"""How a memory behaves when many share it, and when a process or the server fails.
+"""Measure a memory that many processes share, and a memory whose process or server fails.
 
     make bench-load ARGS="--processes 4 --conversations 25"
     make bench-load ARGS="--engine sqlite --only shared"
 
-- shared: the same conversations, spread over several processes, once with a log for each thread and once with one log that
-  all threads of a resource share. An instant scripted model observes. The time runs from the first turn until the background
-  work of every process has settled.
-- unclean: a process is killed while a run of it is in flight; then another process prepares a turn that would like to wait for
-  that run. Told is how long it took beyond a turn of a thread that nobody was killed in.
-- one-turn: processes of one turn each that end without `aclose`, one after the other; told is how many turns the log covers.
-- outage (PostgreSQL): conversations go on while the server's backends are stopped, while the whole server is frozen, and once
-  it is gone. Every prepare counts.
+- shared: the same conversations, distributed over several processes, once with a log for each thread and once with one log for
+  all threads of a resource. A scripted model observes without delay. The time is measured from the first turn until the
+  background work of every process has finished.
+- unclean: a process is killed during a run. Then another process prepares a turn that would wait for this run. The result is the
+  additional time, compared with a turn in a thread whose process was not killed.
+- one-turn: processes that make one turn each and end without `aclose`. The result is the number of turns that the log covers.
+- outage (PostgreSQL): conversations continue while the server's backends are stopped, while the whole server is frozen, and after
+  the server was ended. Every prepare is counted.
 
 Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
 """
@@ -39,7 +39,7 @@ from memolog.testing import ScriptedModel
 from table import percentile, table
 
 WORDS = ("ledger", "invoice", "harbour", "schema", "router", "Lisbon", "retry", "Friday", "cluster", "budget", "ticket")
-# Where a turn's wait for a dead process' run would show.
+# The limit of the tail in tokens. It is so small that a turn would wait for the run of the killed process.
 SMALL_TAIL = 400
 OUTAGES = ("stopped", "frozen", "gone")
 
@@ -50,7 +50,7 @@ def say(text: str) -> None:
 
 
 def words(seed: int, count: int) -> str:
-    """Return that many words that differ from one seed to the next."""
+    """Return this many words. Another seed gives other words."""
     return " ".join(f"{WORDS[(seed * 7 + place) % len(WORDS)]}-{(seed + place) % 97}" for place in range(count))
 
 
@@ -58,7 +58,7 @@ def words(seed: int, count: int) -> str:
 
 
 class Counted:
-    """What a process saw: times, and what went wrong."""
+    """The times and errors that a process measured."""
 
     def __init__(self, memory: Memory) -> None:
         self.prepares: list[float] = []
@@ -71,12 +71,12 @@ class Counted:
             self.degraded.append(f"{event.what}: {event.error}"[:300])
 
     def told(self) -> dict[str, Any]:
-        """Return all of it, to be printed."""
+        """Return all values as JSON."""
         return {"prepares": self.prepares, "leaves": self.leaves, "degraded": self.degraded}
 
 
 async def converse(memory: Memory, counted: Counted, thread: str, resource: str, turns: int, size: int) -> None:
-    """Have one conversation."""
+    """Hold one conversation."""
     for number in range(turns):
         seed = hash((thread, number)) % 10_000
         async with memory.thread(thread, resource=resource).turn() as turn:
@@ -89,7 +89,7 @@ async def converse(memory: Memory, counted: Counted, thread: str, resource: str,
 
 
 async def child_conversations(told: dict[str, Any]) -> None:
-    """Have several conversations at once, once the parent says so."""
+    """Hold several conversations at the same time, after a signal of the parent process."""
     config = Config.from_dict(
         {"scope": told["scope"], "observation": {"message_tokens": told["message_tokens"]}, "pool_size": told["pool"]}
     )
@@ -111,7 +111,7 @@ async def child_conversations(told: dict[str, Any]) -> None:
 
 
 async def child_in_flight(told: dict[str, Any]) -> None:
-    """Begin a run that never ends, and wait to be killed."""
+    """Begin a run that never ends, and wait until the process is killed."""
     memory = Memory(told["address"], config=Config.from_dict(told["config"]), model=ScriptedModel(seconds=3_600))
     async with memory.thread(told["thread"], resource="alice").turn() as turn:
         await turn.prepare(UserMessage(words(1, told["words"])))
@@ -122,7 +122,7 @@ async def child_in_flight(told: dict[str, Any]) -> None:
 
 
 async def child_after(told: dict[str, Any]) -> None:
-    """Prepare one turn with a tail that is far too full, and say how long that took."""
+    """Prepare one turn with a tail far above its limit, and print how long it took."""
     memory = Memory(told["address"], config=Config.from_dict(told["config"]), model=ScriptedModel())
     counted = Counted(memory)
     await memory.open()
@@ -132,7 +132,7 @@ async def child_after(told: dict[str, Any]) -> None:
 
 
 async def child_one_turn(told: dict[str, Any]) -> None:
-    """Have one turn and end without closing anything, as a process does that is thrown away."""
+    """Make one turn and end without closing the memory."""
     memory = Memory(told["address"], config=Config.from_dict(told["config"]))
     counted = Counted(memory)
     await converse(memory, counted, told["thread"], "alice", 1, told["words"])
@@ -142,7 +142,7 @@ async def child_one_turn(told: dict[str, Any]) -> None:
 
 
 async def child_outage(told: dict[str, Any]) -> None:
-    """Go on talking for some rounds while the server is away."""
+    """Continue the conversations for some rounds while the server does not answer."""
     memory = Memory(told["address"], config=Config.from_dict(told["config"]), model=ScriptedModel())
     counted = Counted(memory)
     await memory.open()
@@ -167,7 +167,7 @@ CHILDREN = {
 
 
 class Child:
-    """A process that takes part."""
+    """A child process."""
 
     def __init__(self, kind: str, **told: object) -> None:
         command = [sys.executable, __file__, "--child", json.dumps({"kind": kind, **told})]
@@ -176,24 +176,24 @@ class Child:
         )
 
     def ready(self) -> None:
-        """Wait until it says that it is."""
+        """Wait until the process is ready."""
         line = cast("Any", self.process.stdout).readline()
         assert line == "ready\n", line
 
     def go(self) -> None:
-        """Let it begin."""
+        """Tell the process to begin."""
         pipe = cast("Any", self.process.stdin)
         pipe.write("go\n")
         pipe.flush()
 
     def result(self) -> dict[str, Any]:
-        """Return what it measured."""
+        """Return the values that the process measured."""
         text = cast("Any", self.process.stdout).read()
         self.process.wait()
         return cast("dict[str, Any]", json.loads(text.splitlines()[-1]))
 
     def kill(self) -> None:
-        """End it without notice."""
+        """Kill the process."""
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
@@ -202,7 +202,7 @@ class Child:
 
 
 class Place:
-    """Where the databases of a benchmark live."""
+    """The folder or server with the databases of the benchmark."""
 
     def __init__(self, engine: str, folder: Path) -> None:
         self.engine, self._folder = engine, folder
@@ -268,7 +268,7 @@ def figures(times: Sequence[float], key: str) -> dict[str, float]:
 
 
 def bench_shared(place: Place, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure separate logs against a shared one."""
+    """Measure separate logs and a shared log."""
     results: dict[str, Any] = {}
     for scope in ("thread", "resource"):
         address, before = place.fresh(), place.deadlocks()
@@ -319,7 +319,7 @@ def bench_shared(place: Place, options: argparse.Namespace) -> dict[str, Any]:
 
 def bench_unclean(place: Place, options: argparse.Namespace) -> dict[str, Any]:
     """Measure the wait of a turn for a run whose process was killed."""
-    # The tail is far above where a turn waits, so this turn would like to wait for the run.
+    # The tail is far above the limit, so this turn would wait for the run.
     config = {"observation": {"message_tokens": SMALL_TAIL}}
     dead: list[float] = []
     clean: list[float] = []
@@ -331,7 +331,7 @@ def bench_unclean(place: Place, options: argparse.Namespace) -> dict[str, Any]:
         )
         killed.ready()
         killed.kill()
-        # The same state, but nobody was killed over it.
+        # The same state, but no process was killed.
         told = {"address": address, "words": 20}
         after = Child("after", **told, thread="t1", config=config).result()
         dead += after["prepares"]
@@ -349,11 +349,11 @@ def bench_unclean(place: Place, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def bench_one_turn(place: Place, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure how much of what processes of one turn said is observed."""
+    """Measure how many messages are observed if each process makes only one turn."""
     results: dict[str, Any] = {}
     for how in ("exit", "loop"):
         address = place.fresh()
-        # Every turn is one step of the observer, so nothing may be left behind.
+        # With this limit the observer runs after every turn, so all turns must be observed.
         config = {"observation": {"message_tokens": 2_000, "buffer_tokens": 100}}
         degraded: list[str] = []
         prepares: list[float] = []
@@ -375,7 +375,7 @@ def bench_one_turn(place: Place, options: argparse.Namespace) -> dict[str, Any]:
 
 
 async def observed(address: str) -> tuple[int, int]:
-    """Return how many of the turns the log, or a group that waits to join it, covers to their end; and how many there are."""
+    """Return how many turns the log or a buffered group covers completely, and the number of all turns."""
     async with Memory(address) as memory:
         snapshot = await (await memory.open()).store.logs.snapshot("alice", "t1", "thread")
         ends = [group.span.last for group in snapshot.buffered if group.span is not None]
@@ -383,7 +383,7 @@ async def observed(address: str) -> tuple[int, int]:
 
 
 def bench_outage(folder: Path, options: argparse.Namespace) -> dict[str, Any]:
-    """Measure prepares while the server is away."""
+    """Measure prepares while the server does not answer."""
     results: dict[str, Any] = {}
     config = {"turn_timeout": options.turn_timeout} if options.turn_timeout else {}
     limit = options.turn_timeout or 3.0
@@ -463,10 +463,10 @@ def report(results: dict[str, Any]) -> str:
 
 @contextmanager
 def temporary_folder() -> Generator[Path]:
-    """Make a folder and remove it in the end."""
+    """Create a folder, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="memolog-bench-"))
     try:
-        # PostgreSQL runs as a user of its own when this runs as root.
+        # If this runs as root, PostgreSQL runs as another user, who needs access to the folder.
         folder.chmod(0o755)
         yield folder
     finally:
@@ -474,7 +474,7 @@ def temporary_folder() -> Generator[Path]:
 
 
 def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure what was asked for."""
+    """Run the selected measurements."""
     wanted = options.only.split(",") if options.only else ["shared", "unclean", "one_turn", "outage"]
     results: dict[str, Any] = {"engine": options.engine}
     with temporary_folder() as folder:
@@ -495,25 +495,25 @@ def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description="How a memory behaves under load and failures.")
+    parser = argparse.ArgumentParser(description="Measure a memory under load and failures.")
     parser.add_argument("--engine", choices=("postgres", "sqlite"), default="postgres")
-    parser.add_argument("--only", default="", help="some of shared, unclean, one_turn and outage, with a comma")
+    parser.add_argument("--only", default="", help="some of shared, unclean, one_turn and outage, separated by commas")
     parser.add_argument("--processes", type=int, default=4)
-    parser.add_argument("--conversations", type=int, default=25, help="at once, in each process")
-    parser.add_argument("--turns", type=int, default=10, help="of each conversation")
-    parser.add_argument("--words", type=int, default=60, help="of each message")
-    parser.add_argument("--message-tokens", type=int, default=30_000, help="the tail at which the log takes over")
-    parser.add_argument("--pool", type=int, default=10, help="connections of each process")
-    parser.add_argument("--kills", type=int, default=5, help="processes that are killed with a run in flight")
-    parser.add_argument("--one-turn", type=int, default=30, help="processes of one turn")
-    parser.add_argument("--prepares", type=int, default=2_000, help="while the server is away, over all three cases")
-    parser.add_argument("--outage-conversations", type=int, default=40, help="at once, in each of two processes")
-    parser.add_argument("--turn-timeout", type=float, default=None, help="another limit for a turn's step, in seconds")
+    parser.add_argument("--conversations", type=int, default=25, help="number at the same time in each process")
+    parser.add_argument("--turns", type=int, default=10, help="number of turns of each conversation")
+    parser.add_argument("--words", type=int, default=60, help="number of words of each message")
+    parser.add_argument("--message-tokens", type=int, default=30_000, help="observation.message_tokens")
+    parser.add_argument("--pool", type=int, default=10, help="number of connections of each process")
+    parser.add_argument("--kills", type=int, default=5, help="number of processes that are killed during a run")
+    parser.add_argument("--one-turn", type=int, default=30, help="number of processes with one turn")
+    parser.add_argument("--prepares", type=int, default=2_000, help="number without a server, all three cases together")
+    parser.add_argument("--outage-conversations", type=int, default=40, help="number in each of two processes")
+    parser.add_argument("--turn-timeout", type=float, default=None, help="turn_timeout in seconds")
     parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         told = json.loads(options.child)
-        # What goes wrong is counted; the log of a hundred conversations would only slow them down.
+        # Errors are counted. Logging them would make the conversations slower.
         logging.disable(logging.CRITICAL)
         asyncio.run(CHILDREN[told["kind"]](told))
         return

@@ -1,14 +1,14 @@
-"""Which regular expressions of the library take more than linear time on texts made to hurt them.
+"""Find regular expressions of the library that take more than linear time on hostile texts.
 
     make bench-patterns ARGS="--no-tests"
 
-Every pattern that a module under src/memolog compiles is collected: while all modules are imported, and while some tests run,
-since a few patterns are made of words that only a text brings. Each one is fed with repeats of its own pieces (see `texts_for`)
-through the methods that its module calls on it, and is guilty if 100 kB take more than 40 times as long as 10 kB: a linear one
-takes 10 times as long, a quadratic one 100 times. Times are of the processor, the best of five; 100 kB in less than a millisecond
-are not judged.
+Every pattern that a module under src/memolog compiles is collected, while all modules are imported and while some tests run. The
+tests are needed because a few patterns are made from the words of a text. Each pattern gets texts that repeat its own pieces (see
+`texts_for`), with the methods that its module calls on it. It is reported if 100 kB take more than 40 times as long as 10 kB. A
+linear pattern takes 10 times as long, a quadratic one 100 times. Times are processor times, the best of five. A pattern that
+takes less than a millisecond for 100 kB is not reported.
 
-Nothing here is a test: no time is asserted there. The table is followed by one line of JSON.
+Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from table import table
 
 SOURCE: Final = Path(memolog.__file__).resolve().parent
 TESTS: Final = Path(__file__).resolve().parent.parent / "tests"
-# These make most patterns that are not made on import: phrases, needles, names and forms of words.
+# These tests make most of the patterns that are not made on import: phrases, names and forms of words.
 REPRESENTATIVE: Final = (
     "unit/test_grounding.py",
     "unit/test_search.py",
@@ -55,15 +55,15 @@ SMALL, LARGE = 10_000, 100_000
 GROWTH = 40.0
 LEAST_SECONDS = 0.001
 MOST_SECONDS = 2.0
-"""After so much time a run is given up: the pattern is guilty of it."""
+"""The longest processor time of one measurement, in seconds. A pattern that takes longer is reported."""
 ROUNDS = 5
 MOST_OF_A_PLACE = 3
-"""How many patterns of one line of source are tried, where it makes many."""
+"""At most this many patterns of one source line are tried."""
 MOST_TEXTS = 60
 MOST_SAMPLES = 3
 LONGEST_SAMPLE = 300
 LONG_REPEAT = 40
-"""A repeat that may go on for so long is worth pumping."""
+"""A repetition in a pattern is tested if it may have at least this many rounds."""
 
 GENERIC: Final = (
     "\n", " ", "\n ", " \n", "\t", "a", "A", "0", "_", "é", "ß", "日", "\u0e01", '"', "'", "\\", '\\"', "`", "*", "-", "=", "#",
@@ -77,7 +77,7 @@ GENERIC: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """A pattern, the line of source that made it, and the methods by which it is used."""
+    """A pattern, the source line that made it, and the methods that are called on it."""
 
     pattern: re.Pattern[Any]
     file: str
@@ -87,18 +87,18 @@ class Found:
 
     @property
     def place(self) -> str:
-        """The module and the name that the pattern has in it, else its line."""
+        """Return the module and the name of the pattern, or the line if it has no name."""
         return f"{self.file}:{self.name or self.line}"
 
 
 @dataclass(slots=True)
 class Collector:
-    """The patterns that were compiled from files under src/memolog, each once."""
+    """The different patterns that were compiled by files under src/memolog."""
 
     found: dict[tuple[str, int, str, int], Found] = field(default_factory=dict[tuple[str, int, str, int], Found])
 
     def take(self, pattern: re.Pattern[Any], file: str, line: int) -> None:
-        """Keep a pattern, if a module of the library made it."""
+        """Store a pattern if a module of the library compiled it."""
         path = Path(file)
         if not path.is_relative_to(SOURCE) or not isinstance(pattern.pattern, str):
             return
@@ -110,7 +110,7 @@ class Collector:
             )
 
     def patterns(self) -> list[Found]:
-        """Return them in order, at most a few of each line of source: the longest, which have the most pieces."""
+        """Return the patterns in order. Of each source line only the longest are returned, because they have the most pieces."""
         places: dict[tuple[str, int], list[Found]] = {}
         for found in self.found.values():
             places.setdefault((found.file, found.line), []).append(found)
@@ -123,7 +123,7 @@ class Collector:
 
 @contextmanager
 def collected() -> Generator[Collector]:
-    """Collect every pattern that is compiled inside, also by `re.sub` and its like with a pattern in a string."""
+    """Collect every pattern that is compiled inside the block, also by `re.sub` and similar functions with a string."""
     collector = Collector()
     kept: Callable[..., re.Pattern[Any]] = vars(re)["_compile"]
 
@@ -144,18 +144,18 @@ def collected() -> Generator[Collector]:
 
 
 def import_all() -> None:
-    """Import every module of the library, anew."""
+    """Import every module of the library again."""
     for name in [name for name in sys.modules if name.partition(".")[0] == "memolog"]:
         del sys.modules[name]
     for module in pkgutil.walk_packages([str(SOURCE)], "memolog.", onerror=lambda _: None):
         if not module.name.endswith("__main__"):
-            # An adapter whose library is not installed has no patterns that could run.
+            # The library of this adapter is not installed, so its patterns cannot be used.
             with suppress(ImportError):
                 importlib.import_module(module.name)
 
 
 def run_tests() -> None:
-    """Run the tests that make patterns of their own."""
+    """Run the tests that make further patterns."""
     import pytest
 
     with redirect_stdout(sys.stderr):
@@ -166,9 +166,9 @@ def run_tests() -> None:
 
 @cache
 def used(path: Path, line: int) -> tuple[str, tuple[str, ...]]:
-    """Return the name that the pattern of this line is given, and the methods that are called on it.
+    """Return the name of the pattern of this line, and the methods that are called on it.
 
-    Where a pattern has no name, or is handed on, all that could be called are returned.
+    If a pattern has no name, or is passed to other code, all methods are returned.
     """
     tree = _tree(path)
     calls = [
@@ -198,7 +198,7 @@ def used(path: Path, line: int) -> tuple[str, tuple[str, ...]]:
 
 
 def _called(tree: ast.Module, name: str) -> tuple[str, ...]:
-    """Return the methods called on a name, or on what a loop takes out of it; none if it is handed on elsewhere."""
+    """Return the methods that are called on a name, or on its items in a loop. Empty if the name is passed to other code."""
     names, reads = {name}, 0
     for node in ast.walk(tree):
         if isinstance(node, ast.For | ast.comprehension):
@@ -217,7 +217,7 @@ def _called(tree: ast.Module, name: str) -> tuple[str, ...]:
 
 
 def _loops_over(iterated: ast.expr, name: str) -> tuple[bool, bool]:
-    """Return whether a loop goes over a name or a list with it, and whether over the items or the values of a table."""
+    """Return whether a loop iterates over the name or a list that contains it, and whether over its `items()` or `values()`."""
     match iterated:
         case ast.Name(id=found):
             return found == name, False
@@ -230,7 +230,7 @@ def _loops_over(iterated: ast.expr, name: str) -> tuple[bool, bool]:
 
 
 def _different(methods: Sequence[str]) -> tuple[str, ...]:
-    """Return these methods, each kind of work once: from one place, to the end, to the first hit, to every hit."""
+    """Return one method for each kind of work: match at one position, match to the end, find the first hit, find every hit."""
     every = [method for method in methods if method in {"sub", "split", "findall", "finditer"}][:1]
     first = ["search"] if "search" in methods else ["match"] if "match" in methods else []
     return (*every, *first, *(["fullmatch"] if "fullmatch" in methods else []))
@@ -244,14 +244,14 @@ def _tree(path: Path) -> ast.Module:
 # ---------------------------------------------------------------- texts that hurt
 
 Pumped = tuple[str, str]
-"""What stands before a piece, and the piece that is repeated."""
+"""The text before a piece, and the piece that is repeated."""
 
 
 def texts_for(pattern: re.Pattern[Any], *, seed: int = 1) -> list[tuple[str, str, str]]:
-    """Return (before, piece, after) of texts that may hurt a pattern: `piece` is to be repeated.
+    """Return (before, piece, after) of texts that may be slow for a pattern. `piece` is repeated.
 
-    Pieces are what a repeat of the pattern may repeat, after all that must stand before it; beginnings of the pattern, which
-    start a match that fails; and characters that many patterns look for.
+    There are three kinds of pieces: texts that a repetition of the pattern matches, after the text that it needs before them;
+    beginnings of the pattern, which start a match that fails; and characters that many patterns contain.
     """
     tree = vars(re)["_parser"].parse(pattern.pattern, pattern.flags)
     pumps = list(dict.fromkeys(Pieces(random.Random(seed)).pumps(tree)))
@@ -272,14 +272,14 @@ def texts_for(pattern: re.Pattern[Any], *, seed: int = 1) -> list[tuple[str, str
 
 
 class Pieces:
-    """Writes samples of the parts of a parsed pattern."""
+    """Makes sample texts for the parts of a parsed pattern."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance
         self._groups: dict[int, str] = {}
 
     def pumps(self, tree: Any, before: str = "") -> Iterator[Pumped]:  # noqa: C901 - one case for each kind of node
-        """Yield what may be repeated, with a text that leads to it."""
+        """Yield texts that may be repeated, each with the text that must precede it."""
         for op, value in tree:
             kind = str(op)
             if kind in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}:
@@ -299,11 +299,11 @@ class Pieces:
                 yield from self.pumps(value[1], before)
             before = (before + self.sample([(op, value)]))[-LONGEST_SAMPLE:]
             if before and kind not in {"AT", "ASSERT", "ASSERT_NOT"}:
-                # A beginning alone: a match starts at each of them.
+                # The beginning of a pattern: a match starts at each repetition.
                 yield "", before
 
     def sample(self, tree: Any) -> str:
-        """Return a text that the tree matches, save for what it looks at around itself."""
+        """Return a text that the tree matches. Lookaheads and lookbehinds are ignored."""
         text = ""
         for op, value in tree:
             text += self._one(str(op), value)
@@ -398,20 +398,20 @@ def pumped(before: str, piece: str, after: str, size: int) -> str:
 
 
 class TooLong(Exception):
-    """A run took more time than a bench should wait for."""
+    """A measurement took too long."""
 
 
 @contextmanager
 def at_most(seconds: float) -> Generator[None]:
-    """Give up after so much processor time: the engine of `re` looks for signals while it works.
+    """Raise TooLong after this much processor time. The engine of `re` checks for signals while it works.
 
-    The timer is one of real time, since one of processor time makes the clock of processor time coarse on some systems.
+    The timer uses real time, because a timer of processor time makes the clock of processor time less exact on some systems.
     """
     began = process_time()
 
     def give_up(*_: object) -> None:
         if process_time() - began < seconds:
-            # Others had the processor meanwhile.
+            # Other processes used the processor, so the limit is not reached yet.
             signal.setitimer(signal.ITIMER_REAL, seconds)
             return
         raise TooLong
@@ -438,7 +438,7 @@ def run(pattern: re.Pattern[Any], method: str, text: str) -> None:
 
 
 def seconds_of(pattern: re.Pattern[Any], method: str, text: str, rounds: int = 1) -> float:
-    """Return the best processor time of some rounds; without end if one of them is given up."""
+    """Return the best processor time of several rounds. Infinity if a round took too long."""
     best = float("inf")
     for _ in range(rounds):
         try:
@@ -453,7 +453,7 @@ def seconds_of(pattern: re.Pattern[Any], method: str, text: str, rounds: int = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guilt:
-    """How a pattern grows on the text that hurts it most."""
+    """The times of a pattern on its slowest text."""
 
     found: Found
     method: str
@@ -463,12 +463,12 @@ class Guilt:
 
     @property
     def growth(self) -> float:
-        """How many times as long ten times as much takes."""
+        """Return how many times longer a ten times longer text takes."""
         return self.large / self.small if self.small < float("inf") else float("inf")
 
 
 def judge(found: Found) -> Guilt | None:
-    """Return the first text on which a pattern takes too long, if there is one."""
+    """Return the first text for which a pattern takes too long. None if there is none."""
     texts = texts_for(found.pattern)
     return next(
         (guilt for method in found.methods for text in texts if (guilt := _judge_text(found, method, text))), None
@@ -479,7 +479,7 @@ def _judge_text(found: Found, method: str, text: tuple[str, str, str]) -> Guilt 
     def taken(size: int, rounds: int = 1) -> float:
         return seconds_of(found.pattern, method, pumped(*text, size), rounds)
 
-    # Most are cleared by a look at shorter texts: a linear one takes three times as long for three times as much.
+    # Shorter texts are enough for most patterns: a linear one takes three times as long for a three times longer text.
     if (little := taken(SMALL // 10)) == float("inf") or (small := taken(SMALL)) == float("inf"):
         return Guilt(found=found, method=method, text=text, small=float("inf"), large=float("inf"))
     if (more := taken(3 * SMALL)) < max(LEAST_SECONDS / 20, small * 4) or little == float("inf"):
@@ -490,7 +490,7 @@ def _judge_text(found: Found, method: str, text: tuple[str, str, str]) -> Guilt 
     if large < LEAST_SECONDS or large <= small * GROWTH:
         return None
     if large < float("inf"):
-        # Once more: a busy moment of the machine may have hit one of the two.
+        # Measure again, because other load may have slowed down one of the two measurements.
         small, large = min(small, taken(SMALL, ROUNDS)), min(large, taken(LARGE, ROUNDS))
         if large <= small * GROWTH:
             return None
@@ -504,12 +504,12 @@ def shown(text: str) -> str:
 
 def main() -> int:
     """Collect, judge, and print a table and one line of JSON."""
-    parser = argparse.ArgumentParser(description="Which patterns take more than linear time.")
+    parser = argparse.ArgumentParser(description="Find patterns that take more than linear time.")
     parser.add_argument("--no-tests", action="store_true", help="only patterns that are compiled on import")
     parser.add_argument("--only", default="", help="only places that contain this")
     given = parser.parse_args()
     with collected() as collector:
-        # First, since pytest wants to see its plugins before anything else imports them.
+        # The tests run first, because pytest must load its plugins before other code imports them.
         if not given.no_tests:
             run_tests()
         import_all()

@@ -1,16 +1,16 @@
-"""How well secrets are found, how often something else is taken for one, and what looking for them costs.
+"""Measure how many secrets are found, how often other text is mistaken for a secret, and how long the search takes.
 
     make bench-redaction ARGS="--seeds 3"
 
-- found: keys in the formats of their issuers and passwords in the phrases of `tests/secret_corpus.py`, made by a seeded
-  generator, in each channel: plain, in the JSON of a tool, in JSON inside JSON, percent-encoded and as a form.
-- false positives: messages of real coding sessions and chats in which something is redacted. What has exactly the format of a
-  known issuer, or is a block of a private key, is counted apart: no rule can tell an example of a key from a key.
+- found: random keys in the formats of their issuers, and random passwords in the phrases of `tests/secret_corpus.py`. Each is
+  tested as plain text, in the JSON of a tool, in JSON inside JSON, percent-encoded, and as a form.
+- false positives: messages of real coding sessions and chats in which something is redacted. Text with exactly the format of a
+  known issuer, and blocks of private keys, are counted separately, because no rule can distinguish an example from a real key.
 - cost: processor time for 8 kB of the same messages without a secret, the best of three passes.
-- growth: for adversarial repeats, how much longer 100 kB take than 10 kB (10 is linear, 100 quadratic).
+- growth: for hostile repetitions, how many times longer 100 kB take than 10 kB (10 is linear, 100 quadratic).
 
-The data is not part of the project; without it, the parts that need it are left out, and the benchmark says so. Nothing here is
-a test: no time is asserted. The tables are followed by one line of JSON.
+The data is not part of the project. Without it, the parts that need it are left out, and the benchmark says so. Nothing here is a
+test: no time is asserted. The tables are followed by one line of JSON.
 """
 
 import argparse
@@ -38,7 +38,7 @@ BY_FORMAT: Final = frozenset({kind for kind, _, _ in (*FORMATS, *SHAPES)} | {"pr
 PIECE: Final = 8_192
 SMALL: Final = 10_000
 LARGE: Final = 100_000
-# What the patterns repeat or wait for, without the end that would let them match.
+# Texts that patterns repeat or look for, without the end that would complete a match.
 REPEATS: Final = (
     "password", "password ", "password is ", "password=", 'password="', "password: a ", "pass", "token ", "token=", "api key ",
     "key", "secret_", "a1", "a1.", "eyJa1", "eyJa1.", "sk-", "sk_live_", "-", "_", ".", "=", ":", "://", "://a:", "://a:b", "@",
@@ -57,7 +57,7 @@ REPEATS: Final = (
 
 
 def found(seeds: int) -> tuple[list[list[object]], dict[str, float]]:
-    """Return how many of the planted secrets are found, by kind and channel."""
+    """Return how many of the generated secrets are found, by kind and form of text."""
     sys.path.insert(0, str(TESTS))
     import secret_corpus as corpus
 
@@ -79,14 +79,14 @@ def found(seeds: int) -> tuple[list[list[object]], dict[str, float]]:
 
 
 def inside(value: Any) -> list[Any]:
-    """Return what a list or a table consists of; nothing for everything else."""
+    """Return the items of a list or the values of a dictionary. Empty for other values."""
     if isinstance(value, dict):
         return list(cast("dict[str, Any]", value).values())
     return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def messages(value: Any) -> Iterator[dict[str, Any]]:
-    """Yield the messages of a set, whatever they are nested in."""
+    """Yield the messages of a data set, at any depth."""
     if isinstance(value, dict) and not {"content", "text", "role"}.isdisjoint(cast("dict[str, Any]", value)):
         yield cast("dict[str, Any]", value)
         return
@@ -103,7 +103,7 @@ def texts(value: Any) -> Iterator[str]:
 
 
 def flagged(message: dict[str, Any]) -> tuple[bool, bool]:
-    """Tell whether something is redacted in a message, and whether anything of it has the format of an issuer."""
+    """Return whether something is redacted in a message, and whether some of it has the format of an issuer."""
     if json.dumps(REDACTION.value(message)) == json.dumps(message):
         return False, False
     kinds = {kind for text in texts(message) for kind in REDACTION.report(text)[1]}
@@ -111,7 +111,7 @@ def flagged(message: dict[str, Any]) -> tuple[bool, bool]:
 
 
 def milliseconds(text: str, rounds: int = 3) -> float:
-    """Return the processor time of one pass, the best of some."""
+    """Return the processor time of one pass, the best of several."""
     best = float("inf")
     for _ in range(rounds):
         begun = process_time()
@@ -148,7 +148,7 @@ def on_data(folder: Path, most: int) -> tuple[list[list[object]], dict[str, Any]
 
 
 def growth() -> list[tuple[float, float, str]]:
-    """Return how much longer ten times as much takes, and how long, the worst first."""
+    """Return how many times longer a ten times longer text takes, and its time. The slowest comes first."""
     measured: list[tuple[float, float, str]] = []
     for piece in REPEATS:
         small = milliseconds((piece * SMALL)[:SMALL])
@@ -160,9 +160,11 @@ def growth() -> list[tuple[float, float, str]]:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, and print the tables and a last line of JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seeds", type=int, default=3, help="How often the secrets are made anew.")
-    parser.add_argument("--data", type=Path, default=DATA, help="Where the messages are.")
-    parser.add_argument("--pieces", type=int, default=100, help="How many pieces of 8 kB of each set are timed.")
+    parser.add_argument("--seeds", type=int, default=3, help="The number of times that secrets are generated.")
+    parser.add_argument("--data", type=Path, default=DATA, help="The folder with the messages.")
+    parser.add_argument(
+        "--pieces", type=int, default=100, help="The number of pieces of 8 kB of each data set that are timed."
+    )
     given = parser.parse_args(arguments)
     rows, shares = found(given.seeds)
     print(table(["secrets", "planted", "missed", "found %"], rows), end="\n\n")

@@ -1,9 +1,9 @@
-"""What the embedded observer keeps: real conversations in, the log out, and how much of what matters is still in it.
+"""Measure how much important content of real conversations is in the log of the embedded observer.
 
-Every conversation is lived through the true pipeline at default settings: turns on a SQLite file, background runs, activation,
-the rest observed at the end; then the whole log is condensed to half by a reflection. Speed is that of the observer alone.
-Knows the definitions of the data's README and measures the text that a prefix would show. Needs the data, which is no part of
-the project: without it, it says so and ends well. The last line is one JSON object.
+Every conversation is held with the default settings: turns on a SQLite file, background runs and activation. The rest is observed
+at the end. Then the whole log is condensed to half by a reflection. Speed is the speed of the observer alone. The definitions are
+those of the README of the data, and the text that a prefix would show is measured. The data is not part of the project; without
+it, the benchmark says so and ends with exit code 0. The last line is one JSON object.
 """
 
 import argparse
@@ -52,7 +52,7 @@ STOP = frozenset(
 )
 
 
-# ---------------------------------------------------------------- words, as the data's README defines them
+# ---------------------------------------------------------------- words, as the README of the data defines them
 
 
 def bare(word: str) -> str:
@@ -66,7 +66,7 @@ def words(text: str) -> set[str]:
 
 
 def entities(text: str) -> set[str]:
-    """Return the words that hold a digit or are capitalised inside a sentence."""
+    """Return the words that contain a digit or are capitalised inside a sentence."""
     found: set[str] = set()
     for sentence in re.split(r"(?<=[.!?:])\s+|\n", text):
         for place, token in enumerate(sentence.split()):
@@ -77,12 +77,12 @@ def entities(text: str) -> set[str]:
 
 
 def share(wanted: set[str], kept: set[str]) -> float | None:
-    """Return how much of what was wanted is there, in percent; None where nothing was."""
+    """Return how many of the wanted words are present, in percent. None if no word is wanted."""
     return 100 * len(wanted & kept) / len(wanted) if wanted else None
 
 
 def mean(values: Iterable[float | None]) -> float:
-    """Return the mean of what could be measured."""
+    """Return the mean of the values that are not None."""
     found = [value for value in values if value is not None]
     return sum(found) / len(found) if found else float("nan")
 
@@ -92,7 +92,7 @@ def mean(values: Iterable[float | None]) -> float:
 
 @dataclass
 class Kept:
-    """What is left of some messages."""
+    """The log of some messages, before and after a reflection."""
 
     raw: int = 0
     text: str = ""
@@ -103,7 +103,7 @@ class Kept:
     activations: int = 0
 
     def add(self, other: "Kept") -> None:
-        """Count another conversation in."""
+        """Add the values of another conversation."""
         self.raw += other.raw
         self.text += other.text
         self.reflected += other.reflected
@@ -114,12 +114,12 @@ class Kept:
 
 
 def plain(text: str) -> str:
-    """Return rendered text with its entities as the characters they stand for."""
+    """Return rendered text with its entities replaced by characters."""
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
 class Pipeline:
-    """Two memories on one file at default settings: one lives the conversations, one condenses all of their logs to half."""
+    """Two memories on one file: one holds the conversations with the default settings, the other condenses their logs to half."""
 
     def __init__(self, path: Path) -> None:
         self.clock = FakeClock()
@@ -135,7 +135,7 @@ class Pipeline:
         await self.condensing.aclose()
 
     async def keep(self, messages: Sequence[Message], resource: str, thread: str) -> Kept:
-        """Return what the log shows of a conversation, before and after a reflection to half its size."""
+        """Return the log of a conversation, before and after a reflection to half its size."""
         kept = Kept(raw=sum(len(text_of(message)) for message in messages))
         kept.seconds, kept.observed = observing_speed(messages)
         await self._live(messages, resource, thread)
@@ -147,14 +147,14 @@ class Pipeline:
         kept.activations = sum(event.kind == "Activated" for event in events)
         await self.condensing.thread(thread, resource=resource).reflect()
         kept.reflected, after = await self._log(self.condensing, resource, thread)
-        # What found no room in the line of names is listed with it, and can be found and restored.
+        # Names for which the list of names had no space are stored in its metadata. Search finds them.
         traced = kept.reflected + " ".join(str(line.metadata.get("dropped_identifiers", "")) for line in after)
         before = {name for line in lines for name in names(line.text) if name}
         kept.lost = sorted(name for name in before if name not in traced)
         return kept
 
     async def _live(self, messages: Sequence[Message], resource: str, thread: str) -> None:
-        """Hold the conversation turn by turn; a turn begins where the user speaks."""
+        """Hold the conversation turn by turn. A turn begins with a user message."""
         starts = [place for place, row in enumerate(messages) if row.role == "user" or place == 0]
         for start, end in zip(starts, [*starts[1:], len(messages)], strict=True):
             async with self.memory.thread(thread, resource=resource).turn() as turn:
@@ -168,7 +168,7 @@ class Pipeline:
                     await self.memory.settled()
 
     async def _log(self, memory: Memory, resource: str, thread: str) -> tuple[str, tuple[Observation, ...]]:
-        """Return the log as a prefix shows it, and its lines."""
+        """Return the log as a prefix shows it, and its observations."""
         store = (await memory.open()).store
         snapshot = await store.logs.snapshot(resource, thread, "thread")
         lines = await store.logs.observations(
@@ -179,7 +179,7 @@ class Pipeline:
 
 
 def observing_speed(messages: Sequence[Message]) -> tuple[float, int]:
-    """Return how many seconds of CPU the observer alone takes for some messages, and their bytes."""
+    """Return the processor time in seconds of the observer for some messages, and the size of the messages in bytes."""
     start = time.process_time()
     for span in spans(messages):
         observe(ObserveInput(messages=span), COUNTER)
@@ -187,7 +187,7 @@ def observing_speed(messages: Sequence[Message]) -> tuple[float, int]:
 
 
 def spans(messages: Sequence[Message]) -> Iterator[tuple[Message, ...]]:
-    """Yield consecutive spans of about 6,000 tokens, cut where no tool call waits for its result."""
+    """Yield consecutive spans of about 6,000 tokens. No span ends between a tool call and its result."""
     cuts = [cut for cut in closed_cuts(messages) if 0 < cut < len(messages)]
     start = 0
     for cut, after in zip(cuts, [*cuts[1:], len(messages)], strict=True):
@@ -209,7 +209,7 @@ def names(text: str) -> set[str]:
 
 
 def text_of(message: Message) -> str:
-    """Return everything a message says, as characters."""
+    """Return the text of all parts of a message."""
     pieces: list[str] = []
     for part in message.parts:
         match part:
@@ -312,14 +312,14 @@ def coding_messages(session: dict[str, Any]) -> list[Message]:
                 parts.append(TextPart(text=row["content"]))
             if call := row.get("tool_call"):
                 parts.append(ToolCallPart(id=call["id"], name=call["name"], arguments=call["arguments"]))
-        # A few rows carry no time: they are taken to follow the row before at once.
+        # A few rows have no time. They get the time of the row before.
         at = datetime.fromisoformat(row["at"]) if row["at"] else at
         made.append(message(seq, cast("Role", row["role"]), tuple(parts), at))
     return made
 
 
 def edited_paths(messages: Iterable[Message]) -> set[str]:
-    """Return the files that were edited or created, as far as call or result name them."""
+    """Return the files that were edited or created, if the call or the result contains their names."""
     found: set[str] = set()
     for part in (part for row in messages for part in row.parts):
         if isinstance(part, ToolResultPart) and isinstance(part.content, str):
@@ -331,13 +331,13 @@ def edited_paths(messages: Iterable[Message]) -> set[str]:
 
 
 def error_names(messages: Iterable[Message]) -> set[str]:
-    """Return the identifiers in error lines: of results that failed, and of what programs print when something is wrong."""
+    """Return the identifiers in error lines of failed results and of program output."""
     found: set[str] = set()
     calls = {part.id: part for row in messages for part in row.parts if isinstance(part, ToolCallPart)}
     for part in (part for row in messages for part in row.parts):
         if isinstance(part, ToolResultPart) and isinstance(part.content, str):
             pattern = ERROR_LINE if part.is_error or FAILED.match(part.content) else PRINTED
-            # What a file or a search shows is no error of this session, whatever words are in it.
+            # The content of a file or a search is not an error of this session, even if it contains such words.
             if pattern is PRINTED and (part.call_id not in calls or calls[part.call_id].name != "Bash"):
                 continue
             for line in pattern.findall(re.sub(r"</?tool_use_error>", "", part.content)):
@@ -386,7 +386,7 @@ def load(path: Path) -> list[dict[str, Any]]:
 async def measured(
     questions: Sequence[dict[str, Any]], sessions: Sequence[dict[str, Any]]
 ) -> tuple[dict[str, float], Kept, dict[str, float], Kept]:
-    """Live both kinds of conversations, each in a file of its own."""
+    """Measure both kinds of conversations, each in a separate file."""
     with tempfile.TemporaryDirectory() as folder:
         for_chat, for_work = Pipeline(Path(folder) / "chat.db"), Pipeline(Path(folder) / "coding.db")
         try:
@@ -401,7 +401,7 @@ def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     here = Path(__file__).resolve().parents[1]
     parser.add_argument("--data", type=Path, default=here.parent / "shared" / "data", help="the folder with the data")
-    parser.add_argument("--questions", type=int, default=0, help="only so many questions; 0: all")
+    parser.add_argument("--questions", type=int, default=0, help="the number of questions; 0: all")
     given = parser.parse_args(arguments)
     missing = [name for name in (CHAT, CODING) if not (given.data / name).is_file()]
     if missing:
@@ -420,7 +420,7 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def rounded(values: dict[str, float]) -> dict[str, float]:
-    """Return the figures as they are worth reading."""
+    """Return the figures, rounded."""
     return {name: round(value, 2) for name, value in values.items()}
 
 

@@ -1,14 +1,14 @@
-"""How well search finds: LoCoMo turns, LongMemEval turns and sessions, through the public face with default settings.
+"""Measure how well search finds LoCoMo turns, LongMemEval turns and sessions, with the public API and the default settings.
 
     make bench-retrieval [ARGS="--engine postgres"]
 
-Beside each figure stands the best plain retriever on the same texts, computed in the same run: FTS5's own BM25 with its
-stemmer and without stop words. The data lies outside the project; `--data` says where.
+The table also shows the best plain retriever on the same texts, computed in the same execution: BM25 of FTS5 with its stemmer and
+without stop words. The data is not part of the project; `--data` is its folder.
 
-The questions about changed facts are our own, in `facts/`: each is about something that was said two or three times in one
-thread, with other values, and only the newest statement is right. Those in `changed_held_back.txt` were written before the
-ranking was changed, and of them only the totals were looked at while it was. The third set asks the questions of both once more,
-with every statement in the middle of a longer message.
+The questions about changed facts are in `facts/`. Each is about a fact that was stated two or three times in one thread with
+different values, and only the newest statement is right. The questions in `changed_held_back.txt` were written before the ranking
+was changed. While it was changed, only their totals were looked at. The third set has the questions of both, with every statement
+in the middle of a longer message.
 """
 
 import argparse
@@ -33,9 +33,9 @@ from table import table
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 DEPTH = 10
 SCORES = ("any@1", "any@5", "any@10", "frac@10", "ndcg@10")
-# Grammar only: it gives the published LongMemEval baselines to within a tenth of a point. LoCoMo comes out one to three points
-# below the published one, and within half a point of it once the speaker's name and the captions of pictures stand in the text.
-# A longer list lifts the sessions' baseline to 93.5 (any@10), 87.1 (frac@10).
+# Only grammatical words. With them, the baselines of LongMemEval differ from the published ones by at most a tenth of a point.
+# The baseline of LoCoMo is one to three points below the published one. With the speaker's name and the captions of pictures in
+# the text, the difference is half a point. A longer list raises the baseline of the sessions to 93.5 (any@10), 87.1 (frac@10).
 GRAMMAR = """
     a about after all also am an and any are as at be because been before being between both but by can could did do does doing
     don down during each few for from further had has have having he her here hers him his how i if in into is it its itself
@@ -51,18 +51,18 @@ FACTS = Path(__file__).resolve().parent / "facts"
 
 @dataclass(slots=True)
 class FixedClock:
-    """A clock that stands where it is set."""
+    """A clock that returns the time to which it was set."""
 
     at: datetime
 
     def now(self) -> datetime:
-        """Return the moment that it stands at."""
+        """Return the time to which the clock was set."""
         return self.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Turn:
-    """One message of a set, and the name that the questions know it by."""
+    """One message of a data set, and its name in the questions."""
 
     session: str
     name: str
@@ -74,7 +74,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question, the turns and the sessions that answer it, and when it was asked."""
+    """One question, the turns and the sessions that answer it, and the time of the question."""
 
     text: str
     turns: frozenset[str]
@@ -84,16 +84,16 @@ class Question:
 
 @dataclass(slots=True, kw_only=True)
 class Corpus:
-    """What is searched together."""
+    """Messages that are searched together, and their questions."""
 
     name: str
     turns: list[Turn]
     questions: list[Question] = field(default_factory=list[Question])
     turns_set: str = "locomo_turns"
-    """The set that its questions count for, where they have no sessions."""
+    """The data set to which the questions belong, if they have no sessions."""
 
     def ends(self) -> datetime:
-        """Return a moment after everything that was said."""
+        """Return a time after all messages."""
         return max(turn.at for turn in self.turns) + timedelta(days=1)
 
 
@@ -194,7 +194,7 @@ def changed_facts() -> list[Corpus]:
 
 
 def _longer(turn: Turn, talk: Sequence[list[str]], chance: random.Random) -> Turn:
-    """Return what a user states in the middle of a longer message."""
+    """Return a longer message with the statement of a user in the middle."""
     if turn.role != "user" or turn.text.endswith("?"):
         return turn
     others = [text for mark, text in talk if mark == ">" and not text.endswith("?")]
@@ -267,13 +267,13 @@ async def run_ours(address: str, corpus: Corpus, sheets: dict[str, Sheet]) -> No
     async with Memory(address, clock=clock) as memory:
         await fill(memory, corpus)
         for question in corpus.questions:
-            # The question is asked on its own day: "last week" means nothing without it.
+            # Set the clock to the day of the question, because "last week" depends on it.
             clock.at = question.asked or corpus.ends()
             await ask(memory, corpus, question, sheets)
 
 
 async def ask(memory: Memory, corpus: Corpus, question: Question, sheets: dict[str, Sheet]) -> None:
-    """Ask one question in each way that its set is measured in."""
+    """Search for one question in each way that its data set needs."""
     answer = await memory.resource(corpus.name).search(question.text, limit=DEPTH)
     names = [result.id for result in answer.results]
     if not question.sessions:
@@ -291,7 +291,7 @@ async def ask(memory: Memory, corpus: Corpus, question: Question, sheets: dict[s
 
 
 class Plain:
-    """FTS5 with its stemmer, stop words dropped, any word matching: the best of the plain retrievers."""
+    """FTS5 with its stemmer and without stop words. Any word may match. This is the best of the plain retrievers."""
 
     def __init__(self, texts: Iterable[tuple[str, str]]) -> None:
         self._names: list[str] = []
@@ -335,10 +335,10 @@ def run_plain(corpus: Corpus, sheets: dict[str, Sheet]) -> None:
 
 @contextmanager
 def database(engine: str) -> Generator[Callable[[str], str]]:
-    """Yield a function that names a fresh database on an engine."""
+    """Yield a function that returns the address of a new database."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        # PostgreSQL runs as a user of its own when this runs as root.
+        # If this runs as root, PostgreSQL runs as another user, who needs access to the folder.
         folder.chmod(0o755)
         if engine == "sqlite":
             yield lambda name: str(folder / f"{name}.db")
@@ -355,7 +355,7 @@ def database(engine: str) -> Generator[Callable[[str], str]]:
 
 
 async def measure(folder: Path, engine: str) -> tuple[dict[str, Sheet], dict[str, Sheet]]:
-    """Return the sheets of ours and of the baseline."""
+    """Return the scores of Memolog and of the baseline."""
     ours, plain = {name: Sheet() for name in SETS}, {name: Sheet() for name in SETS}
     with database(engine) as address:
         for corpus in (*locomo(folder), longmemeval(folder), *changed_facts()):
@@ -366,10 +366,10 @@ async def measure(folder: Path, engine: str) -> tuple[dict[str, Sheet], dict[str
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description="How well search finds.")
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder with the sets")
+    parser = argparse.ArgumentParser(description="Measure how well search finds messages.")
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder with the data sets")
     parser.add_argument("--engine", choices=("sqlite", "postgres"), default="sqlite")
-    parser.add_argument("--firsts", type=Path, help="write the first result of each question here, to compare engines")
+    parser.add_argument("--firsts", type=Path, help="file for the first result of each question, to compare engines")
     options = parser.parse_args()
     ours, plain = asyncio.run(measure(options.data, options.engine))
     lines = [

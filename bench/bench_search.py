@@ -1,10 +1,10 @@
-"""How fast search answers, what the index weighs and what it costs to keep.
+"""Measure the speed of search, the size of the index and the time to update it.
 
     make bench-search [ARGS="--sizes 10000,100000"]
 
-Real questions over real turns, repeated until the database holds so many messages: (a) all in one resource, (b) spread over a
-thousand. The index is caught up before the clock starts; keeping it up is measured by itself. Aims: (b) p95 ≤ 5 ms at a million
-messages, (a) p95 ≤ 25 ms at a hundred thousand. On a machine that others use too, look at the processor's time (`cpu`).
+Real questions are searched in real turns. The turns are repeated until the database has the wanted number of messages: (a) all in
+one resource, (b) in a thousand resources. The index is updated before the measurement; updating it is measured separately. Aims:
+(b) p95 ≤ 5 ms with a million messages, (a) p95 ≤ 25 ms with a hundred thousand. On a busy machine use the processor time (`cpu`).
 """
 
 import argparse
@@ -39,7 +39,7 @@ def material(folder: Path) -> tuple[list[Turn], list[str]]:
 
 
 async def fill(memory: Memory, turns: Sequence[Turn], size: int, resources: int) -> tuple[int, float]:
-    """Save so many messages, in threads of twenty; return the characters saved and the seconds that it took."""
+    """Save this many messages, in threads of twenty. Return the number of characters and the time in seconds."""
     kit = await memory.open()
     chance, characters, spent = random.Random(size), 0, 0.0
     for start in range(0, size, THREAD):
@@ -54,7 +54,7 @@ async def fill(memory: Memory, turns: Sequence[Turn], size: int, resources: int)
 
 
 async def index(memory: Memory, resources: int) -> float:
-    """Bring every index up to date; return the seconds that it took."""
+    """Update the index of every resource. Return the time in seconds."""
     began = perf_counter()
     for number in range(resources):
         await memory.resource(f"r{number}").search("warm", limit=1)
@@ -64,7 +64,7 @@ async def index(memory: Memory, resources: int) -> float:
 
 
 async def ask(memory: Memory, questions: Sequence[str], resources: int) -> tuple[list[float], list[float]]:
-    """Return how many milliseconds each question took, and how many of them the processor worked."""
+    """Return the elapsed time and the processor time of each question in milliseconds."""
     chance, times, worked = random.Random(1), list[float](), list[float]()
     for number in range(QUESTIONS):
         resource = f"r{chance.randrange(resources)}"
@@ -76,13 +76,13 @@ async def ask(memory: Memory, questions: Sequence[str], resources: int) -> tuple
 
 
 def index_bytes(path: Path) -> int:
-    """Return what the tables of the index take, from SQLite's own account of its pages."""
+    """Return the size of the index tables, from the page statistics of SQLite."""
     connection = sqlite3.connect(path)
     try:
         rows = connection.execute("SELECT SUM(pgsize) FROM dbstat WHERE name LIKE '%search\\_%' ESCAPE '\\'").fetchall()
         return int(rows[0][0] or 0)
     except sqlite3.OperationalError:
-        # Not every build of SQLite keeps account.
+        # Not every build of SQLite has these statistics.
         return 0
     finally:
         connection.close()
@@ -114,9 +114,9 @@ async def measure(
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description="How fast search answers.")
-    parser.add_argument("--data", type=Path, default=DATA, help="the folder with the sets")
-    parser.add_argument("--sizes", default="10000,100000,1000000", help="how many messages")
+    parser = argparse.ArgumentParser(description="Measure the speed of search.")
+    parser.add_argument("--data", type=Path, default=DATA, help="the folder with the data sets")
+    parser.add_argument("--sizes", default="10000,100000,1000000", help="numbers of messages, separated by commas")
     parser.add_argument("--ways", default="one,spread", help="one: all in one resource; spread: over a thousand")
     options = parser.parse_args()
     turns, questions = material(options.data)

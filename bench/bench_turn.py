@@ -1,24 +1,25 @@
-"""What memory adds to an agent's turn: time, tokens, bytes and waits, with a model that follows a script.
+"""Measure what memory adds to an agent's turn: time, tokens, bytes and waits. The model is scripted.
 
     make bench-turn ARGS="--messages 50000 --only chat_and_tools,flatness"
 
-A turn is measured from its opening to its end without the time in which the agent's own model would answer; a step of a
-turn with tools, from what goes in to the recorded answer. All storage is included, on a SQLite file at default settings.
-While the agent's model would answer, background work runs, as it does in life.
+A turn is measured from its beginning to its end, without the time of the agent's model. A step of a turn with tools is measured
+from its input to the recorded answer. All storage is included, on a SQLite file with the default settings. Background work runs
+during the time in which the agent's model would answer, as in real use.
 
-- chat_and_tools: a long conversation of questions and answers, now and then a turn with tools. `prefix_reuse` is how much of
-  a prompt, without its edge, the next one repeats from the first byte on; `context_excess` how far a context went beyond
-  T × block_after and its log; `observer_tokens_per_raw_token` what observer and reflector were sent, and
-  `answered_tokens_per_raw_token` what they answered; `request_tokens` what the agent's own model is sent at a request, and
-  `cached_share` how much of that its prompt cache can know.
-- slow_model: results of 2,000 tokens, a step every 50 ms, and observers that take 0.5 s and 2 s. A stall is a step that
-  memory held up for more than 100 ms.
-- flatness: a turn in a file with a long history, over a turn in a file with none; blocks of both in turn.
-- resource_200: one log that 200 threads share; `resource_observer_tokens_per_raw_token` as above, background work and the first
-  turn of each thread included.
+- chat_and_tools: a long conversation of questions and answers, with a turn with tools from time to time.
+  `prefix_reuse` is the share of a prompt, without its edge, with which the next prompt begins.
+  `context_excess` is the part of a context above message_tokens × block_after and its log.
+  `observer_tokens_per_raw_token` are the tokens that observer and reflector get for each token of conversation, and
+  `answered_tokens_per_raw_token` the tokens of their replies.
+  `request_tokens` are the tokens of a request to the agent's model, and `cached_share` the share that a prompt cache can serve.
+- slow_model: tool results of 2,000 tokens, a step every 50 ms, and observers that take 0.5 s and 2 s. A stall is a step that
+  memory delays by more than 100 ms.
+- flatness: the time of a turn in a file with a long history, divided by the time in an empty file. Blocks of both alternate.
+- resource_200: 200 threads share one log. `resource_observer_tokens_per_raw_token` is like above. Background work and the first
+  turn of each thread are included.
 
-p10, and the CPU time of the thread, tell what a quiet machine would show. Nothing here is a test: no time is asserted. The
-table is followed by one line of JSON.
+p10 and the processor time of the thread show the speed on a machine without other load. Nothing here is a test: no time is
+asserted. The table is followed by one line of JSON.
 """
 
 import argparse
@@ -60,7 +61,7 @@ RESOURCE_THREADS = 200
 BLOCK = 100
 CLOCK = SystemClock()
 COUNTER = HeuristicCounter()
-# The numbers of the messages that an observer is shown, and as much of each as one would say of it.
+# The numbers of the messages in the prompt of an observer, and the beginning of each message.
 SHOWN = re.compile(r"^<message>\[(\d+)\][^\n]*\n([^\n]{1,100})", re.MULTILINE)
 SAID = re.compile(r"Message \d+ was said \[(\d+)\]")
 
@@ -87,14 +88,14 @@ AIMS = {
 
 
 class Talk:
-    """Says things of a wanted length, and counts what it said."""
+    """Makes texts of a wanted length, and counts their tokens."""
 
     def __init__(self, seed: int) -> None:
         self._texts = Texts(seed)
         self.tokens = self.bytes = self._calls = 0
 
     def text(self, tokens: int) -> str:
-        """Return a new text of so many tokens."""
+        """Return a new text of this many tokens."""
         wanted, text = tokens * CHARACTERS_A_TOKEN, ""
         while len(text) < wanted:
             text += self._texts.text() + " "
@@ -103,11 +104,11 @@ class Talk:
         return text[:wanted]
 
     def question(self) -> NewMessage:
-        """Return what a user asks."""
+        """Return a user message."""
         return UserMessage(self.text(QUESTION))
 
     def answer(self) -> NewMessage:
-        """Return what the agent's model answers."""
+        """Return an answer of the agent's model."""
         return AssistantMessage(self.text(ANSWER))
 
     def call(self) -> tuple[NewMessage, NewMessage]:
@@ -118,7 +119,7 @@ class Talk:
 
 
 class Observer(ScriptedModel):
-    """Observes in whole sentences, and counts what it is sent instead of keeping it."""
+    """Replies with observations, and counts the tokens of its requests."""
 
     def __init__(self, seconds: float = 0.0) -> None:
         super().__init__(seconds=seconds)
@@ -136,7 +137,7 @@ class Observer(ScriptedModel):
 
 
 def in_their_words(request: ModelRequest) -> str:
-    """Answer with the beginnings of the messages that were shown: what repeats itself or is made up is refused."""
+    """Reply with the beginnings of the messages, because repeated or invented observations would be refused."""
     said = dict(SHOWN.findall(request.text))
     return SAID.sub(lambda hit: f"{said.get(hit[1], hit[0])} [{hit[1]}]", observations_of(request))
 
@@ -152,7 +153,7 @@ async def remembering(path: Path, model: Observer, config: Config | None = None)
 
 
 class Stopwatch:
-    """Adds up the time between starts and stops, and keeps the milliseconds of each lap: by the clock, and of this thread."""
+    """Adds the times between starts and stops, and stores elapsed time and thread time of each lap in milliseconds."""
 
     def __init__(self) -> None:
         self.laps: list[float] = []
@@ -160,7 +161,7 @@ class Stopwatch:
         self._total = self._used = self._started = self._began = 0.0
 
     def start(self) -> None:
-        """Go on."""
+        """Start or continue."""
         self._began = thread_time()
         self._started = perf_counter()
 
@@ -177,14 +178,14 @@ class Stopwatch:
         self._total = self._used = 0.0
 
     def figures(self, name: str) -> dict[str, float]:
-        """Return what the laps come to."""
+        """Return the percentiles of the laps."""
         found = {f"{name}_p{share}_ms": percentile(self.laps, share / 100) for share in (10, 50, 95, 99)}
         return found | {f"{name}_cpu_p50_ms": median(self.cpu)}
 
 
 @dataclass(slots=True, kw_only=True)
 class Seen:
-    """What is kept of the contexts of one thread, in their order."""
+    """Measurements of the contexts of one thread, in their order."""
 
     config: Config
     last: bytes = b""
@@ -208,20 +209,20 @@ class Seen:
         self.measure(context)
 
     def measure(self, context: Context) -> None:
-        """Note the size of a context."""
+        """Store the size of a context."""
         self.most = max(self.most, context.tokens.total)
-        # What came in last may go beyond the limit: it is shown before anybody can observe it.
+        # The newest messages may exceed the limit, because they are shown before they can be observed.
         newest = max((COUNTER.count(message.render()) for message in context.tail[-1:]), default=0)
         self.excess = max(self.excess, context.tokens.tail - newest - self.config.block_at_for(0))
 
     def outside(self, changes: Sequence[datetime]) -> list[float]:
-        """Return the reuse of the contexts since whose predecessor the log did not change."""
+        """Return the reuse of each context whose log is the same as in the context before it."""
         pairs = zip(self.at, self.at[1:], self.reuse, strict=False)
         return [reuse for before, after, reuse in pairs if not any(before < change <= after for change in changes)]
 
 
 def shared(one: bytes, other: bytes) -> int:
-    """Return how many bytes two texts begin with in common."""
+    """Return the length in bytes of the common beginning of two texts."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -230,7 +231,7 @@ def shared(one: bytes, other: bytes) -> int:
 
 
 async def journal(memory: Memory) -> list[StoredEvent]:
-    """Return all that happened."""
+    """Return all measurements."""
     store = (await memory.open()).store
     found: list[StoredEvent] = []
     while page := await store.journal.events(OWNER, after=found[-1].number if found else 0):
@@ -244,7 +245,7 @@ def waits(events: Sequence[StoredEvent]) -> int:
 
 
 def resident_mb() -> float:
-    """Return how much memory the process occupies: its own, without the pages of mapped files, where that can be told."""
+    """Return the RAM of the process in MiB, without the pages of mapped files if the system reports this."""
     try:
         lines = Path("/proc/self/status").read_text("ascii").splitlines()
         return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon:")) / 1_024
@@ -259,7 +260,7 @@ Think = Callable[[], Awaitable[None]]
 
 
 def unseen(context: Context) -> None:
-    """Look at nothing."""
+    """Do nothing."""
     del context
 
 
@@ -279,7 +280,7 @@ async def chat(memory: Memory, thread: str, talk: Talk, watch: Stopwatch, look: 
 
 
 async def work(memory: Memory, talk: Talk, steps: int, watch: Stopwatch, think: Think, look: Look) -> None:
-    """Take one turn with so many tool calls, each step as a lap."""
+    """Make one turn with this many tool calls. Each step is a lap."""
     news = talk.question()
     watch.start()
     async with memory.thread(THREAD, resource=OWNER).turn() as turn:
@@ -339,7 +340,7 @@ async def chat_and_tools(folder: Path, turns: int) -> dict[str, float]:
 
 
 async def slow_model(folder: Path, seconds: float, steps: int = 100) -> dict[str, float]:
-    """Measure a turn of many tool calls beside an observer that takes its time."""
+    """Measure a turn of many tool calls with a slow observer."""
     seen, watch, name = Seen(config=Config()), Stopwatch(), f"{seconds:g}s"
     async with remembering(folder / f"slow-{name}.db", Observer(seconds)) as memory:
         await work(memory, Talk(2), steps, watch, lambda: asyncio.sleep(STEP_SECONDS), seen.measure)
@@ -354,7 +355,7 @@ async def slow_model(folder: Path, seconds: float, steps: int = 100) -> dict[str
 
 
 async def flatness(folder: Path, messages: int, repeats: int) -> dict[str, float]:
-    """Measure turns in a file with a long history and in one without, a block of each in turn."""
+    """Measure turns in a file with a long history and in an empty file, in alternating blocks."""
     blocks: tuple[list[Stopwatch], list[Stopwatch]] = ([], [])
     talk = Talk(3)
     async with remembering(folder / "bare.db", Observer()) as bare, remembering(folder / "full.db", Observer()) as full:
@@ -388,7 +389,7 @@ async def resource_200(folder: Path, turns: int) -> dict[str, float]:
             await chat(memory, f"t{number}", talk, Stopwatch())
         for _ in range(turns):
             await chat(memory, f"t{chance.randrange(RESOURCE_THREADS)}", talk, watch)
-    # Counted over the whole of it: the first turn of every thread, and all background work, which `chat` waits for.
+    # The count includes the first turn of every thread and all background work, because `chat` waits for it.
     return watch.figures("resource_added") | {
         "resource_observer_tokens_per_raw_token": model.sent / talk.tokens,
         "resource_answered_tokens_per_raw_token": model.answered / talk.tokens,
@@ -401,7 +402,7 @@ Bench = Callable[[Path], Awaitable[dict[str, float]]]
 
 
 async def run(options: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Measure what was asked for, each as often as asked for; of each number the median is told."""
+    """Run each selected measurement several times, and return the median of each number."""
     repeats: int = options.repeats
 
     async def slow(folder: Path) -> dict[str, float]:
@@ -433,11 +434,13 @@ def report(results: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     """Read the arguments, measure, print."""
-    parser = argparse.ArgumentParser(description="What memory adds to an agent's turn.")
-    parser.add_argument("--messages", type=int, default=1_000_000, help="history of the full file")
-    parser.add_argument("--turns", type=int, default=2_000, help="turns of chat; a turn of 10 tool steps now and then")
-    parser.add_argument("--repeats", type=int, default=3, help="how often to measure")
-    parser.add_argument("--only", default="chat_and_tools,slow_model,flatness,resource_200", help="which, with a comma")
+    parser = argparse.ArgumentParser(description="Measure what memory adds to an agent's turn.")
+    parser.add_argument("--messages", type=int, default=1_000_000, help="number of messages in the file with a history")
+    parser.add_argument("--turns", type=int, default=2_000, help="number of turns; some have 10 tool steps")
+    parser.add_argument("--repeats", type=int, default=3, help="number of measurements")
+    parser.add_argument(
+        "--only", default="chat_and_tools,slow_model,flatness,resource_200", help="names, separated by commas"
+    )
     results = asyncio.run(run(parser.parse_args()))
     print(report(results))
     print(json.dumps(results))

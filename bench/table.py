@@ -1,7 +1,4 @@
-"""Tables for people and percentiles: what every benchmark prints with.
-
-Knows plain text only. Knows nothing of what is measured.
-"""
+"""Tables in plain text and percentiles, for all benchmarks."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -10,7 +7,7 @@ __all__ = ["median", "percentile", "table"]
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """Return the value below which this share (0 to 1) of the values lies, between two neighbours if need be."""
+    """Return the value below which this share (0 to 1) of the values lies. It is interpolated between two neighbours."""
     ordered = sorted(values)
     if not ordered:
         return math.nan
@@ -20,12 +17,12 @@ def percentile(values: Iterable[float], share: float) -> float:
 
 
 def median(values: Iterable[float]) -> float:
-    """Return the middle of the values."""
+    """Return the median of the values."""
     return percentile(values, 0.5)
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table in plain text: the first column left, the others right."""
+    """Return a table in plain text. The first column is aligned left, the others right."""
     cells = [list(headers), *([_cell(value) for value in row] for row in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(len(headers))]
     lines = ["  ".join(_aligned(row, widths)).rstrip() for row in cells]

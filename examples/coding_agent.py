@@ -1,4 +1,4 @@
-"""The hooks of a coding agent, without an agent: two sessions in the format of Codex. The second begins with the memory of the first.
+"""The hooks of a coding agent, played without an agent. The second of two sessions begins with the memory of the first.
 
     python examples/coding_agent.py
 
