@@ -234,7 +234,7 @@ class Bare:
         for keys, (is_unique, where) in wanted.items():
             unique = "UNIQUE " if is_unique else ""
             connection.execute(f"CREATE {unique}INDEX i_{'_'.join(keys)} ON messages ({', '.join(keys)}) {where}")
-        # Create the indexes before the rows, as in the store. Otherwise their pages would be full, and later inserts would split them.
+        # Create the indexes before the rows, as in the store. Otherwise their pages would be full and split by later inserts.
         connection.execute("INSERT INTO messages SELECT * FROM filled.messages ORDER BY pk")
         connection.commit()
         # Empty the journal, because it is much larger than the journal of single commits.
