@@ -1,4 +1,4 @@
-"""The demo keeps what it promises: everything is played, everything is shown, and all of it is true."""
+"""Tests of the demo: it plays its whole script, prints everything, and its figures are correct."""
 
 import importlib.util
 import json
@@ -34,7 +34,7 @@ DEMO = [sys.executable, "-m", "memolog", "demo"]
 
 @pytest.fixture(scope="module")
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Name the database that the demo leaves."""
+    """Return the path of the database of the demo."""
     return tmp_path_factory.mktemp("demo") / "demo.db"
 
 
@@ -58,7 +58,7 @@ def drawing() -> ModuleType:
 
 
 def test_the_figures_are_what_it_promises(told: dict[str, Any], database: Path) -> None:
-    """A conversation of days with tools, a log, a crash, answers from the log and in exact words, a task, and less to pay."""
+    """The demo has days with tools, a log, a crash, answers from the log and in exact words, a task, and lower costs."""
     assert told["messages"] >= 400
     assert told["tool_calls"] >= 100
     assert told["days"] >= 10
@@ -95,7 +95,7 @@ def test_the_figures_are_what_it_promises(told: dict[str, Any], database: Path) 
 
 
 async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], database: Path) -> None:
-    """Whoever opens it finds every message as the script has it; the demo's own proof says the same."""
+    """The database of the demo contains every message of the script, and the check of the demo reports the same."""
     assert told["nothing_lost"]
     assert told["in_prompt"] + told["behind_log"] == told["word_for_word"] == told["messages"]
     async with Memory(database, config=CONFIG) as memory:
@@ -112,7 +112,7 @@ async def test_it_leaves_a_database_that_holds_everything(told: dict[str, Any], 
 
 
 def test_it_does_not_play_into_a_database_that_is_in_use(told: dict[str, Any], database: Path) -> None:
-    """A second run on the same file is refused in one line."""
+    """A second demo on the same file is refused with one line."""
     assert told["nothing_lost"]
     done = subprocess.run([*DEMO, "--db", str(database)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
@@ -121,7 +121,7 @@ def test_it_does_not_play_into_a_database_that_is_in_use(told: dict[str, Any], d
 
 
 async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path) -> None:
-    """A second run prints the same figures; its lines are short, plain, and those of the README's picture."""
+    """A second demo prints the same figures. Its lines are short and plain, and the picture of the README shows them."""
     picture = drawing()
     screen = picture.Recorder()
     again = await Demo(str(tmp_path / "demo.db"), screen).play()
@@ -135,7 +135,7 @@ async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path
 
 
 def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing but text: no colours, no cursor movements; the windows are told once a day."""
+    """Outside a terminal the output is plain text without colours and cursor movements. Sizes are printed once a day."""
     screen = Terminal()
     screen.line("checked  ", ("nothing lost", "good"))
     screen.levels({"api": LEVEL})
@@ -149,7 +149,7 @@ def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A person who reads along gets a panel with the windows, and not the same again at the end of the day."""
+    """In a terminal a panel shows the sizes, so they are not printed again at the end of the day."""
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
     live = Terminal()
     live.levels({"api": LEVEL})
@@ -161,7 +161,7 @@ def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch, capsys: pytes
 
 
 def test_the_script_is_in_order() -> None:
-    """No exchange begins before the one before it ended, and every call has its result."""
+    """No exchange begins before the end of the previous one, and every call has its result."""
     exchanges = script()
     ends = [one.messages[-1].created_at for one in exchanges]
     assert all(end is not None and end < after.at for end, after in zip(ends, exchanges[1:], strict=False))

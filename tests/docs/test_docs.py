@@ -1,4 +1,4 @@
-"""The documentation is true: its snippets run, its generated pages are fresh, its links lead somewhere."""
+"""Tests of the documentation: snippets run, generated pages are up to date, and linked files exist."""
 
 import ast
 import importlib
@@ -21,7 +21,7 @@ PRINTING = re.compile(r"^```python\n(.*?)^```\n\nIt prints[^`]*?\n\n```text\n(.*
 
 
 def snippets() -> Iterator[Any]:
-    """Return each Python block of each page, with what the page says that it prints, if it says so."""
+    """Yield each Python block of each page with the output that the page shows, or None."""
     for page in PAGES:
         text = page.read_text("utf-8")
         printed = dict(PRINTING.findall(text))
@@ -31,7 +31,7 @@ def snippets() -> Iterator[Any]:
 
 @pytest.mark.parametrize(("code", "output"), list(snippets()))
 def test_snippet_runs(code: str, output: str | None, tmp_path: Path) -> None:
-    """Each Python block runs by itself in an empty folder, and prints what the page says."""
+    """Each Python block runs alone in an empty folder, and prints the output that the page shows."""
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert output in {None, done.stdout}
@@ -39,7 +39,7 @@ def test_snippet_runs(code: str, output: str | None, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    """Every relative link names a file that exists."""
+    """The file of every relative link exists."""
     broken = [target for target in LINK.findall(page.read_text("utf-8")) if not (page.parent / target).exists()]
     assert broken == []
 
@@ -49,7 +49,7 @@ CITED = re.compile(r"tests/[\w/.-]+\.py(?:::\w+)?")
 
 
 def exists(cited: str) -> bool:
-    """Tell whether a test file, or a test in it, is there."""
+    """Return whether a test file, or a test in it, exists."""
     name, _, function = cited.partition("::")
     file = ROOT / name
     if not file.is_file() or not function:
@@ -60,12 +60,12 @@ def exists(cited: str) -> bool:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_tests_that_are_cited_exist(page: Path) -> None:
-    """A page that names a test, or a file of tests, names one that is there."""
+    """Every test and every test file that a page names exists."""
     assert [cited for cited in CITED.findall(page.read_text("utf-8")) if not exists(cited)] == []
 
 
 def test_every_promise_of_security_is_proven() -> None:
-    """Each section of promises is a table, each promise in it names the tests that prove it, and no promise stands twice."""
+    """Every section has a table of promises, every promise names its tests, and no promise occurs twice."""
     page = (ROOT / "docs" / "security.md").read_text("utf-8")
     sections = dict(re.findall(r"^## ([^\n]+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
     assert [name for name, text in sections.items() if not PROMISES.search(text)] == ["Report a problem"]
@@ -81,7 +81,7 @@ def test_every_promise_of_security_is_proven() -> None:
 
 
 def made_by(name: str) -> Any:
-    """Return a module of the docs folder, which is no package."""
+    """Return a module of the docs folder, which is not a package."""
     return importlib.import_module(name)
 
 
@@ -92,7 +92,7 @@ def _docs_importable(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("_docs_importable")
 def test_generated_pages_are_fresh() -> None:
-    """A page that follows from the code is what the code says now; `make docs` writes it."""
+    """Generated pages are up to date. `make docs` writes them."""
     pages = made_by("generate").PAGES
     assert len(pages) == 3
     assert [name for name, page in pages.items() if (ROOT / "docs" / name).read_text("utf-8") != page()] == []
@@ -100,14 +100,14 @@ def test_generated_pages_are_fresh() -> None:
 
 @pytest.mark.usefixtures("_docs_importable")
 def test_the_stub_of_the_synchronous_face_is_fresh() -> None:
-    """The types of the synchronous face are those of the asynchronous one; `make docs` writes them."""
+    """The stub has the types of the asynchronous classes. `make docs` writes it."""
     stub = made_by("sync_stub")
     assert stub.STUB.read_text("utf-8") == stub.sync_stub()
 
 
 @pytest.mark.usefixtures("_docs_importable")
 def test_diagrams_are_fresh() -> None:
-    """A diagram is what its description says now, nothing else is in their folder, and each is shown somewhere."""
+    """Diagrams are up to date, their folder contains nothing else, and a page shows each of them."""
     diagrams = made_by("diagrams").DIAGRAMS
     folder = ROOT / "docs" / "diagrams"
     assert sorted(diagrams) == sorted(path.name for path in folder.iterdir())
@@ -120,13 +120,13 @@ SHOWN = re.compile(r"^::: (memolog[\w.]*)$", re.MULTILINE)
 
 
 def offered(module: Any) -> dict[str, object]:
-    """Return what a module offers: what it exports, or what it defines."""
+    """Return the public names of a module with their values: `__all__`, or the names that it defines."""
     own = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
     return {name: getattr(module, name) for name in getattr(module, "__all__", own) if not name.startswith("_")}
 
 
 def shown_in_the_reference() -> list[object]:
-    """Return each object that the page of the reference shows; of a module, what it exports."""
+    """Return each object that the reference page shows. For a module, return its public values."""
     found: list[object] = []
     for name in SHOWN.findall((ROOT / "docs" / "api.md").read_text("utf-8")):
         home, _, last = name.rpartition(".")
@@ -136,7 +136,7 @@ def shown_in_the_reference() -> list[object]:
 
 
 def test_every_public_name_is_in_the_reference() -> None:
-    """Each name that a public module offers is shown by a directive; the build fails on a directive that leads nowhere."""
+    """Each name of a public module has a directive. The build of the site fails if a directive has no object."""
     shown = shown_in_the_reference()
     modules = [importlib.import_module(f"memolog{name}") for name in ("", ".models", ".events", ".errors", ".testing")]
     public = {f"{module.__name__}.{name}": thing for module in modules for name, thing in offered(module).items()}
@@ -148,7 +148,7 @@ PUBLIC = re.compile(r"memolog(\.(models|events|errors|testing|adapters(\.\w+)?|a
 
 
 def imported_by(code: str) -> list[str]:
-    """Return the modules of ours that a snippet imports from."""
+    """Return the modules of Memolog that a snippet imports."""
     nodes = list(ast.walk(ast.parse(code)))
     names = [node.module or "" for node in nodes if isinstance(node, ast.ImportFrom)]
     names += [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
@@ -157,7 +157,7 @@ def imported_by(code: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_imports_from_public_modules(page: Path) -> None:
-    """A snippet imports from `memolog`, its public modules, an adapter, or a server that a program can embed."""
+    """Snippets import only from `memolog`, its public modules, adapters, and servers that a program can embed."""
     names = [name for code in SNIPPET.findall(page.read_text("utf-8")) for name in imported_by(code)]
     assert [name for name in names if not PUBLIC.fullmatch(name)] == []
 
@@ -171,7 +171,7 @@ def test_the_readme_shows_what_the_quickstart_prints(tmp_path: Path) -> None:
 
 
 def test_the_files_to_change_exist() -> None:
-    """Each change of `where.md` names files and tests, and they exist."""
+    """Each row of `where.md` has files and a test, and they exist."""
     page = (ROOT / "docs" / "where.md").read_text("utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][2:]
     assert len(rows) >= 20

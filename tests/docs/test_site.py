@@ -1,4 +1,4 @@
-"""The documentation as a site: it builds without a network, every link leads somewhere, nothing is fetched by a reader."""
+"""Tests of the site: it builds without a network, every link has a target, and pages fetch nothing from other hosts."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 ROOT = Path(__file__).parents[2]
-# What a browser fetches by itself, and the attribute that names it.
+# The tags and attributes whose addresses a browser fetches automatically.
 FETCHED = {
     ("audio", "src"),
     ("iframe", "src"),
@@ -36,7 +36,7 @@ cli(["build", "--strict", "--quiet", "--site-dir", sys.argv[1]])
 
 @dataclass(slots=True)
 class Page:
-    """One page of the site: what it links to, what is fetched for it, and what can be linked to in it."""
+    """One page of the site: its links, the addresses that a browser fetches for it, its ids and its classes."""
 
     links: set[str] = field(default_factory=set[str])
     fetched: set[str] = field(default_factory=set[str])
@@ -45,14 +45,14 @@ class Page:
 
 
 class Reader(HTMLParser):
-    """Reads one page."""
+    """Parses one page."""
 
     def __init__(self) -> None:
         super().__init__()
         self.page = Page()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Keep what the tag names."""
+        """Store the links, addresses, ids and classes of a tag."""
         for name, value in attrs:
             if value is None:
                 continue
@@ -68,7 +68,7 @@ class Reader(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the built site, of the documentation as it is and one more guide, which nothing else names."""
+    """Build the site with one more guide that has no entry in the navigation, and return its folder."""
     folder = tmp_path_factory.mktemp("project")
     for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "mkdocs.yml"):
         shutil.copy(ROOT / name, folder)
@@ -100,12 +100,12 @@ def pages(site: Path) -> dict[str, Page]:
 
 
 def is_outside(address: str) -> bool:
-    """Tell whether an address leads out of the site."""
+    """Return whether an address is outside the site."""
     return bool(urlsplit(address).scheme or urlsplit(address).netloc)
 
 
 def test_every_page_is_there(site: Path, pages: dict[str, Page]) -> None:
-    """Each document is a page, those of the root too, and each is in the navigation, also one that was just added."""
+    """Each document is a page and in the navigation, also the files of the root and a new guide."""
     sources = {
         path.relative_to(ROOT / "docs").with_suffix(".html").as_posix() for path in (ROOT / "docs").rglob("*.md")
     }
@@ -118,7 +118,7 @@ def test_every_page_is_there(site: Path, pages: dict[str, Page]) -> None:
 
 
 def test_every_link_leads_somewhere(site: Path, pages: dict[str, Page]) -> None:
-    """What a page links to, or needs, is a file of the site; what stands behind a # is in it."""
+    """The target of each link and each fetched address is a file of the site, and the part after # is an id in it."""
     broken: list[str] = []
     count = 0
     for name, page in pages.items():
@@ -141,7 +141,7 @@ def test_every_link_leads_somewhere(site: Path, pages: dict[str, Page]) -> None:
 
 
 def test_nothing_is_fetched_from_elsewhere(site: Path, pages: dict[str, Page]) -> None:
-    """No script, style, font or picture of another host; and nothing for which the theme would load one."""
+    """Pages use no script, style, font or picture of another host, and nothing for which the theme would load one."""
     assert [(name, item) for name, page in pages.items() for item in page.fetched if is_outside(item)] == []
     assert [name for name, page in pages.items() if "mermaid" in page.classes] == []
     sheets = list(site.rglob("*.css"))
@@ -153,7 +153,7 @@ def test_nothing_is_fetched_from_elsewhere(site: Path, pages: dict[str, Page]) -
 
 
 def test_everything_can_be_searched(site: Path) -> None:
-    """The index of the site's own search is there and knows the pages."""
+    """The search index of the site exists and contains the pages."""
     text = (site / "search" / "search_index.json").read_text("utf-8")
     assert "zebras.html" in text
     assert "Resource.forget" in text
