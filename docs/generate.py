@@ -47,7 +47,7 @@ def configuration_page() -> str:
         "",
         "Settings of the whole database (models, durability, the pool) are refused in both.",
         "",
-        "| setting | default | takes | meaning | environment |",
+        "| setting | default | allowed values | meaning | environment |",
         "| --- | --- | --- | --- | --- |",
     ]
     for setting in settings():
@@ -115,7 +115,7 @@ def _verbs(command: Any, words: tuple[str, ...]) -> Iterator[list[str]]:
         f"| {_spelt(item)} | {(item.help or '').rstrip('.')} |" for item in command.params if item.name not in SHARED
     ]
     if rows:
-        lines += ["| takes | meaning |", "| --- | --- |", *rows, ""]
+        lines += ["| argument or option | meaning |", "| --- | --- |", *rows, ""]
     yield lines
 
 
