@@ -25,8 +25,9 @@ from starlette.routing import Route
 async def complete(request: Request) -> JSONResponse:
     """Answer as a provider does: with how much of the conversation it was sent."""
     said = [message["content"] for message in (await request.json())["messages"] if message["role"] == "user"]
-    # The last one is the memory's edge: what day it is, and what else is current.
-    answer = f"You have told me {len(said) - 1} things; the first was: {said[0]}"
+    # The newest message ends with the memory's edge: what day it is, and what else is current.
+    first = said[0].partition("\n\n<now>")[0]
+    answer = f"You have told me {len(said)} things; the first was: {first}"
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     return JSONResponse(

@@ -12,7 +12,7 @@ from kit.rows import plan
 from kit.rows import view as kit_view
 from kit.talk import edge_of
 from memolog.context.build import View, build
-from memolog.context.context import Context, ContextMessage, Counts
+from memolog.context.context import Block, Context, ContextMessage, Counts
 from memolog.context.wording import LEFT_OUT
 from memolog.core.message import (
     AssistantMessage,
@@ -414,6 +414,43 @@ def others(count: int = 3, length: int = 50) -> tuple[OtherTail, ...]:
         )
         for n in range(2, 5)
     )
+
+
+def test_the_edge_at_later_steps_changes_only_every_hour() -> None:
+    """It stands before the tool results then, so each change costs the provider's cache of these results."""
+    call, result = ToolCallPart(id="c", name="look"), ToolResultPart(call_id="c", content="seen")
+    first = (row(1, "user", "where is it?"),)
+    later = (*first, row(2, "assistant", call), row(3, "tool", result))
+    asked = START + timedelta(minutes=1)
+
+    def edge(tail: tuple[Message, ...], minutes: int) -> str:
+        return build(view(tail=tail, others=others(), now=asked + timedelta(minutes=minutes))).edge_text
+
+    assert edge(later, 0) == edge(later, 59) != edge(later, 60)
+    assert "(UTC)" in edge(later, 0)
+    assert "word4" in edge(first, 0)
+    assert edge(first, 0).endswith(edge(later, 0))
+
+
+@pytest.mark.parametrize(
+    ("tail", "joined"),
+    [
+        ([("user", None, "one"), ("user", None, "two")], ["note one two edge"]),
+        ([("user", "Mira", "one"), ("user", "Tom", "two")], ["note one", "two edge"]),
+        ([("user", None, "one"), ("assistant", None, "yes")], ["note one edge", "yes"]),
+        ([("assistant", None, "yes")], ["note edge", "yes"]),
+    ],
+    ids=["an unanswered question", "two speakers", "an answer", "no question"],
+)
+def test_user_messages_in_a_row_are_one_message(tail: list[tuple[Role, str | None, str]], joined: list[str]) -> None:
+    """Many servers refuse two of them. The edge is the end of the last one."""
+    rows = tuple(
+        ContextMessage(role=role, speaker=speaker, parts=(TextPart(text=text),), seq=seq)
+        for seq, (role, speaker, text) in enumerate(tail, start=1)
+    )
+    note, edge = (Block(name="x", text=text, tokens=1, stable=False) for text in ("note", "edge"))
+    made = Context(note=note, tail=rows, edge=(edge,))
+    assert [one.text.replace("\n\n", " ") for one in made.joined()] == joined
 
 
 def test_other_conversations_are_shown_newest_first() -> None:

@@ -186,8 +186,8 @@ class MemoryProvider(ContextProvider):
     ) -> None:
         """Set the memory, and resource and thread as ids or as functions that get the session and return an id.
 
-        The default thread is the id of the session. With `tools` the model gets the three tools. If a middleware replaces the answer of
-        the model, the turn is discarded, or with `keep_rewritten` the replacement is saved.
+        The default thread is the id of the session. With `tools` the model gets the three tools. If a middleware replaces the
+        answer of the model, the turn is discarded, or with `keep_rewritten` the replacement is saved.
         """
         check_memory(memory)
         super().__init__(source_id)

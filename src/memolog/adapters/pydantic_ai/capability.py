@@ -27,7 +27,8 @@ from pydantic_ai.messages import (
     UserContent,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
@@ -307,32 +308,35 @@ def with_context(request: ModelRequestContext, context: Context) -> ModelRequest
     instructions that change with each request, so that it can be cached.
     """
     parameters, messages = request.model_request_parameters, _messages(request, context)
-    parts = parameters.instruction_parts or []
+    prompts, parts = (
+        leading_prompts(request.messages[0]) if request.messages else [],
+        parameters.instruction_parts or [],
+    )
     static = [part for part in parts if not part.dynamic and part.on_change == "rewrite"]
     others = [part for part in parts if part not in static]
     text = "\n\n".join(filter(None, [*(part.content for part in static), context.system]))
-    opening = leading_prompts(messages[0]) if messages else []
-    if text and opening and opening[-1].dynamic_ref is None:
-        opening[-1] = replace(opening[-1], content=f"{opening[-1].content}\n\n{text}")
-        messages[0] = ModelRequest(parts=[*opening, *messages[0].parts[len(opening) :]])  # pyright: ignore[reportArgumentType]
+    if text and prompts and prompts[-1].dynamic_ref is None:
+        prompts[-1] = replace(prompts[-1], content=f"{prompts[-1].content}\n\n{text}")
     elif text:
         others = [InstructionPart(content=text, name="log"), *others]
+    if prompts:
+        messages.insert(0, ModelRequest(parts=prompts))
     parameters = replace(parameters, instruction_parts=InstructionPart.sorted(others) or None)
     return replace(request, messages=messages, model_request_parameters=parameters)
 
 
 def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessage]:
     given = request.messages
-    prompts = leading_prompts(given[0]) if given else []
+    closing = [part for one in given[-1:] if isinstance(one, ModelRequest) for part in one.parts if is_passing(part)]
     said = _with_joined_prompts(to_model_messages(context.messages))
-    if not said or not isinstance(said[-1], ModelRequest):
+    if said and isinstance(said[-1], ModelRequest):
+        said[-1] = _with_parts(said[-1], closing)
+    else:
         # A concurrent turn has answered meanwhile: the current request must still come last.
         said += given[-1:]
     if context.edge:
         _add_edge(said, context.edge_text, request)
-    if closing := [part for message in given[-1:] for part in message.parts if is_passing(part)]:
-        said[-1] = ModelRequest(parts=[*said[-1].parts, *closing])  # pyright: ignore[reportArgumentType]
-    return [*([ModelRequest(parts=prompts)] if prompts else []), *said]
+    return said
 
 
 def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
@@ -351,7 +355,7 @@ def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]
             else:
                 parts.append(part)
         if parts:
-            made.append(ModelRequest(parts=parts))
+            made.append(replace(message, parts=parts))
     return made
 
 
@@ -365,28 +369,40 @@ def _joined(prompt: UserPromptPart, added: str | Sequence[UserContent]) -> UserP
 
 
 def _add_edge(messages: list[ModelMessage], edge: str, request: ModelRequestContext) -> None:
-    """Append the edge to the last prompt. If the provider has cache marks, one is set at the end of the messages without the edge."""
-    has_marks = _has_marks(request)
-    places = ((message, n) for message in reversed(messages) for n in reversed(range(len(message.parts))))
-    found = next(((m, n) for m, n in places if isinstance(m.parts[n], UserPromptPart)), None)
+    """Append the edge to the last prompt, and set a cache mark at the end of the other messages if the provider has marks."""
+    has_marks, last = _has_marks(request), len(messages) - 1
+    places = ((n, k) for n in range(last, -1, -1) for k in range(len(messages[n].parts) - 1, -1, -1))
+    found = next(((n, k) for n, k in places if isinstance(messages[n].parts[k], UserPromptPart)), None)
     if found is None:
         messages.insert(0, ModelRequest(parts=[UserPromptPart(content=edge, timestamp=_NO_TIME)]))
         return
-    message, place = found
-    prompt, is_last = cast("UserPromptPart", message.parts[place]), message is messages[-1]
+    parts = list(cast("ModelRequest", messages[found[0]]).parts)
+    prompt = cast("UserPromptPart", parts[found[1]])
     # Some providers cannot mark a prompt that ends in a file.
     ends_in_text = isinstance(prompt.content, str) or isinstance(prompt.content[-1], str)
-    added = [CachePoint(), edge] if has_marks and is_last and ends_in_text else edge
-    cast("list[object]", message.parts)[place] = _joined(prompt, added)
-    if has_marks and not is_last and request.model.system.startswith(_WITH_MARKED_RESULTS):
+    is_marked = has_marks and found[0] == last and ends_in_text
+    parts[found[1]] = _joined(prompt, [CachePoint(), edge] if is_marked else edge)
+    messages[found[0]] = replace(cast("ModelRequest", messages[found[0]]), parts=parts)
+    if has_marks and found[0] < last and all(m.system.startswith(_WITH_MARKED_RESULTS) for m in _models(request)):
         mark = UserPromptPart(content=[CachePoint()], timestamp=_NO_TIME)
-        messages[-1] = ModelRequest(parts=[*messages[-1].parts, mark])  # pyright: ignore[reportArgumentType]
+        messages[last] = _with_parts(messages[last], [mark])
+
+
+def _with_parts(message: ModelMessage, parts: Sequence[ModelRequestPart]) -> ModelMessage:
+    return replace(message, parts=[*message.parts, *parts]) if isinstance(message, ModelRequest) else message
+
+
+def _models(request: ModelRequestContext) -> Sequence[Model[Any]]:
+    return request.model.models if isinstance(request.model, FallbackModel) else (request.model,)
 
 
 def _has_marks(request: ModelRequestContext) -> bool:
-    model, settings = request.model, request.model_settings or {}
-    has_marks = model.system.startswith(_WITH_MARKS) or model.profile.get("openai_supports_prompt_cache_breakpoints")
-    return bool(has_marks) and settings.get("cache") is not False
+    if (request.model_settings or {}).get("cache") is False:
+        return False
+    return any(
+        model.system.startswith(_WITH_MARKS) or model.profile.get("openai_supports_prompt_cache_breakpoints")
+        for model in _models(request)
+    )
 
 
 Child: TypeAlias = Literal["own", "shared", "read_only"]
