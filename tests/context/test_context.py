@@ -129,6 +129,7 @@ def full_view() -> View:
             row(10, "user", "And tell me when you are done.", turn="two"),
             row(11, "tool", ToolResultPart(call_id="c1", content="42 passed", name="run"), turn="one"),
             row(12, "tool", ToolResultPart(call_id="c0", content={"ok": True}, name="deploy")),
+            row(13, "assistant", "All tests pass."),
         ),
         hints=Hints(
             current_task="Finish the login", suggested_response="It is done.", at=START + timedelta(minutes=30)
@@ -560,8 +561,17 @@ def test_repeated_message_stays() -> None:
     assert [text[:8] for text in texts(made)] == [LEFT_OUT[:8], "the task", "answer 3"]
 
 
-def test_steps_of_a_long_turn_give_way_after_the_other_conversations() -> None:
-    """A turn that is too long by itself first takes the room of the other threads, then loses its oldest steps."""
+def test_the_other_conversations_give_way_to_a_long_question() -> None:
+    """A question that is too long by itself takes the room of the other threads."""
+    question = row(1, "user", "the task " + "x" * 2_000)
+    whole = build(view(tail=(question,), others=others()))
+    less = build(view(tail=(question,), others=others(), limit=whole.tokens.total - 60))
+    assert (less.trimmed, less.tail) == (0, whole.tail)
+    assert 0 < len(edge_of(less, "other-conversations")) < len(edge_of(whole, "other-conversations"))
+
+
+def test_steps_of_a_long_turn_give_way() -> None:
+    """A turn that is too long by itself loses its oldest steps."""
     question = row(1, "user", "the task")
     steps = tuple(
         part
@@ -571,14 +581,9 @@ def test_steps_of_a_long_turn_give_way_after_the_other_conversations() -> None:
             row(2 * n + 1, "tool", ToolResultPart(call_id=f"c{n}", content="r" * 400)),
         )
     )
-    whole = build(view(tail=(question, *steps), others=others()))
-    less = build(view(tail=(question, *steps), others=others(), limit=whole.tokens.total - 60))
-    assert less.trimmed == 0
-    assert less.tail == whole.tail
-    assert 0 < len(edge_of(less, "other-conversations")) < len(edge_of(whole, "other-conversations"))
-    least = build(view(tail=(question, *steps), others=others(), limit=whole.tokens.total - 1200))
+    whole = build(view(tail=(question, *steps)))
+    least = build(view(tail=(question, *steps), limit=whole.tokens.total - 1200))
     assert least.tokens.total <= whole.tokens.total - 1200
-    assert edge_of(least, "other-conversations") == ""
     assert texts(least)[:2] == [LEFT_OUT, "the task"]
     assert least.tail[2:] == whole.tail[1 + least.trimmed :]
 

@@ -381,7 +381,9 @@ def _add_edge(messages: list[ModelMessage], edge: str, request: ModelRequestCont
     # Some providers cannot mark a prompt that ends in a file.
     ends_in_text = isinstance(prompt.content, str) or isinstance(prompt.content[-1], str)
     is_marked = has_marks and found[0] == last and ends_in_text
-    parts[found[1]] = _joined(prompt, [CachePoint(), edge] if is_marked else edge)
+    # A separate item keeps the blocks before it equal at every step, which a cache needs.
+    added: str | list[UserContent] = [*([CachePoint()] if is_marked else []), edge] if has_marks else edge
+    parts[found[1]] = _joined(prompt, added)
     messages[found[0]] = replace(cast("ModelRequest", messages[found[0]]), parts=parts)
     if has_marks and found[0] < last and all(m.system.startswith(_WITH_MARKED_RESULTS) for m in _models(request)):
         mark = UserPromptPart(content=[CachePoint()], timestamp=_NO_TIME)
