@@ -25,8 +25,9 @@ from starlette.routing import Route
 async def complete(request: Request) -> JSONResponse:
     """Answer like a provider. The answer says how many messages the request contained."""
     said = [message["content"] for message in (await request.json())["messages"] if message["role"] == "user"]
-    # The last message is the edge, with the date and other current facts.
-    answer = f"You have told me {len(said) - 1} things; the first was: {said[0]}"
+    # The last message ends with the edge: the date and other current facts.
+    first = said[0].partition("\n\n<now>")[0]
+    answer = f"You have told me {len(said)} things; the first was: {first}"
     message: dict[str, Any] = {"role": "assistant", "content": answer}
     choice = {"index": 0, "message": message, "finish_reason": "stop"}
     return JSONResponse(

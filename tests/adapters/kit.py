@@ -2,18 +2,21 @@
 
 import base64
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from hypothesis import strategies as st
 
 from memolog import Config, Event, Memory, Message, NewMessage, ObservationConfig, ReflectionConfig
 from memolog.context.context import Block, Context, ContextMessage
+from memolog.context.wording import RECALLED
 from memolog.core.message import ReasoningPart, TextPart, ToolCallPart, ToolResultPart, parts_from_json
 from memolog.events import Activated, GenerationMade
 from memolog.messages.validation import check_message
+from memolog.transfer.exact import Json
 
 # Windows so small that a conversation of two hundred turns crosses them again and again.
 SMALL = Config(
@@ -167,6 +170,48 @@ def exact(value: Any) -> str:
 def through_the_store(message: NewMessage) -> NewMessage:
     """Return the message as the store gives it back."""
     return replace(message, parts=parts_from_json(check_message(message)))
+
+
+_EDGE: Final = re.compile(
+    r"(?:\A|\n\n)(?:<(?:current-task|earlier-task|earlier-suggestion|suggested-response|working-memory"
+    rf"|other-conversation|tasks|plans|now)\b|{re.escape(RECALLED)}).*</now>\Z",
+    re.DOTALL,
+)
+
+
+def split_edge(text: str) -> tuple[str, str | None]:
+    """Return a user message without the edge at its end, and the edge if there is one."""
+    found = _EDGE.search(text)
+    return (text[: found.start()], found.group().strip()) if found else (text, None)
+
+
+def split_messages(messages: Sequence[Json]) -> tuple[list[Json], str | None]:
+    """Return messages of OpenAI without the edge at the end of the last user message, and the edge."""
+    made, edge = list(messages), None
+    for place in reversed(range(len(made))):
+        if made[place].get("role") == "user":
+            content = made[place]["content"]
+            text, edge = split_edge(content if isinstance(content, str) else content[-1].get("text", ""))
+            kept = (
+                text
+                if isinstance(content, str)
+                else [*content[:-1], {**content[-1], "text": text}]
+                if edge
+                else content
+            )
+            made[place] = {**made[place], "content": kept}
+            break
+    return made, edge
+
+
+def line_of(message: Json) -> str:
+    """Return a message as exact text. A user message is open at its end, because the next question may be added to it."""
+    content = message.get("content")
+    return (
+        f"user {content}"
+        if message.get("role") == "user" and isinstance(content, str)
+        else json.dumps(message, sort_keys=True)
+    )
 
 
 def context_of(messages: Sequence[NewMessage], *, log: Sequence[str] = (), edge: str = "") -> Context:

@@ -13,6 +13,7 @@ import httpx2
 from anthropic import Anthropic, AsyncAnthropic
 from openai import AsyncOpenAI, OpenAI
 
+from adapters.kit import line_of, split_messages
 from memolog.adapters.anthropic import wrap as wrap_anthropic
 from memolog.adapters.openai import wrap as wrap_openai
 
@@ -81,10 +82,10 @@ class Driver(ABC):
         """Return a request as exact text, a line a message or block, without its edge and without marks of the cache."""
 
     def has_edge(self, body: Json) -> bool:
-        """Tell whether a request ends with the edge."""
-        [*_, last] = body.get("messages") or body["input"]
-        content = last.get("content", "")
-        return str(content if isinstance(content, str) else content[-1].get("text")).endswith("</now>")
+        """Tell whether the last user message of a request ends with the edge."""
+        said = [one["content"] for one in body.get("messages") or body["input"] if one.get("role") == "user"]
+        texts = [one if isinstance(one, str) else one[-1].get("text", "") for one in said]
+        return [text for text in texts if text][-1].endswith("</now>")
 
 
 class Chat(Driver):
@@ -137,8 +138,7 @@ class Chat(Driver):
         return result.choices[0].message.content or ""
 
     def prompt(self, body: Json) -> str:
-        messages = [one for one in body["messages"] if not str(one["content"]).endswith("</now>")]
-        return "".join(f"{json.dumps(message)}\n" for message in messages)
+        return "\n\n".join(map(line_of, split_messages(body["messages"])[0]))
 
 
 class Responses(Driver):
@@ -223,8 +223,7 @@ class Responses(Driver):
         return result.output_text
 
     def prompt(self, body: Json) -> str:
-        items = [one for one in body["input"] if not str(one.get("content", "")).endswith("</now>")]
-        return f"{body['instructions']}\n" + "".join(f"{json.dumps(item)}\n" for item in items)
+        return "\n\n".join([body["instructions"], *map(line_of, split_messages(body["input"])[0])])
 
 
 class Messages(Driver):

@@ -18,35 +18,35 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaToolCalls, FunctionModel
 from pydantic_ai.usage import RequestUsage
 
-from adapters.kit import Prompts
+from adapters.kit import Prompts, split_edge
 
 Answer = Callable[[list[ModelMessage], AgentInfo], ModelResponse]
 
 
 def words(prompt: UserPromptPart) -> str:
     """Return the text of a prompt."""
-    return (
-        prompt.content if isinstance(prompt.content, str) else "".join(c for c in prompt.content if isinstance(c, str))
-    )
+    content = prompt.content
+    return content if isinstance(content, str) else "\n\n".join(one for one in content if isinstance(one, str))
 
 
-def edge_of(messages: list[ModelMessage]) -> UserPromptPart | None:
-    """Return the edge of a prompt: its very last part, if it tells the time."""
-    last = messages[-1].parts[-1]
-    return last if isinstance(last, UserPromptPart) and "<now>" in words(last) else None
+def edge_of(messages: list[ModelMessage]) -> str | None:
+    """Return the edge: the end of the last prompt that has a text."""
+    prompts = [part for message in messages for part in message.parts if isinstance(part, UserPromptPart)]
+    said = [text for prompt in prompts if (text := words(prompt))]
+    return split_edge(said[-1])[1] if said else None
 
 
 def rendered(messages: list[ModelMessage], info: AgentInfo) -> str:
     """Return a prompt as exact text without its edge: instructions, then a line a part, as a provider would get them."""
-    edge = edge_of(messages)
     lines = [info.instructions or ""]
     for message in messages:
         for part in message.parts:
-            if part is not edge:
-                said = words(part) if isinstance(part, UserPromptPart) else getattr(part, "content", None)
+            if isinstance(part, UserPromptPart):
+                lines.append(f"user {split_edge(words(part))[0]}")
+            else:
                 called = (getattr(part, "tool_name", ""), getattr(part, "args", ""), getattr(part, "tool_call_id", ""))
-                lines.append(f"{message.kind} {part.part_kind} {called!r} {said!r}")
-    return "".join(f"{line}\n" for line in lines)
+                lines.append(f"{message.kind} {part.part_kind} {called!r} {getattr(part, 'content', None)!r}")
+    return "\n\n".join(lines)
 
 
 class Script:
@@ -69,11 +69,11 @@ class Script:
     @staticmethod
     def said(messages: list[ModelMessage]) -> str:
         """Return the newest words of the user; empty after results of tools."""
-        last, edge = messages[-1], edge_of(messages)
         said = ""
-        for part in last.parts:
-            if isinstance(part, UserPromptPart) and part is not edge:
-                said = words(part)
+        for part in messages[-1].parts:
+            if isinstance(part, UserPromptPart):
+                # An unanswered question may be part of the same prompt.
+                said = split_edge(words(part))[0].rpartition("\n\n")[2]
             elif isinstance(part, ToolReturnPart):
                 said = ""
         return said

@@ -87,18 +87,6 @@ async def test_the_order_of_a_request(kind: type[World], tmp_path: Path) -> None
         assert heard.edge not in {row.text for row in rows}
 
 
-@pytest.mark.parametrize("kind", [LangChain, AgentFramework], ids=lambda kind: kind.__name__)
-async def test_no_words_after_a_result_where_a_provider_takes_none(
-    kind: type[LangChain | AgentFramework], tmp_path: Path
-) -> None:
-    """The edge is left out at later steps."""
-    async with Memory(tmp_path / "m.db") as memory:
-        world = kind(memory, talk)
-        world.agent = world.made(edge_after_results=False)
-        await world.ask(question(7))
-    assert [heard.edge is None for heard in world.heard] == [False, True]
-
-
 @every_world
 async def test_scopes_do_not_mix(kind: type[World], tmp_path: Path) -> None:
     """Conversations side by side, of one resource and of two."""
@@ -174,7 +162,7 @@ async def test_a_failing_run_keeps_what_was_said(kind: type[World], streamed: bo
         *("user: sun", "call c-sun: weather", "result c-sun", "user: later", "assistant: about later"),
     ]
     assert errors == [True, False][-len(errors) :]
-    assert world.heard[-1].roles[:4] == ["user", "user", "assistant", "tool"]
+    assert world.heard[-1].roles[:3] == ["user", "assistant", "tool"]
 
 
 @every_world

@@ -16,6 +16,7 @@ from memolog import (
     AssistantMessage,
     FilePart,
     Message,
+    NewMessage,
     ReasoningPart,
     SystemMessage,
     TextPart,
@@ -176,9 +177,25 @@ def test_what_was_said_elsewhere_can_be_sent() -> None:
     assert [block["text"] for block in sent[6]["content"]] == ["[audio/wav a.wav]", "now"]
 
 
-def test_what_the_model_goes_on_from_stays_last() -> None:
-    """A request that ends with the beginning of an answer has its edge before it."""
-    context = context_of([UserMessage("Count."), AssistantMessage("One,")], edge="now")
+@pytest.mark.parametrize(
+    "after",
+    [
+        [AssistantMessage("One,")],
+        [AssistantMessage([ToolCallPart(id="c", name="look")]), ToolMessage("c", "seen")],
+    ],
+    ids=["the beginning of an answer", "a tool result"],
+)
+def test_the_edge_is_in_the_last_question(after: list[NewMessage]) -> None:
+    """It is not after the beginning of an answer, which the model continues, and not after a tool result."""
+    context = context_of([UserMessage("Count."), *after], edge="now")
     sent = anthropic.to_request(context, mark=None)["messages"]
     assert [block["text"] for block in sent[0]["content"]] == ["Count.", "now"]
-    assert sent[1] == {"role": "assistant", "content": [{"type": "text", "text": "One,"}]}
+    assert sent[1:] == anthropic.to_request(context_of(after), mark=None)["messages"][1:]
+
+
+def test_an_edge_without_a_question_comes_first() -> None:
+    """A request that has only tool results gets the edge before the call."""
+    said = [AssistantMessage([ToolCallPart(id="c", name="look")]), ToolMessage("c", "seen")]
+    sent = anthropic.to_request(context_of(said, edge="now"), mark=None)["messages"]
+    assert sent[0]["role"] == "user"
+    assert sent[0]["content"][-1] == {"type": "text", "text": "now"}

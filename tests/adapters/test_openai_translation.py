@@ -143,16 +143,15 @@ def test_the_answer_of_a_response() -> None:
 
 
 def test_a_chat_request_has_its_order() -> None:
-    """The caller's instructions, the log, what was said, and the edge last; answers without what only answers have."""
+    """The caller's instructions, the log, and the messages with the edge in the last one of the user."""
     ours = chat.from_messages([{"role": "user", "content": "Hello", "name": "mira"}, *CHAT_ANSWERS[:3]])
     context = context_of(ours, log=["- a", "- b"], edge="now")
     assert chat.to_request(context, instructions=[{"role": "developer", "content": "Be exact."}])["messages"] == [
         {"role": "developer", "content": "Be exact.\n\n- a\n\n- b"},
-        {"role": "user", "content": "Hello", "name": "mira"},
+        {"role": "user", "content": "Hello\n\nnow", "name": "mira"},
         {"role": "assistant", "content": "Hi."},
         {"role": "assistant", "content": "See there."},
         {"role": "assistant", "content": "Good day."},
-        {"role": "user", "content": "now"},
     ]
     opening = [{"role": "system", "content": [{"type": "text", "text": "x"}]}]
     assert chat.to_request(context, instructions=opening)["messages"][:2] == [
@@ -165,7 +164,7 @@ def test_a_chat_request_has_its_order() -> None:
 def test_a_responses_request_has_its_order() -> None:
     """Instructions go on with the log; with messages of instructions, the log follows those."""
     context = context_of(responses.from_items("Hello"), log=["- a"], edge="now")
-    said = [{"role": "user", "content": "Hello"}, {"role": "user", "content": "now"}]
+    said = [{"role": "user", "content": "Hello\n\nnow"}]
     assert responses.to_request(context, instructions="Be exact.") == {
         "instructions": "Be exact.\n\n- a",
         "input": said,

@@ -21,7 +21,6 @@ from pydantic_ai import (
 from pydantic_ai.capabilities import ProcessHistory
 from pydantic_ai.exceptions import CallDeferred, RunCancelled
 from pydantic_ai.messages import (
-    CachePoint,
     ModelMessage,
     ModelRequest,
     ModelResponse,
@@ -77,7 +76,7 @@ def calling(*calls: ModelResponsePart, then: str = "done") -> Answer:
 
 
 async def test_the_order_of_a_request(memory: Memory) -> None:
-    """The caller's instructions come first, then the log, then messages, then the edge behind a cache mark."""
+    """The caller's instructions come first, then the log, then messages with the edge at the end."""
     script = Script()
     agent = agent_with(memory, script, instructions="Be kind.")
     agent.instructions(lambda: "Always new.")
@@ -87,10 +86,8 @@ async def test_the_order_of_a_request(memory: Memory) -> None:
     instructions = script.infos[1].instructions or ""
     places = [instructions.index(text) for text in ("Be kind.", "memory-search", "server/", "Always new.")]
     assert places == sorted(places)
-    edge = edge_of(script.requests[1])
-    assert edge is not None
-    assert isinstance(edge.content[0], CachePoint)
-    assert "where is it?" in words(script.requests[1][-1].parts[-2])  # pyright: ignore[reportArgumentType]
+    assert edge_of(script.requests[1])
+    assert "where is it?" in words(script.requests[1][-1].parts[-1])  # pyright: ignore[reportArgumentType]
 
 
 async def test_the_library_keeps_its_own_history_clean(memory: Memory) -> None:
@@ -125,7 +122,7 @@ async def test_whose_memory_it_is_may_follow_from_the_run(memory: Memory) -> Non
         assert await said(memory, "mail-t1", user) == [f"user: I am {user}", f"assistant: you said: I am {user}"]
     edge = edge_of(script.requests[0])
     assert edge is not None
-    assert "Asia/Tokyo" in words(edge)
+    assert "Asia/Tokyo" in edge
 
 
 async def test_an_empty_answer_has_its_price(memory: Memory) -> None:
@@ -167,7 +164,7 @@ async def test_a_new_thread_begins_with_the_history_it_is_given(memory: Memory) 
     ]
     await agent.run("three", message_history=[*before.all_messages(), *after.new_messages()])
     assert len(await said(memory)) == 6
-    assert [len(message.parts) for message in script.requests[-1]] == [2, 1, 1, 1, 2]
+    assert [len(message.parts) for message in script.requests[-1]] == [2, 1, 1, 1, 1]
 
 
 async def test_a_request_that_failed_is_asked_again(memory: Memory) -> None:
@@ -309,12 +306,10 @@ async def test_thoughts_between_calls_are_untouched(memory: Memory) -> None:
     agent = agent_with(memory, script)
     agent.tool_plain(name="look")(lambda: "seen")
     await agent.run("think", conversation_id="t1")
-    assert edge_of(script.requests[0]) is not None
-    assert script.requests[1][1].parts[0] == thought
-    assert edge_of(script.requests[1]) is None
     await agent.run("more", conversation_id="t1")
-    assert script.requests[2][1].parts[0] == thought
-    assert edge_of(script.requests[2]) is not None
+    assert all(map(edge_of, script.requests))
+    assert script.requests[1][1].parts[0] == script.requests[2][1].parts[0] == thought
+    assert [part.part_kind for part in script.requests[1][-1].parts] == ["tool-return"]
 
 
 async def test_structured_output_is_a_pair(memory: Memory) -> None:
@@ -424,7 +419,7 @@ async def test_other_conversations_are_at_the_edge(tmp_path: Path) -> None:
         await agent.run("what else?", conversation_id="t2")
         edge = edge_of(script.requests[1])
         assert edge is not None
-        assert "zebra" in words(edge)
+        assert "zebra" in edge
         assert "zebra" not in script.prompts.sent[1][1]
 
 
@@ -451,7 +446,7 @@ async def test_settings_differ_for_these_runs(memory: Memory) -> None:
     await reader.run("two", conversation_id="t1")
     assert [tool.name for tool in script.infos[1].function_tools] == ["task-query", "memory-search"]
     assert await said(memory) == ["user: one", "assistant: you said: one"]
-    assert [len(message.parts) for message in script.requests[1]] == [1, 1, 2]
+    assert [len(message.parts) for message in script.requests[1]] == [1, 1, 1]
 
 
 async def test_wrong_settings_are_told(memory: Memory) -> None:

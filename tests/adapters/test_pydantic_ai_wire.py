@@ -74,8 +74,12 @@ async def test_anthropic_gets_its_signed_thoughts_and_a_mark_before_the_edge(mem
     await agent.run("where is it?", conversation_id="t1")
     first, second, third = upstream.bodies
     assert second["messages"][1]["content"] == third["messages"][1]["content"] == [thought, hidden, call]
-    # Between the calls nothing follows the results, or the provider would drop the thoughts.
+    # Between the calls nothing follows the results, or the provider would drop the thoughts. The edge stays where it was.
     assert [block["type"] for block in second["messages"][-1]["content"]] == ["tool_result"]
+    assert marked(second["messages"][-1]["content"]) == [0]
+    assert [block["text"] for block in second["messages"][0]["content"]] == [
+        block["text"] for block in first["messages"][0]["content"]
+    ]
     for body in (first, third):
         last = body["messages"][-1]["content"]
         assert "<now>" in last[-1]["text"]
@@ -140,7 +144,7 @@ def responses_model(upstream: Upstream) -> Model:
 async def test_openai_gets_items_that_extend_each_other(
     memory: Memory, make: Callable[[Upstream], Model], answer: dict[str, Any], key: str
 ) -> None:
-    """Everything up to the edge of one request opens the next, and the edge is its last item."""
+    """Everything up to the edge of one request opens the next. One system message, then user and assistant by turns."""
     upstream = Upstream(answer)
     agent = Agent(make(upstream), instructions="Be kind.", capabilities=[MemoryCapability(memory, "alice")])
     for number in range(4):
@@ -150,6 +154,8 @@ async def test_openai_gets_items_that_extend_each_other(
         assert after.startswith(before[:-1])
         assert "<now>" in json.dumps(earlier[key][-1])
         assert {**earlier, key: None} == {**later, key: None}
+    if key == "messages":
+        assert [one["role"] for one in upstream.bodies[-1][key]] == ["system", *["user", "assistant"] * 3, "user"]
     if key == "input":
         thoughts = [item for item in upstream.bodies[-1][key] if item.get("type") == "reasoning"]
         assert [thought["encrypted_content"] for thought in thoughts] == ["gAAAAAB"] * 3

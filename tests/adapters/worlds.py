@@ -7,7 +7,8 @@ import asyncio
 import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 from uuid import uuid4
 
@@ -33,10 +34,10 @@ from pydantic_ai.usage import RequestUsage
 
 from adapters.agent_framework.scripted import Received
 from adapters.agent_framework.scripted import Scripted as FrameworkScripted
-from adapters.kit import Prompts, brief, forecast, stored
+from adapters.kit import Prompts, brief, forecast, line_of, split_edge, split_messages, stored
 from adapters.langchain.scripted import Scripted as LangChainScripted
-from adapters.langchain.scripted import plain
-from adapters.pydantic_ai_world import edge_of, rendered, words
+from adapters.langchain.scripted import edge_of, plain
+from adapters.pydantic_ai_world import rendered, words
 from memolog import Memory
 from memolog.adapters.agent_framework import MemoryProvider
 from memolog.adapters.langchain import MemoryMiddleware
@@ -127,6 +128,10 @@ class World(ABC):
 
     def step(self, heard: Heard) -> str | Sequence[Call]:
         """Keep a request and return what the script makes of it; raises what it returns as an error."""
+        # Servers with strict templates refuse two user messages in a row.
+        assert ("user", "user") not in pairwise(heard.roles)
+        # An unanswered question and the next one are one message.
+        heard = replace(heard, asked=heard.asked.rpartition("\n\n")[2])
         self.heard.append(heard)
         if self.prompts is not None:
             self.prompts.add(heard.text)
@@ -165,14 +170,12 @@ class PydanticAI(World):
         return MemoryCapability(memory, "alice")
 
     def _heard(self, messages: list[ModelMessage], info: AgentInfo) -> str | Sequence[Call]:
-        edge = edge_of(messages)
-        parts: list[Any] = [part for message in messages for part in message.parts if part is not edge]
+        parts: list[Any] = [part for message in messages for part in message.parts]
         kinds = {"user-prompt": "user", "tool-return": "tool"}
         roles = [kinds.get(part.part_kind, "assistant") for part in parts]
-        asked = next(words(part) for part in reversed(parts) if isinstance(part, UserPromptPart))
-        shown = None if edge is None else words(edge)
+        asked, edge = split_edge(next(words(part) for part in reversed(parts) if isinstance(part, UserPromptPart)))
         text = rendered(messages, info)
-        return self.step(Heard(system=info.instructions or "", roles=roles, asked=asked, text=text, edge=shown))
+        return self.step(Heard(system=info.instructions or "", roles=roles, asked=asked, text=text, edge=edge))
 
     async def _whole(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         step = self._heard(messages, info)
@@ -228,18 +231,16 @@ class OpenAIAgents(World):
         return MemologSession(memory, thread="t1", resource="alice")
 
     async def _answer(self, call: ModelCall) -> ModelStep:
-        *items, last = call.input
-        is_edge = "<now>" in str(last.get("content"))
-        said = [*items, *([] if is_edge else [last])]
+        said, edge = split_messages(call.input)
         kinds = {"function_call": "assistant", "function_call_output": "tool"}
-        text = "\n".join([call.system_instructions or "", *(json.dumps(item, sort_keys=True) for item in said)])
+        text = "\n\n".join([call.system_instructions or "", *map(line_of, said)])
         step = self.step(
             Heard(
                 system=call.system_instructions or "",
                 roles=[kinds.get(str(item.get("type"))) or str(item.get("role")) for item in said],
                 asked=next(item["content"] for item in reversed(said) if item.get("role") == "user"),
                 text=text,
-                edge=last["content"] if is_edge else None,
+                edge=edge,
             )
         )
         await self.wait()
@@ -294,9 +295,7 @@ class LangChain(World):
         return MemoryMiddleware(memory)
 
     def _answer(self, messages: list[BaseMessage]) -> Any:
-        edge = None
-        if len(received := self._model.received[-1]) > len(messages):
-            edge = str(received[-1].content)
+        edge = edge_of(self._model.received[-1])
         self._model.stuck = self.stuck
         kinds: dict[Any, str] = {HumanMessage: "user", AIMessage: "assistant", ToolMessage: "tool"}
         step = self.step(
@@ -369,7 +368,7 @@ class AgentFramework(World):
             Heard(
                 system=received.instructions,
                 roles=[str(message.role) for message in messages],
-                asked=next(message.text for message in reversed(messages) if message.role == "user"),
+                asked=next(one.contents[-1].text or "" for one in reversed(messages) if one.role == "user"),
                 text=received.text,
                 edge=received.edge,
             )

@@ -12,7 +12,7 @@ from kit.rows import plan
 from kit.rows import view as kit_view
 from kit.talk import edge_of
 from memolog.context.build import View, build
-from memolog.context.context import Context, ContextMessage, Counts
+from memolog.context.context import Block, Context, ContextMessage, Counts
 from memolog.context.wording import LEFT_OUT
 from memolog.core.message import (
     AssistantMessage,
@@ -129,6 +129,7 @@ def full_view() -> View:
             row(10, "user", "And tell me when you are done.", turn="two"),
             row(11, "tool", ToolResultPart(call_id="c1", content="42 passed", name="run"), turn="one"),
             row(12, "tool", ToolResultPart(call_id="c0", content={"ok": True}, name="deploy")),
+            row(13, "assistant", "All tests pass."),
         ),
         hints=Hints(
             current_task="Finish the login", suggested_response="It is done.", at=START + timedelta(minutes=30)
@@ -416,6 +417,43 @@ def others(count: int = 3, length: int = 50) -> tuple[OtherTail, ...]:
     )
 
 
+def test_the_edge_at_later_steps_changes_only_every_hour() -> None:
+    """It stands before the tool results then, so each change costs the provider's cache of these results."""
+    call, result = ToolCallPart(id="c", name="look"), ToolResultPart(call_id="c", content="seen")
+    first = (row(1, "user", "where is it?"),)
+    later = (*first, row(2, "assistant", call), row(3, "tool", result))
+    asked = START + timedelta(minutes=1)
+
+    def edge(tail: tuple[Message, ...], minutes: int) -> str:
+        return build(view(tail=tail, others=others(), now=asked + timedelta(minutes=minutes))).edge_text
+
+    assert edge(later, 0) == edge(later, 59) != edge(later, 60)
+    assert "(UTC)" in edge(later, 0)
+    assert "word4" in edge(first, 0)
+    assert edge(first, 0).endswith(edge(later, 0))
+
+
+@pytest.mark.parametrize(
+    ("tail", "joined"),
+    [
+        ([("user", None, "one"), ("user", None, "two")], ["note one two edge"]),
+        ([("user", "Mira", "one"), ("user", "Tom", "two")], ["note one", "two edge"]),
+        ([("user", None, "one"), ("assistant", None, "yes")], ["note one edge", "yes"]),
+        ([("assistant", None, "yes")], ["note edge", "yes"]),
+    ],
+    ids=["an unanswered question", "two speakers", "an answer", "no question"],
+)
+def test_user_messages_in_a_row_are_one_message(tail: list[tuple[Role, str | None, str]], joined: list[str]) -> None:
+    """Many servers refuse two of them. The edge is the end of the last one."""
+    rows = tuple(
+        ContextMessage(role=role, speaker=speaker, parts=(TextPart(text=text),), seq=seq)
+        for seq, (role, speaker, text) in enumerate(tail, start=1)
+    )
+    note, edge = (Block(name="x", text=text, tokens=1, stable=False) for text in ("note", "edge"))
+    made = Context(note=note, tail=rows, edge=(edge,))
+    assert [one.text.replace("\n\n", " ") for one in made.joined()] == joined
+
+
 def test_other_conversations_are_shown_newest_first() -> None:
     """Each block says that its work is not to be continued; inside, messages are in their order."""
     text = edge_of(build(view(others=others())), "other-conversations")
@@ -523,8 +561,17 @@ def test_repeated_message_stays() -> None:
     assert [text[:8] for text in texts(made)] == [LEFT_OUT[:8], "the task", "answer 3"]
 
 
-def test_steps_of_a_long_turn_give_way_after_the_other_conversations() -> None:
-    """A turn that is too long by itself first takes the room of the other threads, then loses its oldest steps."""
+def test_the_other_conversations_give_way_to_a_long_question() -> None:
+    """A question that is too long by itself takes the room of the other threads."""
+    question = row(1, "user", "the task " + "x" * 2_000)
+    whole = build(view(tail=(question,), others=others()))
+    less = build(view(tail=(question,), others=others(), limit=whole.tokens.total - 60))
+    assert (less.trimmed, less.tail) == (0, whole.tail)
+    assert 0 < len(edge_of(less, "other-conversations")) < len(edge_of(whole, "other-conversations"))
+
+
+def test_steps_of_a_long_turn_give_way() -> None:
+    """A turn that is too long by itself loses its oldest steps."""
     question = row(1, "user", "the task")
     steps = tuple(
         part
@@ -534,14 +581,9 @@ def test_steps_of_a_long_turn_give_way_after_the_other_conversations() -> None:
             row(2 * n + 1, "tool", ToolResultPart(call_id=f"c{n}", content="r" * 400)),
         )
     )
-    whole = build(view(tail=(question, *steps), others=others()))
-    less = build(view(tail=(question, *steps), others=others(), limit=whole.tokens.total - 60))
-    assert less.trimmed == 0
-    assert less.tail == whole.tail
-    assert 0 < len(edge_of(less, "other-conversations")) < len(edge_of(whole, "other-conversations"))
-    least = build(view(tail=(question, *steps), others=others(), limit=whole.tokens.total - 1200))
+    whole = build(view(tail=(question, *steps)))
+    least = build(view(tail=(question, *steps), limit=whole.tokens.total - 1200))
     assert least.tokens.total <= whole.tokens.total - 1200
-    assert edge_of(least, "other-conversations") == ""
     assert texts(least)[:2] == [LEFT_OUT, "the task"]
     assert least.tail[2:] == whole.tail[1 + least.trimmed :]
 

@@ -398,7 +398,7 @@ async def test_a_dict_keeps_its_id_and_its_image(clock: FakeClock) -> None:
             context = await turn.prepare(asked)
         assert [message.id for message in (await thread.messages()).items] == ["m1"]
     assert context.to_anthropic()["messages"][0]["content"][1]["source"] == image["source"]
-    assert context.to_openai()[-2]["content"][1]["type"] == "image_url"
+    assert context.to_openai()[-1]["content"][1]["type"] == "image_url"
 
 
 async def test_what_cannot_be_encoded_is_sent_without_it(clock: FakeClock) -> None:

@@ -19,13 +19,13 @@ from memolog.adapters.alignment import S, has_answer
 from memolog.adapters.guards import GuardedTurn, SyncGuardedTurn
 from memolog.adapters.new_messages import find_new
 from memolog.adapters.provider_limits import encodable, is_refusal, take_back, tells_refusal, weight
-from memolog.core.message import NewMessage, ReasoningPart, TextPart
+from memolog.core.message import NewMessage, TextPart
 from memolog.core.run import Usage
 from memolog.errors import InputError
 from memolog.memory import Memory
 from memolog.sync import SyncMemory, SyncTurn
 from memolog.text.lookalikes import quoted_label
-from memolog.transfer.exact import Json, note
+from memolog.transfer.exact import Json
 from memolog.turn import Turn
 
 _DONE: Final = "[DONE]"
@@ -345,20 +345,6 @@ def with_speaker(said: S) -> S:
     # The name is quoted, so that a user called "System" is not mistaken for the system.
     named = replace(part, text=f"{quoted_label(said.speaker)}: {part.text}")
     return replace(said, parts=(*said.parts[:place], named, *said.parts[place + 1 :]))
-
-
-def edge_of(context: Context, key: str) -> str:
-    """Return the edge. Between two tool calls of a reasoning model it is empty, because user text would end the reasoning."""
-    if not context.messages or context.messages[-1].role != "tool":
-        return context.edge_text
-    for said in reversed(context.messages):
-        if said.role == "assistant" and any(
-            isinstance(part, ReasoningPart) and note(part, key) is not None for part in said.parts
-        ):
-            return ""
-        if said.role not in {"assistant", "tool"}:
-            break
-    return context.edge_text
 
 
 C = TypeVar("C")

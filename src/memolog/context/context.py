@@ -1,7 +1,7 @@
 """The context as a value: prefix, note, tail, ephemeral messages and edge, in this order, with token counts."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from importlib import import_module
 from types import MappingProxyType
@@ -115,6 +115,27 @@ class Context:
         opening = () if self.note is None else (ContextMessage.note(self.note.text),)
         return (*opening, *self.tail, *self.ephemeral)
 
+    def joined(self, *, edge: bool = True) -> tuple[ContextMessage, ...]:
+        """Return the messages of a request, in which user messages that follow each other are one message, with its edge.
+
+        Many servers refuse two user messages in a row, or a user message after a tool result. So the edge is the end of the
+        last user message. With `edge=False` it is left out.
+        """
+        messages = list[ContextMessage]()
+        for message in self.messages:
+            if messages and _are_one(messages[-1], message):
+                messages[-1] = _one(messages[-1], message)
+            else:
+                messages.append(message)
+        if edge and self.edge:
+            note = ContextMessage.note(self.edge_text)
+            last = max((n for n, message in enumerate(messages) if message.role == "user"), default=None)
+            if last is None:
+                messages.insert(0, note)
+            else:
+                messages[last] = _one(messages[last], note)
+        return tuple(messages)
+
     def to_openai(self, *, system: str | None = None) -> list[dict[str, Any]]:
         """Return `messages` for Chat Completions: `system` and the log first, then the messages, and the edge last."""
         _check_system(system)
@@ -151,6 +172,24 @@ class Context:
         """Return prefix, note and tail as one text. Later contexts only append to this text, until the log changes."""
         opening = "".join(f"{text}\n\n" for text in (self.system, self.note.text if self.note else "") if text)
         return opening + "".join(message.render() for message in self.tail)
+
+
+def _are_one(first: ContextMessage, second: ContextMessage) -> bool:
+    if first.role != "user" or second.role != "user":
+        return False
+    return first.synthetic or second.synthetic or first.speaker == second.speaker
+
+
+def _one(first: ContextMessage, second: ContextMessage) -> ContextMessage:
+    """Return two user messages as one. Texts that follow each other become one text."""
+    # A note has no speaker and no number, so the other message gives them.
+    said = second if first.synthetic and not second.synthetic else first
+    before, after = first.parts[-1] if first.parts else None, second.parts[0] if second.parts else None
+    parts = (*first.parts, *second.parts)
+    if isinstance(before, TextPart) and isinstance(after, TextPart) and not (before.extra and after.extra):
+        text = TextPart(text=f"{before.text}\n\n{after.text}", extra=before.extra or after.extra)
+        parts = (*first.parts[:-1], text, *second.parts[1:])
+    return replace(said, parts=parts)
 
 
 def _part_line(part: Part) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from datetime import date, datetime
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -46,17 +46,32 @@ _MOST_PLANS: Final = 5
 
 
 def edge_blocks(view: View, *, others_tokens: int) -> tuple[Block, ...]:
-    """Return the blocks of the edge. The other conversations have at most `others_tokens` tokens."""
+    """Return the blocks of the edge. The other conversations have at most `others_tokens` tokens.
+
+    At later steps of a turn the edge stays in the message of the user, before the tool results. So it must change as rarely as
+    possible: each change makes the provider read the results again, without its cache. The other conversations are left out
+    there, and the time advances in whole hours.
+    """
+    if is_later := bool(view.snapshot.tail) and view.snapshot.tail[-1].role == "tool":
+        view = replace(view, now=_hourly(view))
     texts = [
         ("hints", _hints(view)),
         ("working-memory", _working_memory(view)),
-        (OTHERS, _others(view, others_tokens)),
+        (OTHERS, "" if is_later else _others(view, others_tokens)),
         ("tasks", _tasks(view)),
         ("recalled", _recalled(view)),
         ("plans", _plans(view)),
         ("now", _now(view)),
     ]
     return tuple(_block_of(view, name, text) for name, text in texts if text)
+
+
+def _hourly(view: View) -> datetime:
+    """Return the time of the newest user message plus the whole hours since then, or the beginning of the hour without one."""
+    asked = [message.created_at for message in (*view.snapshot.repeated, *view.snapshot.tail) if is_question(message)]
+    if not asked or asked[-1] > view.now:
+        return view.now.replace(minute=0, second=0, microsecond=0)
+    return view.now - (view.now - asked[-1]) % timedelta(hours=1)
 
 
 def _others(view: View, tokens: int) -> str:

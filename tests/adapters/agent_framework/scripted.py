@@ -16,7 +16,7 @@ from agent_framework import (
     tool,
 )
 
-from adapters.kit import Prompts, forecast
+from adapters.kit import Prompts, forecast, split_edge
 
 Script = Callable[[list[Message]], Any]
 
@@ -25,17 +25,30 @@ class Received:
     """One request as the client received it."""
 
     def __init__(self, instructions: str, messages: Sequence[Message], options: Mapping[str, Any]) -> None:
-        last = messages[-1]
-        # The edge is the last message, and what a user says is what a user said: the tests' questions have ids.
-        is_edge = last.role == "user" and last.message_id is None
         self.instructions, self.options = instructions, options
-        self.messages = list(messages[:-1] if is_edge else messages)
-        self.edge = last.text if is_edge else None
+        self.messages, self.edge = list(messages), None
+        for place in reversed(range(len(messages))):
+            if messages[place].role == "user":
+                last = messages[place]
+                *others, end = last.contents
+                text, self.edge = split_edge(end.text or "")
+                if self.edge:
+                    self.messages[place] = Message(
+                        "user", [*others, text] if text else others, message_id=last.message_id
+                    )
+                break
 
     @property
     def text(self) -> str:
         """Return the exact text of the request without its edge."""
-        return "\n".join([self.instructions, *(message.to_json() for message in self.messages)])
+        return "\n\n".join([self.instructions, *map(_line, self.messages)])
+
+
+def _line(message: Message) -> str:
+    if message.role != "user":
+        return message.to_json()
+    # A user message is open at its end, because the next question may be added to it.
+    return "\n\n".join(["user", *(one.text or str(one.to_dict()) for one in message.contents)])
 
 
 class Scripted(FunctionInvocationLayer[Any], ChatMiddlewareLayer[Any], BaseChatClient[Any]):

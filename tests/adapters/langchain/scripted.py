@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import tool
 from pydantic import Field
 
-from adapters.kit import Prompts, forecast
+from adapters.kit import Prompts, forecast, split_edge
 
 Script = Callable[[list[BaseMessage]], AIMessage]
 
@@ -45,7 +45,7 @@ class Scripted(BaseChatModel):
         if isinstance(answer, BaseException):
             raise answer
         # What a provider would report: a script that made numbers up would teach the memory wrong ones.
-        size = sum(len(plain([one]).encode()) for one in messages) // 6
+        size = sum(len(plain([one]).encode()) for one in messages) // 4
         usage = {"input_tokens": size, "output_tokens": 10, "total_tokens": size + 10}
         return answer.model_copy(update={"usage_metadata": usage})
 
@@ -118,17 +118,26 @@ class Scripted(BaseChatModel):
             yield chunk
 
 
+def edge_of(messages: Sequence[BaseMessage]) -> str | None:
+    """Return the edge: the end of the last user message."""
+    texts = [one.text for one in messages if isinstance(one, HumanMessage)]
+    return split_edge(texts[-1])[1] if texts else None
+
+
 def without_edge(messages: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return a prompt without its edge: the last message, which nobody said and which therefore has no id."""
-    last = messages[-1]
-    is_edge = isinstance(last, HumanMessage) and last.id is None
-    return list(messages[:-1] if is_edge else messages)
+    """Return a prompt without its edge."""
+    return [
+        one.model_copy(update={"content": split_edge(one.content)[0]})
+        if isinstance(one, HumanMessage) and isinstance(one.content, str)
+        else one
+        for one in messages
+    ]
 
 
 def plain(messages: Sequence[BaseMessage]) -> str:
-    """Return the exact text of messages, a line each but for the instructions, which grow."""
-    lines = [str(one.content) if isinstance(one, SystemMessage) else one.model_dump_json() for one in messages]
-    return "\n".join(lines)
+    """Return the exact text of messages. Instructions and user messages are open at their end, because they grow."""
+    grow = (SystemMessage, HumanMessage)
+    return "\n\n".join(f"{one.type} {one.text}" if isinstance(one, grow) else one.model_dump_json() for one in messages)
 
 
 def last_question(messages: Sequence[BaseMessage]) -> str:

@@ -12,7 +12,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
 from adapters.kit import SMALL, Prompts, answer, brief, calls, check_pairs, expected, question, stored
-from adapters.langchain.scripted import Scripted, called, last_question, told, weather
+from adapters.langchain.scripted import Scripted, called, edge_of, last_question, told, weather
 from memolog import Memory, SyncMemory
 from memolog.adapters.langchain import MemoryMiddleware
 from memolog.errors import InputError
@@ -99,9 +99,8 @@ async def test_instructions_and_the_state(tmp_path: Path) -> None:
         rows = await stored(memory, "alice", "t1")
     system = str(model.received[0][0].content)
     assert system.index("You are brief.") < system.index("Speak plainly.") < system.index("memory-search")
-    assert not {str(received[-1].content) for received in model.received} & {
-        str(one.content) for one in state.values["messages"]
-    }
+    assert all(map(edge_of, model.received))
+    assert edge_of(state.values["messages"]) is None
     assert rows[0].id == "h7"
 
 
@@ -323,8 +322,8 @@ async def test_thoughts_and_pictures_reach_the_model_as_they_were(tmp_path: Path
     async with Memory(tmp_path / "m.db") as memory:
         model = Scripted(script=script)
         done = await agent(memory, model).ainvoke({"messages": [shown]}, HERE)
-    _, seen, thought, result, _ = model.received[1]
-    assert seen.model_dump_json() == shown.model_dump_json()
+    _, seen, thought, result = model.received[1]
+    assert seen.content[:-1] == shown.content
     assert thought.content == blocks
     assert thought.model_dump_json() == done["messages"][1].model_dump_json()
     assert result.model_dump_json() == done["messages"][2].model_dump_json()

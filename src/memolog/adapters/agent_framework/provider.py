@@ -180,22 +180,20 @@ class MemoryProvider(ContextProvider):
         resource: Named,
         thread: Named | None = None,
         tools: bool = True,
-        edge_after_results: bool = True,
         keep_rewritten: bool = False,
         zone: str | None = None,
         source_id: str = "memolog",
     ) -> None:
         """Set the memory, and resource and thread as ids or as functions that get the session and return an id.
 
-        The default thread is the id of the session. With `tools` the model gets the three tools. With `edge_after_results=False`
-        the edge is left out after a tool result, for providers that accept no text there. If a middleware replaces the answer of
-        the model, the turn is discarded, or with `keep_rewritten` the replacement is saved.
+        The default thread is the id of the session. With `tools` the model gets the three tools. If a middleware replaces the
+        answer of the model, the turn is discarded, or with `keep_rewritten` the replacement is saved.
         """
         check_memory(memory)
         super().__init__(source_id)
         self.memory = memory
         self._resource, self._thread, self._zone = resource, thread, zone
-        self._has_tools, self._edge_after_results = tools, edge_after_results
+        self._has_tools = tools
         self.keeps_rewritten = keep_rewritten
         self.runs: WeakKeyDictionary[AgentSession, Run] = WeakKeyDictionary()
         self._has_warned = False
@@ -265,10 +263,7 @@ class MemoryProvider(ContextProvider):
             options["store"] = False
         request.options = options
         messages = [message for message in request.messages if message.role == "system"]
-        messages += [to_agent_framework(message) for message in context.messages]
-        after_result = bool(messages) and messages[-1].role == "tool"
-        if context.edge and (self._edge_after_results or not after_result):
-            messages.append(Message("user", [context.edge_text]))
+        messages += [to_agent_framework(message) for message in context.joined()]
         request.messages = messages
 
 

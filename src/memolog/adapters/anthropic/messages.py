@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Answer, Api, edge_of, with_speaker
+from memolog.adapters.exchange import Answer, Api, with_speaker
 from memolog.adapters.new_messages import Said
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
@@ -150,7 +150,8 @@ def to_request(
         free -= 1
     if mark is not None and free > 0 and prefix:
         prefix[-1] = {**prefix[-1], "cache_control": mark}
-    _add_edge(messages, edge_of(context, KEY))
+    if context.edge:
+        _add_edge(messages, context.edge_text)
     request: Json = {"system": [*own, *prefix]} if own or prefix else {}
     return {**request, "messages": messages}
 
@@ -214,15 +215,13 @@ def _mark_last(messages: list[Json], mark: Json) -> bool:
 
 
 def _add_edge(messages: list[Json], edge: str) -> None:
-    """Append the edge to the last user message. The beginning of an answer, which the model continues, stays last."""
-    if not edge:
-        return
+    """Append the edge to the last user message that has no tool results, because text after results ends the reasoning."""
     block = {"type": "text", "text": edge}
     for message in reversed(messages):
-        if message["role"] == "user":
+        if message["role"] == "user" and not any(one.get("type") == "tool_result" for one in message["content"]):
             message["content"].append(block)
             return
-    messages.append({"role": "user", "content": [block]})
+    messages.insert(0, {"role": "user", "content": [block]})
 
 
 def _plain(role: str, parts: Sequence[Part]) -> Json:

@@ -308,7 +308,6 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         resource: Named = None,
         thread: Named = None,
         tools: bool = True,
-        edge_after_results: bool = True,
         discard_on_jump: bool = True,
         guards: type[Exception] | tuple[type[Exception], ...] = (GuardStopped, PIIDetectionError),
         zone: str | None = None,
@@ -316,8 +315,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         """Set the memory, and resource and thread as ids or as functions that get the runtime and return an id.
 
         The defaults are `configurable["resource"]` and `configurable["thread_id"]` of the agent run. With `tools` the model gets
-        the three tools. With `edge_after_results=False` the edge is left out after a tool result, for providers that accept no
-        text there. The turn is discarded if a later middleware raises one of `guards` during the model call or, with
+        the three tools. The turn is discarded if a later middleware raises one of `guards` during the model call or, with
         `discard_on_jump`, jumps to the end.
         """
         super().__init__()
@@ -325,7 +323,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         check_errors("guards", guards)
         self.driver = Driver(memory)
         self._resource, self._thread, self._zone = resource, thread, zone
-        self._has_tools, self._edge_after_results = tools, edge_after_results
+        self._has_tools = tools
         self._discards_on_jump, self._guards = discard_on_jump, guards
         self.tools = tools_for(self.driver, self.scope) if tools else []
 
@@ -404,10 +402,7 @@ class MemoryMiddleware(AgentMiddleware[Any, Any, Any]):
         own = [request.system_message, *(one for one in request.messages if isinstance(one, SystemMessage))]
         texts = [guidance()] if self._has_tools else []
         system = _instructions([one for one in own if one is not None], [*texts, *filter(None, [context.system])])
-        messages = [made for message in context.messages for made in to_langchain(message)]
-        after_result = bool(messages) and isinstance(messages[-1], ToolMessage)
-        if context.edge and (self._edge_after_results or not after_result):
-            messages.append(HumanMessage(content=context.edge_text))
+        messages = [made for message in context.joined() for made in to_langchain(message)]
         return request.override(system_message=system, messages=messages)
 
     # ------------------------------------------------------------ after the model

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Answer, Api, edge_of
+from memolog.adapters.exchange import Answer, Api
 from memolog.adapters.new_messages import Said
 from memolog.adapters.provider_limits import usage_of_total
 from memolog.core.exact_json import JsonValue, sendable
@@ -79,11 +79,6 @@ def _file_block(file: FilePart, kind: str) -> Json:
 def name_of(said: Said) -> str | None:
     """Return the name of the speaker, in a form that the API accepts; None if the message has no speaker."""
     return _NOT_IN_NAMES.sub("_", said.speaker)[:_MOST_NAME] if said.speaker else None
-
-
-def edge_message(edge: str) -> list[Json]:
-    """Return the edge as the last message, if there is one. Its role is `user`, because it may quote other people."""
-    return [{"role": "user", "content": edge}] if edge else []
 
 
 def without_nothing(data: Json) -> Json:
@@ -189,8 +184,8 @@ def to_messages(messages: Iterable[Said]) -> list[Json]:
 
 def to_request(context: Context, *, instructions: Sequence[Data] = ()) -> Json:
     """Return the messages of a request: the caller's instructions, the prefix, the messages, and the edge."""
-    said = [sendable(sent) for message in context.messages for one in _write(message) if (sent := _sendable(one))]
-    return {"messages": [*_opening(instructions, context.system), *said, *edge_message(edge_of(context, KEY))]}
+    said = [sendable(sent) for message in context.joined() for one in _write(message) if (sent := _sendable(one))]
+    return {"messages": [*_opening(instructions, context.system), *said]}
 
 
 def _opening(instructions: Sequence[Data], system: str) -> list[Json]:

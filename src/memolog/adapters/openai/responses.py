@@ -11,9 +11,9 @@ from itertools import groupby
 from typing import Any, Final, cast
 
 from memolog import Context
-from memolog.adapters.exchange import Answer, Api, edge_of, with_speaker
+from memolog.adapters.exchange import Answer, Api, with_speaker
 from memolog.adapters.new_messages import Said
-from memolog.adapters.openai.chat import content_block, edge_message, usage_from, without_nothing
+from memolog.adapters.openai.chat import content_block, usage_from, without_nothing
 from memolog.adapters.openai.chat import split as split_messages
 from memolog.core.exact_json import JsonValue, sendable
 from memolog.core.message import (
@@ -150,7 +150,7 @@ def to_request(
     """
     said = [
         sendable(without_nothing(item))
-        for message in context.messages
+        for message in context.joined()
         for item in _with_followers(
             item for item in _write(with_speaker(message)) if _is_sendable(item, is_stored=is_stored)
         )
@@ -163,7 +163,7 @@ def to_request(
         else:
             texts.append(context.system)
     request: Json = {"instructions": "\n\n".join(texts)} if texts else {}
-    return {**request, "input": [*first, *said, *edge_message(edge_of(context, KEY))]}
+    return {**request, "input": [*first, *said]}
 
 
 def _is_sendable(item: Json, *, is_stored: bool) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import anyio
 from pydantic_ai import AgentRunResult, FunctionToolset, RunContext, Tool
@@ -20,15 +20,15 @@ from pydantic_ai.messages import (
     InstructionPart,
     ModelMessage,
     ModelRequest,
+    ModelRequestPart,
     ModelResponse,
     SystemPromptPart,
-    ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
     UserContent,
     UserPromptPart,
 )
-from pydantic_ai.models import ModelRequestContext
+from pydantic_ai.models import Model, ModelRequestContext
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset
 
@@ -37,7 +37,7 @@ from memolog.adapters.guards import GuardStopped, check_errors, check_memory
 from memolog.adapters.new_messages import AgentTurn
 from memolog.adapters.provider_limits import is_refusal
 from memolog.adapters.pydantic_ai.messages import to_messages, to_model_messages, usage_of
-from memolog.core.message import FilePart, NewMessage
+from memolog.core.message import NewMessage
 from memolog.core.run import Usage
 from memolog.errors import InputError, NotFound
 from memolog.memory import Memory, Tools
@@ -290,6 +290,9 @@ def _tool(find: Callable[[], Tools], name: str) -> Tool[Any]:
 
 # The time is a required field, but it is not sent to the model.
 _NO_TIME: Final = datetime(1970, 1, 1, tzinfo=UTC)
+# Providers whose user messages may have cache marks, and those of them whose tool results may have one too.
+_WITH_MARKS: Final = ("anthropic", "bedrock", "openrouter")
+_WITH_MARKED_RESULTS: Final = ("anthropic", "bedrock")
 
 
 def is_resuming(request: ModelRequestContext) -> bool:
@@ -299,59 +302,109 @@ def is_resuming(request: ModelRequestContext) -> bool:
 
 
 def with_context(request: ModelRequestContext, context: Context) -> ModelRequestContext:
-    """Return a copy of the request with memory. The history of the agent run is not changed."""
-    messages = _messages(request, context)
-    parameters = request.model_request_parameters
-    if context.system:
-        # The log is stable and stands before instructions that change with each request, so that it can be cached.
-        parts = [*(parameters.instruction_parts or ()), InstructionPart(content=context.system, name="log")]
-        parameters = replace(parameters, instruction_parts=InstructionPart.sorted(parts))
+    """Return a copy of the request with memory. The history of the agent run is not changed.
+
+    The log and the static instructions become one text, because many servers accept only one system message. This text precedes
+    instructions that change with each request, so that it can be cached.
+    """
+    parameters, messages = request.model_request_parameters, _messages(request, context)
+    prompts, parts = (
+        leading_prompts(request.messages[0]) if request.messages else [],
+        parameters.instruction_parts or [],
+    )
+    static = [part for part in parts if not part.dynamic and part.on_change == "rewrite"]
+    others = [part for part in parts if part not in static]
+    text = "\n\n".join(filter(None, [*(part.content for part in static), context.system]))
+    if text and prompts and prompts[-1].dynamic_ref is None:
+        prompts[-1] = replace(prompts[-1], content=f"{prompts[-1].content}\n\n{text}")
+    elif text:
+        others = [InstructionPart(content=text, name="log"), *others]
+    if prompts:
+        messages.insert(0, ModelRequest(parts=prompts))
+    parameters = replace(parameters, instruction_parts=InstructionPart.sorted(others) or None)
     return replace(request, messages=messages, model_request_parameters=parameters)
 
 
 def _messages(request: ModelRequestContext, context: Context) -> list[ModelMessage]:
     given = request.messages
-    prompts = leading_prompts(given[0]) if given else []
-    opening = [ModelRequest(parts=prompts)] if prompts else []
-    # The note before the tail changes with each request; the tail only grows.
-    note = len(context.messages) - len(context.tail) - len(context.ephemeral)
-    said = [*to_model_messages(context.messages[:note]), *to_model_messages(context.messages[note:])]
-    if not said or not isinstance(said[-1], ModelRequest):
+    closing = [part for one in given[-1:] if isinstance(one, ModelRequest) for part in one.parts if is_passing(part)]
+    said = _with_joined_prompts(to_model_messages(context.messages))
+    if said and isinstance(said[-1], ModelRequest):
+        said[-1] = _with_parts(said[-1], closing)
+    else:
         # A concurrent turn has answered meanwhile: the current request must still come last.
         said += given[-1:]
-    closing: list[SystemPromptPart | UserPromptPart] = [
-        part
-        for message in given[-1:]
-        for part in message.parts
-        if isinstance(part, SystemPromptPart) and is_passing(part)
-    ]
-    if context.edge and not _is_thinking(said):
-        closing.append(_edge(request, context))
-    return [*opening, *said, *([ModelRequest(parts=closing)] if closing else [])]
+    if context.edge:
+        _add_edge(said, context.edge_text, request)
+    return said
 
 
-def _edge(request: ModelRequestContext, context: Context) -> UserPromptPart:
-    """Return the edge as a prompt. It follows a cache mark if the provider accepts one there."""
-    text, settings = context.edge_text, request.model_settings or {}
-    # Some providers cannot mark a message that ends in a file.
-    has_files = context.tail and any(isinstance(part, FilePart) for part in context.tail[-1].parts)
-    marked: list[UserContent] = [CachePoint(), text]
-    content = text if settings.get("cache") is False or has_files else marked
-    return UserPromptPart(content=content, timestamp=_NO_TIME)
-
-
-def _is_thinking(messages: Sequence[ModelMessage]) -> bool:
-    """Return whether a reasoning model is between two tool calls. A user text would end its reasoning."""
-    last = messages[-1]
-    if not any(isinstance(part, ToolReturnPart) for part in last.parts):
-        return False
-    for message in reversed(messages):
+def _with_joined_prompts(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
+    """Return the messages with one prompt in place of several, because many servers refuse two user messages in a row."""
+    made: list[ModelMessage] = []
+    for message in messages:
         if isinstance(message, ModelResponse):
-            if any(isinstance(part, ThinkingPart) for part in message.parts):
-                return True
-        elif any(isinstance(part, UserPromptPart) for part in message.parts):
-            return False
-    return False
+            made.append(message)
+            continue
+        parts: list[ModelRequestPart] = []
+        for part in message.parts:
+            before = parts or (made[-1].parts if made and isinstance(made[-1], ModelRequest) else [])
+            last = before[-1] if before else None
+            if isinstance(part, UserPromptPart) and isinstance(last, UserPromptPart):
+                cast("list[ModelRequestPart]", before)[-1] = _joined(last, part.content)
+            else:
+                parts.append(part)
+        if parts:
+            made.append(replace(message, parts=parts))
+    return made
+
+
+def _joined(prompt: UserPromptPart, added: str | Sequence[UserContent]) -> UserPromptPart:
+    """Return a prompt with added content. Two texts become one text, because not all servers accept lists."""
+    content = prompt.content
+    if isinstance(content, str) and isinstance(added, str):
+        return replace(prompt, content=f"{content}\n\n{added}")
+    first, second = ([one] if isinstance(one, str) else list(one) for one in (content, added))
+    return replace(prompt, content=[*first, *second])
+
+
+def _add_edge(messages: list[ModelMessage], edge: str, request: ModelRequestContext) -> None:
+    """Append the edge to the last prompt, and set a cache mark at the end of the other messages if the provider has marks."""
+    has_marks, last = _has_marks(request), len(messages) - 1
+    places = ((n, k) for n in range(last, -1, -1) for k in range(len(messages[n].parts) - 1, -1, -1))
+    found = next(((n, k) for n, k in places if isinstance(messages[n].parts[k], UserPromptPart)), None)
+    if found is None:
+        messages.insert(0, ModelRequest(parts=[UserPromptPart(content=edge, timestamp=_NO_TIME)]))
+        return
+    parts = list(cast("ModelRequest", messages[found[0]]).parts)
+    prompt = cast("UserPromptPart", parts[found[1]])
+    # Some providers cannot mark a prompt that ends in a file.
+    ends_in_text = isinstance(prompt.content, str) or isinstance(prompt.content[-1], str)
+    is_marked = has_marks and found[0] == last and ends_in_text
+    # A separate item keeps the blocks before it equal at every step, which a cache needs.
+    added: str | list[UserContent] = [*([CachePoint()] if is_marked else []), edge] if has_marks else edge
+    parts[found[1]] = _joined(prompt, added)
+    messages[found[0]] = replace(cast("ModelRequest", messages[found[0]]), parts=parts)
+    if has_marks and found[0] < last and all(m.system.startswith(_WITH_MARKED_RESULTS) for m in _models(request)):
+        mark = UserPromptPart(content=[CachePoint()], timestamp=_NO_TIME)
+        messages[last] = _with_parts(messages[last], [mark])
+
+
+def _with_parts(message: ModelMessage, parts: Sequence[ModelRequestPart]) -> ModelMessage:
+    return replace(message, parts=[*message.parts, *parts]) if isinstance(message, ModelRequest) else message
+
+
+def _models(request: ModelRequestContext) -> Sequence[Model[Any]]:
+    return request.model.models if isinstance(request.model, FallbackModel) else (request.model,)
+
+
+def _has_marks(request: ModelRequestContext) -> bool:
+    if (request.model_settings or {}).get("cache") is False:
+        return False
+    return any(
+        model.system.startswith(_WITH_MARKS) or model.profile.get("openai_supports_prompt_cache_breakpoints")
+        for model in _models(request)
+    )
 
 
 Child: TypeAlias = Literal["own", "shared", "read_only"]
