@@ -46,6 +46,7 @@ class _Backend:
         self._socket = socket
         self.owed = 0
         """How many ReadyForQuery the server has still to send."""
+        self.cancelling = asyncio.Lock()
         self.greeting = b""
         self.key = b""
         self.reader: asyncio.StreamReader
@@ -67,10 +68,13 @@ class _Backend:
         return self
 
     async def cancel(self) -> None:
-        """Ask the server to stop what this connection does."""
-        _, writer = await asyncio.open_unix_connection(self._socket)
-        writer.write(_pack(b"", _CANCEL.to_bytes(4) + self.key))
-        await _close(writer)
+        """Ask the server to stop what this connection does, and wait until it was told."""
+        async with self.cancelling:
+            reader, writer = await asyncio.open_unix_connection(self._socket)
+            writer.write(_pack(b"", _CANCEL.to_bytes(4) + self.key))
+            # The server closes this connection after it has signalled the other one.
+            await reader.read()
+            await _close(writer)
 
 
 async def _close(writer: asyncio.StreamWriter) -> None:
@@ -197,7 +201,9 @@ class Pooler:
                 kind, message = await _read(backend.reader)
                 backend.owed -= kind == b"Z"
                 if kind == b"Z" and message[5:] == b"I" and not backend.owed:
-                    self._free.append(self._active.pop(key))
+                    # A cancel request must not reach the next client of this connection.
+                    async with backend.cancelling:
+                        self._free.append(self._active.pop(key))
                     self._room.release()
                     writer.write(message)
                     return
