@@ -19,7 +19,7 @@ from memolog.errors import MemologError
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.state import weights_of
-from memolog.observer.drafts import Draft, Fault, FaultKind, FaultNotes, HintsDraft, Parsed, ParsedReflection
+from memolog.observer.drafts import Draft, FaultKind, Faults, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractors import take_extracts
@@ -47,7 +47,7 @@ _LEVELS: Final = 5  # maximum number of calls to condense a log, each with stric
 _LEAST_REPLY: Final = 1_000
 _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
 # After one of these faults the model is asked a second time, because the second answer often does not have it.
-_PASSING: Final[tuple[FaultKind, ...]] = ("degenerate", "cut_off", "echo", "copied", "unfounded", "too_large")
+_PASSING: Final[frozenset[FaultKind]] = frozenset({"degenerate", "cut_off", "echo", "copied", "unfounded", "too_large"})
 # An answer about a span with more tokens is checked in a worker thread.
 _LONG_TOKENS: Final = 4_000
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
@@ -208,7 +208,7 @@ class _ModelObserver:
             parsed = answers.get(threads[given.alias], Parsed())
             parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
             answer = Observed(parsed=parsed, prompt=prompt)
-            if parsed.has("cut_off"):
+            if "cut_off" in parsed.faults:
                 # A later call observes this thread alone.
                 fault = RunFault("the answer was cut off inside the section of this thread")
                 answer = Observed(parsed=Parsed(), prompt=prompt, fault=fault)
@@ -271,7 +271,7 @@ class _ModelObserver:
                 is_cut_off=reply.is_cut_off,
             )
             parsed = await self._in_thread(given, checked, parsed, text, given, prompt, self._counter)
-            if not parsed.has("cut_off") and (failure(parsed) is None or not any(map(parsed.has, _PASSING))):
+            if "cut_off" not in parsed.faults and (failure(parsed) is None or not parsed.faults.keys() & _PASSING):
                 break
             if attempt == 0:
                 before = parsed
@@ -282,7 +282,7 @@ class _ModelObserver:
         if problem is not None:
             raise RunFault(problem, declines=_declines(reply, parsed))
         observed = Observed(parsed=parsed, prompt=prompt, said=said)
-        if parsed.has("cut_off"):
+        if "cut_off" in parsed.faults:
             observed, given = _before_cut(observed, given)
         return await self._completed(observed, given, redactor, ask, gate)
 
@@ -316,8 +316,7 @@ class _ModelObserver:
             missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
         if missing:
             observed = _with_more(observed, await embedded_answer(given, missing, self._counter))
-            fault = Fault(kind="uncovered", detail=f"{len(missing)} messages", count=len(missing))
-            observed = replace(observed, parsed=replace(observed.parsed, faults=(*observed.parsed.faults, fault)))
+            observed.parsed.faults.note("uncovered", f"{len(missing)} messages")
         return observed
 
     async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
@@ -409,7 +408,7 @@ class _ModelObserver:
 
 def _declines(reply: ModelReply, parsed: Parsed) -> bool:
     """Return whether the model refused the content. An empty answer counts, because content filters of providers return one."""
-    return reply.finish_reason == "content_filter" or not reply.text.strip() or parsed.has("refusal")
+    return reply.finish_reason == "content_filter" or not reply.text.strip() or "refusal" in parsed.faults
 
 
 def _reach(parsed: Parsed) -> float:
@@ -417,7 +416,7 @@ def _reach(parsed: Parsed) -> float:
     if failure(parsed) is not None:
         return -1
     last = max((number for draft in parsed.observations for number in draft.cites), default=0)
-    return last if parsed.has("cut_off") else math.inf
+    return last if "cut_off" in parsed.faults else math.inf
 
 
 def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, ObserveInput]:
@@ -453,14 +452,14 @@ def join_answers(answers: Sequence[Observed]) -> Observed:
     The messages and the citations are renumbered, so that no two messages have the same number.
     """
     shown, drafts = list[Shown](), list[Draft]()
-    notes, hints = FaultNotes(), HintsDraft()
+    faults, hints = Faults(), HintsDraft()
     for answer in answers:
         offset, start, new = max((s.number for s in shown), default=0), len(drafts), answer.parsed.hints
         shown += [replace(s, number=s.number + offset) for s in answer.prompt.shown]
         for draft in answer.parsed.observations:
             parent = None if draft.parent is None else draft.parent + start
             drafts.append(replace(draft, parent=parent, cites=tuple(number + offset for number in draft.cites)))
-        notes.take(answer.parsed.faults)
+        faults = Faults({**answer.parsed.faults, **faults})
         with_task = hints if new.current_task is None else new
         hints = HintsDraft(
             current_task=with_task.current_task,
@@ -470,7 +469,7 @@ def join_answers(answers: Sequence[Observed]) -> Observed:
         )
     said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
     is_nothing = all(answer.parsed.nothing for answer in answers)
-    parsed = Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
+    parsed = Parsed(observations=tuple(drafts), hints=hints, faults=faults, nothing=is_nothing)
     return Observed(parsed=parsed, prompt=replace(answers[0].prompt, shown=tuple(shown)), said=said)
 
 

@@ -57,15 +57,15 @@ def draft_hints(
 
 
 def reflected_hints(
-    parsed: ParsedReflection, old: Hints, lines: Sequence[Observation], redactor: Redactor
+    said: HintsDraft, old: Hints, lines: Sequence[Observation], redactor: Redactor
 ) -> tuple[Hints | None, tuple[str, ...]]:
     """Return the hints of a thread after a reflection (None if they do not change), and their faults.
 
     A warning that the work is off track becomes the suggested response.
     """
-    response = f"{_OFF_TRACK}{parsed.off_track}" if parsed.off_track else parsed.hints.suggested_response
+    response = f"{_OFF_TRACK}{said.off_track}" if said.off_track else said.suggested_response
     redacted = Hints(
-        current_task=_redacted(parsed.hints.current_task, redactor), suggested_response=_redacted(response, redactor)
+        current_task=_redacted(said.current_task, redactor), suggested_response=_redacted(response, redactor)
     )
     trusted = trusted_hints(redacted, (), old, log=lines)
     faults = () if trusted == redacted else ("untrusted_hint",)

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
-from memolog.observer.drafts import Draft, FaultNotes, HintsDraft, Parsed
+from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
 from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
 from memolog.observer.prompt import ObserveInput, Prompt
@@ -79,27 +79,26 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
 
     A reply without usable lines is a failure, unless the log already contains all of its lines.
     """
-    notes = FaultNotes()
-    notes.take(parsed.faults)
-    if notes.has_fatal:
+    faults = Faults(parsed.faults)
+    if faults.has_fatal:
         return parsed
     said = Evidence("\n".join(map(source_text, given.messages)))
     echoes = _Echoes(prompt, said)
-    hints = _checked_hints(parsed.hints, given, echoes, notes)
+    hints = _checked_hints(parsed.hints, given, echoes, faults)
     if parsed.nothing:
-        return replace(parsed, hints=hints, faults=notes.faults())
+        return replace(parsed, hints=hints, faults=faults)
     if echoes.are_most_of(reply):
-        notes.note("echo", reply)
-        notes.note("empty", "the reply repeats the prompt")
-        return Parsed(faults=notes.faults())
+        faults.note("echo", reply)
+        faults.note("empty", "the reply repeats the prompt")
+        return Parsed(faults=faults)
     if _is_too_long(parsed, given, counter):
-        notes.note("too_large", f"over {_MOST_TIMES} times as long as the messages")
-        return Parsed(faults=notes.faults())
-    kept, known = _checked_lines(parsed, given, prompt, echoes, said, notes)
+        faults.note("too_large", f"over {_MOST_TIMES} times as long as the messages")
+        return Parsed(faults=faults)
+    kept, known = _checked_lines(parsed, given, prompt, echoes, said, faults)
     if parsed.observations and not kept and not known:
-        notes.note("empty", "the reply contains nothing new about these messages")
+        faults.note("empty", "the reply contains nothing new about these messages")
     nothing = bool(known) and not kept
-    return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing, known=known)
+    return Parsed(observations=kept, hints=hints, faults=faults, nothing=nothing, known=known)
 
 
 def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
@@ -109,7 +108,7 @@ def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> 
 
 
 def _checked_lines(
-    parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
+    parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, faults: Faults
 ) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
     """Return the usable lines, and the lines that the log already has from the same day.
 
@@ -132,19 +131,19 @@ def _checked_lines(
     for place, draft in enumerate(parsed.observations):
         is_echo = echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED
         if is_echo or echoes.is_shell(draft.text):
-            notes.note("echo", draft.text)
+            faults.note("echo", draft.text)
         elif _is_unfounded(draft, said):
             if draft.cites and not days[place]:
                 doubtful.append(place)
             else:
-                notes.note("copied" if days[place] else "unfounded", draft.text)
+                faults.note("copied" if days[place] else "unfounded", draft.text)
         elif not (found := days[place]) or not (copies or is_long[place]):
             kept.append(place)
         elif not is_said[place]:
-            notes.note("copied", draft.text)
+            faults.note("copied", draft.text)
         elif draft.said_at.date() in found or None in found:
             known.append(draft)
-            notes.note("copied", draft.text)
+            faults.note("copied", draft.text)
         else:
             # The user made the same statement again on another day.
             kept.append(place)
@@ -153,8 +152,8 @@ def _checked_lines(
         kept = sorted((*kept, *doubtful))
     else:
         for place in doubtful:
-            notes.note("unfounded", parsed.observations[place].text)
-    return _at(parsed.observations, kept), tuple(known)
+            faults.note("unfounded", parsed.observations[place].text)
+    return selected(parsed.observations, kept), tuple(known)
 
 
 def _cited(draft: Draft, numbered: Mapping[int | None, Message]) -> Evidence | None:
@@ -182,24 +181,12 @@ def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
     return share >= _SUPPORTED and is_more and _log_line(draft.text)[1] <= evidence.words
 
 
-def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
-    """Return the drafts with these indexes. A draft whose parent is dropped moves under the nearest ancestor that is not."""
-    new = {place: number for number, place in enumerate(places)}
-
-    def above(place: int | None) -> int | None:
-        while place is not None and place not in new:
-            place = drafts[place].parent
-        return None if place is None else new[place]
-
-    return tuple(replace(drafts[place], parent=above(drafts[place].parent)) for place in places)
-
-
-def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
+def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", faults: Faults) -> HintsDraft:
     earlier = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
     for name in ("current_task", "suggested_response", "title"):
         text: str | None = getattr(hints, name)
         if text and text not in earlier and echoes.has(text, _HINT_WORDS):
-            notes.note("echo", text)
+            faults.note("echo", text)
             hints = replace(hints, **{name: None})
     return hints
 
@@ -355,4 +342,4 @@ def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
             root, above = above, drafts[above].parent
         trees.setdefault(root, []).append(place)
     ordered = sorted(trees, key=lambda root: drafts[root].said_at)
-    return _at(drafts, [place for root in ordered for place in trees[root]])
+    return selected(drafts, [place for root in ordered for place in trees[root]])

@@ -451,7 +451,7 @@ class RunExecutor:
         task = replace(task, messages=task.messages_of(answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         result = None
-        faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
+        faults: tuple[str, ...] = parsed.faults.kinds
         if problem is None:
             result, found = self._result(task, answer)
             faults = (*faults, *found)
@@ -592,7 +592,7 @@ class RunExecutor:
         judged = judge_reflection(drafted, lines, policy=config.grounding)
         kept = guarded(judged.observations, lines, new_id, group)
         faults = (
-            *(fault.kind for fault in parsed.faults),
+            *parsed.faults.kinds,
             *judged.faults,
             *(("carried_over",) if kept.carried else ()),
             *(("lost",) if kept.omitted else ()),
@@ -702,7 +702,7 @@ def _changed_hints(
         said = parsed.threads.get(given.aliases.get(thread, ""))
         if said is None and len(given.aliases) <= 1:
             # The log has only one thread.
-            said = parsed
+            said = parsed.hints
         if said is None:
             continue
         lines = [line for line in given.observations if any(source.thread == thread for source in line.sources)]
