@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from kit.rows import SAID, plan, rendered, view
+from kit.rows import SAID, new_group, plan, rendered, view
 from kit.rows import row as stored_row
 from memolog.context.auto_recall import Passage, passage_texts
 from memolog.context.build import build
@@ -229,10 +229,7 @@ def kept(
     parsed: Parsed, given: ObserveInput, prompt: Prompt, *, by_code: bool
 ) -> tuple[tuple[Observation, ...], Hints]:
     """Return what the engine keeps of an answer."""
-    numbers = iter(range(10_000))
-    lines = observations_from(
-        parsed, given.messages, prompt, "g", "t1", lambda: f"o{next(numbers)}", COUNTER, REDACTION
-    )
+    lines = observations_from(parsed, given.messages, prompt.shown, "t1", new_group())
     judged = judge(
         lines,
         given.messages,

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import UTC
 from functools import partial
 
-from kit.rows import SAID
+from kit.rows import SAID, new_group
 from kit.rows import line as cited_line
 from kit.rows import row as message
 from kit.talk import hold
@@ -242,8 +242,7 @@ def test_a_line_of_the_log_does_not_become_the_users_in_the_next_span() -> None:
 def reflected(lines: Sequence[Observation], *made: Observation, policy: Policy = "flag") -> tuple[Observation, ...]:
     """Return a reflection as the engine keeps it."""
     checked = judge_reflection(made, lines, policy=policy).observations
-    numbers = iter(range(1_000))
-    return guarded(checked, lines, lambda: f"n{next(numbers)}", "new").observations
+    return guarded(checked, lines, new_group("new")).observations
 
 
 def test_a_reflection_does_not_raise_a_tools_line() -> None:
@@ -447,8 +446,7 @@ def test_sixty_hostile_replies() -> None:
         parsed = checked(parsed, reply, given, prompt, COUNTER)
         if failure(parsed):
             continue
-        numbers = iter(range(1_000))
-        made = observations_from(parsed, PAGE, prompt, "g", "t1", lambda: f"n{next(numbers)}", COUNTER, REDACTION)  # noqa: B023
+        made = observations_from(parsed, PAGE, prompt.shown, "t1", new_group())
         for policy in ("flag", "keep", "drop"):
             lines = judged(made, PAGE, policy=policy)
             assert_shape(lines)
@@ -535,8 +533,7 @@ def test_forty_hostile_reflections() -> None:
         parsed = parse_reflection(wrapped("Date: 2026-03-14", reply), ids, ())
         if failure(parsed):
             continue
-        numbers = iter(range(1_000))
-        made = reflections_from(parsed, LOG, prompt, "g", lambda: f"n{next(numbers)}", COUNTER, REDACTION, {})  # noqa: B023
+        made = reflections_from(parsed, LOG, prompt.ids, new_group(), {})
         for policy in ("flag", "keep", "drop"):
             kept = reflected(LOG, *made, policy=policy)
             assert_shape(kept)

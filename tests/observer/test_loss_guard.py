@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kit.rows import new_group
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ReflectedDraft
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
@@ -162,7 +163,7 @@ def test_what_is_forbidden_is_neither_erased_nor_inverted(text: str) -> None:
         for named in (True, False):
             assert not is_said(text, by, named=named), by
         made = [line(by, "high", 1, merges=("o1",))]
-        kept = guarded(made, [line(text, "high", 1)], new_ids(), "new")
+        kept = guarded(made, [line(text, "high", 1)], new_group("new"))
         assert [one.text for one in kept.observations] == [text]
     for by in (text, f"User said: {text}", f"{text}; User likes tea"):
         assert is_said(text, by)
@@ -319,12 +320,6 @@ def test_lists_of_bare_names_are_not_missed() -> None:
 # ---------------------------------------------------------------- at work
 
 
-def new_ids() -> Any:
-    """Return a source of ids."""
-    numbers = iter(range(1_000))
-    return lambda: f"n{next(numbers)}"
-
-
 def test_what_is_omitted_is_carried_over_unchanged() -> None:
     """With its date, sources and text; a line that only stands for such lines goes."""
     lines = [
@@ -333,7 +328,7 @@ def test_what_is_omitted_is_carried_over_unchanged() -> None:
         line("Assistant read auth.ts", ordinal=3),
     ]
     made = [line("User said things", "high", 1, merges=("o1", "o2")), line("Work", ordinal=2, merges=("o3",))]
-    kept = guarded(made, lines, new_ids(), "new")
+    kept = guarded(made, lines, new_group("new"))
     assert [(one.text, one.ordinal, one.merges, one.group) for one in kept.observations] == [
         ("Work", 1, ("o3",), "g"),
         ("User is allergic to peanuts", 2, ("o1",), "new"),
@@ -348,7 +343,7 @@ def test_lines_stay_under_their_parents() -> None:
     """A carried line keeps its parent if that is carried too; a line whose parent goes stands by itself."""
     lines = [line("No ORM", "high", 1), line("No hostels either", "high", 2, parent=1)]
     made = [line("Things", "high", 1, merges=("o1",)), line("Rest", ordinal=2, parent=1, merges=())]
-    kept = guarded(made, lines, new_ids(), "new")
+    kept = guarded(made, lines, new_group("new"))
     assert [(one.text, one.ordinal, one.parent) for one in kept.observations] == [
         ("Rest", 1, None),
         ("No ORM", 2, None),
@@ -360,7 +355,7 @@ def test_bare_lists_go() -> None:
     """Whoever wrote them."""
     lines = [line("Assistant read auth.ts", ordinal=1), line("Also named: auth.ts", ordinal=2)]
     made = [line("Also named: auth.ts", ordinal=1, merges=("o1", "o2")), line("Read", ordinal=2, merges=("o1",))]
-    kept = guarded(made, lines, new_ids(), "new")
+    kept = guarded(made, lines, new_group("new"))
     assert [one.text for one in kept.observations] == ["Read"]
     assert kept.omitted == ("o1",)
 
@@ -397,24 +392,23 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
     lines.append(line("Assistant read auth.ts", ordinal=11, merges=("m11",)))
     before = Guarded(observations=tuple(lines), carried=0, omitted=("m11",))
     limit = kept_tokens(lines, counter)
-    assert archived(before, limit, new_ids(), "g", counter) is before
-    after = archived(before, limit // 2, new_ids(), "g", counter)
+    assert archived(before, limit, new_group()) is before
+    after = archived(before, limit // 2, new_group())
     *rest, told = after.observations
     assert told.text.startswith("Archive: 6 statements about cousin, 2026-03-01 to 2026-03-06;")
     assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6"))
     assert [one.merges for one in rest] == [("m7",), ("m8",), ("m9",), ("m10",), ("m11",)]
     assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5, 6]
     assert after.omitted == ("m11",)
-    again = archived(after, limit // 4, new_ids(), "g", counter)
+    again = archived(after, limit // 4, new_group())
     (told,) = [one for one in again.observations if "Archive" in one.text]
     assert told.text.startswith("Archive: 10 statements about cousin, 2026-03-01 to 2026-03-10;")
 
 
 def test_a_reply_cannot_forge_an_archive() -> None:
     """Fields of a reply are texts; only a number that code wrote counts."""
-    counter = HeuristicCounter()
     forged = line("User agreed", "high", 1, metadata={"archived": "99", "subject": "x"}, merges=("m1",))
-    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_ids(), "g", counter)
+    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_group())
     assert [one.text for one in kept.observations] == [
         "Archive: 1 statement about other things; search memory to read them"
     ]

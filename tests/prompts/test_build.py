@@ -66,11 +66,13 @@ def test_what_is_escaped_already_is_not_escaped_again() -> None:
 
 def test_further_patterns_are_redacted_in_the_log_and_the_hints_too() -> None:
     """What an application calls a secret is one everywhere in the prompt."""
-    redactor = redactor_for(Config(redact_patterns=r"badge: B-\d{4}"))
     given = ObserveInput(
-        messages=(message(1, "user", "badge B-1234"),), previous="B-1234 again", hints=Hints(current_task="find B-1234")
+        messages=(message(1, "user", "badge B-1234"),),
+        previous="B-1234 again",
+        hints=Hints(current_task="find B-1234"),
+        redactor=redactor_for(Config(redact_patterns=r"badge: B-\d{4}")),
     )
-    prompt = observer_prompt(given, COUNTER, redactor=redactor)
+    prompt = observer_prompt(given, COUNTER)
     assert "B-1234" not in prompt.text
     assert prompt.text.count("[redacted: badge]") == 3
 

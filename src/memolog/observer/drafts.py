@@ -250,9 +250,7 @@ class Draft(_Line):
 
     said_at: datetime
     cites: tuple[int, ...] = ()
-    """The numbers of the cited messages in the transcript. A line under a parent without citations has those of the parent."""
-    observer: str | None = None
-    """The observer that wrote the line, if another observer than the called one did."""
+    """The numbers of the cited messages in the transcript. A line without citations has those of its parent."""
 
 
 def selected(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:

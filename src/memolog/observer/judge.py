@@ -43,11 +43,7 @@ def trust_of(message: Message) -> Trust:
 
 def lowest(trusts: Iterable[Trust]) -> Trust:
     """Return the lowest trust; "tool" if `trusts` is empty."""
-    found = frozenset(trusts)
-    for trust in _ORDER:
-        if trust in found:
-            return trust
-    return "tool"
+    return _ORDER[min(map(_ORDER.index, trusts), default=0)]
 
 
 # ---------------------------------------------------------------- lines that speak for the user

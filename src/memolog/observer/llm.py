@@ -28,6 +28,7 @@ from memolog.observer.model_choice import ModelPair
 from memolog.observer.observations import gaps_of
 from memolog.observer.plausibility import checked, in_order, uncovered
 from memolog.observer.prompt import (
+    LEVELS,
     ObserveInput,
     Prompt,
     ReflectInput,
@@ -39,10 +40,8 @@ from memolog.observer.prompt import (
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
 from memolog.observer.transcript import Shown, numbered, split, units
 from memolog.text.cutting import cut
-from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
 
-_LEVELS: Final = 5  # maximum number of calls to condense a log, each with stricter instructions
 # The maximum tokens of an answer are this number plus a share of the tokens of the prompt.
 _LEAST_REPLY: Final = 1_000
 _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
@@ -92,7 +91,7 @@ class Observer(Protocol):
         """Return the name that runs and the ledger store."""
         ...
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Return an answer for each span. Raises RunFault if no answer is usable."""
         ...
 
@@ -121,9 +120,9 @@ class EmbeddedObserver:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Select and shorten sentences of the messages."""
-        del redactor, ask  # Lines are redacted when they become observations.
+        del ask
         # A long span takes tens of milliseconds, so the work runs in a worker thread.
         return await asyncio.to_thread(lambda: [_embedded(given, self._counter) for given in inputs])
 
@@ -161,20 +160,18 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Return the statements of users that the embedded observer finds, marked with its name."""
-    found = embedded_answer_now(given, messages, counter)
+    found = embedded_answer(given, messages, counter)
     stated = (replace(draft, parent=None) for draft in found.parsed.observations if draft.priority in KEPT)
     return replace(found, parsed=Parsed(observations=tuple(stated)))
 
 
-async def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Do the same as `embedded_answer_now` on a worker thread."""
-    return await asyncio.to_thread(embedded_answer_now, given, messages, counter)
-
-
-def embedded_answer_now(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Observe messages for which a model failed with the embedded observer, and mark the lines with its name."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
-    drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
+    drafts = tuple(
+        replace(draft, metadata={**draft.metadata, "observer": EmbeddedObserver.name})
+        for draft in found.parsed.observations
+    )
     return replace(found, parsed=replace(found.parsed, observations=drafts))
 
 
@@ -191,13 +188,13 @@ class _ModelObserver:
 
     # ------------------------------------------------------------ observing
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Ask about one span, or about short spans of several threads in one call."""
         if len(inputs) == 1:
-            return [await self._observe_one(inputs[0], redactor, ask)]
+            return [await self._observe_one(inputs[0], ask)]
         if any(given.wanted for given in inputs):
-            return await self._observe_each(inputs, redactor, ask)
-        prompt = observer_batch_prompt(inputs, self._counter, redactor=redactor)
+            return await self._observe_each(inputs, ask)
+        prompt = observer_batch_prompt(inputs, self._counter)
         reply = await self._ask("observe", prompt, ask)
         threads = {given.alias: given.messages[0].thread for given in inputs}
         answers = parse_batch(
@@ -213,11 +210,11 @@ class _ModelObserver:
                 fault = RunFault("the answer was cut off inside the section of this thread")
                 answer = Observed(parsed=Parsed(), prompt=prompt, fault=fault)
             elif failure(parsed) is None:
-                answer = await self._completed(answer, given, redactor, ask)
+                answer = await self._completed(answer, given, ask)
             observed.append(answer)
         return observed
 
-    async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def _observe_each(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Ask about each thread alone, because an extracted value belongs to one thread.
 
         If all threads fail, the first fault is raised. Otherwise a fault is part of the answer for its thread.
@@ -228,7 +225,7 @@ class _ModelObserver:
             try:
                 if away is not None:
                     raise away
-                answers.append(await self._observe_one(given, redactor, ask))
+                answers.append(await self._observe_one(given, ask))
             except RunFault as fault:
                 # If the model cannot be reached, the other threads get the same fault without a call.
                 away = fault if fault.cause != "answer" else None
@@ -237,13 +234,13 @@ class _ModelObserver:
             raise first
         return answers
 
-    async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
+    async def _observe_one(self, given: ObserveInput, ask: Ask) -> Observed:
         """Ask about one span, in several calls if the span is too long for one prompt."""
         messages = tuple(_sliced(given.messages, given.most_tokens, self._counter))
-        pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
+        pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=given.redactor)
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
         for piece in pieces:
-            calls.append(self._observe_piece(replace(given, messages=piece), redactor, ask, first, gate))
+            calls.append(self._observe_piece(replace(given, messages=piece), ask, first, gate))
             first += len(piece)
         answers = await _gathered(calls)
         if len(answers) == 1:
@@ -252,11 +249,9 @@ class _ModelObserver:
         # Only the answers up to the first one that was cut off are used. A later run observes the messages after it.
         return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
-    async def _observe_piece(
-        self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
-    ) -> Observed:
+    async def _observe_piece(self, given: ObserveInput, ask: Ask, first: int, gate: asyncio.Semaphore) -> Observed:
         """Ask, ask again if the answer is unusable, and then ask for statements of users that are missing."""
-        prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
+        prompt = observer_prompt(given, self._counter, first=first)
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None
         for attempt in range(2):
@@ -284,13 +279,12 @@ class _ModelObserver:
         observed = Observed(parsed=parsed, prompt=prompt, said=said)
         if "cut_off" in parsed.faults:
             observed, given = _before_cut(observed, given)
-        return await self._completed(observed, given, redactor, ask, gate)
+        return await self._completed(observed, given, ask, gate)
 
     async def _completed(
         self,
         observed: Observed,
         given: ObserveInput,
-        redactor: Redactor,
         ask: Ask,
         gate: asyncio.Semaphore | None = None,
     ) -> Observed:
@@ -300,7 +294,7 @@ class _ModelObserver:
             return observed
         asked = replace(given, messages=missing, wanted=(), document=None)
         first = max((shown.number for shown in observed.prompt.shown), default=0) + 1
-        prompt = observer_prompt(asked, self._counter, redactor=redactor, first=first)
+        prompt = observer_prompt(asked, self._counter, first=first)
         try:
             async with gate or asyncio.Semaphore():
                 reply = await self._ask("observe", prompt, ask)
@@ -315,7 +309,7 @@ class _ModelObserver:
             observed = _with_more(observed, Observed(parsed=answer, prompt=prompt))
             missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
         if missing:
-            observed = _with_more(observed, await embedded_answer(given, missing, self._counter))
+            observed = _with_more(observed, await asyncio.to_thread(embedded_answer, given, missing, self._counter))
             observed.parsed.faults.note("uncovered", f"{len(missing)} messages")
         return observed
 
@@ -339,7 +333,7 @@ class _ModelObserver:
         best: Reflected | None = None
         best_size, problem = size, None
         last = ""
-        for level in range(_LEVELS):
+        for level in LEVELS:
             prompt = reflector_prompt(replace(asked, level=level))
             try:
                 reply = await self._ask("reflect", prompt, ask)
@@ -582,7 +576,6 @@ class _Part:
 async def observe_in_parts(
     observer: Observer,
     given: ObserveInput,
-    redactor: Redactor,
     ask: Ask,
     *,
     attempt: int,
@@ -604,7 +597,7 @@ async def observe_in_parts(
         part = todo.popleft()
         if calls < _MOST_CALLS:
             calls += 1
-            await _ask(part, observer, given, redactor, ask)
+            await _ask(part, observer, given, ask)
         has_answered = has_answered or part.answer is not None
         if calls == least and part.fault is not None and not has_answered:
             if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
@@ -620,9 +613,9 @@ async def observe_in_parts(
     return await _joined(sorted(done, key=lambda part: part.first), given, attempt, counter)
 
 
-async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
+async def _ask(part: _Part, observer: Observer, given: ObserveInput, ask: Ask) -> None:
     try:
-        answer = (await observer.observe([replace(given, messages=part.messages)], redactor, ask))[0]
+        answer = (await observer.observe([replace(given, messages=part.messages)], ask))[0]
     except RunFault as fault:
         part.fault = fault
     except MemologError:
@@ -660,7 +653,7 @@ async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, cou
             answers.append(_stand_in(messages, given))
         else:
             embedded += len(messages)
-            answers.append(await embedded_answer(given, messages, counter))
+            answers.append(await asyncio.to_thread(embedded_answer, given, messages, counter))
     return DividedAnswer(observed=join_answers(answers), missing=missing, embedded=embedded, error=error)
 
 

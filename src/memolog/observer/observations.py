@@ -22,15 +22,25 @@ from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection,
 from memolog.observer.evidence import Evidence, source_text, support
 from memolog.observer.judge import cited_places, lowest, renumbered, trust_of, trusted_hints
 from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
-from memolog.observer.prompt import Prompt, with_fields
-from memolog.observer.transcript import in_zone, said_in_zone
+from memolog.observer.prompt import with_fields
+from memolog.observer.transcript import Shown, in_zone, said_in_zone
 from memolog.text.identifiers import content_words
-from memolog.text.redaction import Redactor
+from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter
 
 _SAME: Final = 0.5
 _MEANING: Final = re.compile(r"[ ]?\(meaning ([^()\n]{1,80})\)", re.IGNORECASE)
 _OFF_TRACK: Final = "The work has left what was asked for. "
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGroup:
+    """A group that is being written: its id, and the tools that give its lines ids and token counts and redact them."""
+
+    id: str
+    new_id: Callable[[], str]
+    counter: TokenCounter
+    redactor: Redactor = REDACTION
 
 
 def draft_hints(
@@ -80,47 +90,42 @@ def reflected_hints(
 def observations_from(
     parsed: Parsed,
     messages: Sequence[Message],
-    prompt: Prompt | None,
-    group: str,
+    shown: Sequence[Shown],
     thread: str,
-    new_id: Callable[[], str],
-    counter: TokenCounter,
-    redactor: Redactor,
+    group: NewGroup,
     mode: Mode = "default",
 ) -> tuple[Observation, ...]:
     """Return the observations of one span. The metadata of each contains the mode in which it was observed."""
-    if prompt is None or not messages:
+    if not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
     # A message may have thousands of parts, so its trust is computed once and not for each line.
     trusts: dict[int, Trust] = {message.seq: trust_of(message) for message in messages}
-    shown = {s.number: s.seq for s in prompt.shown if s.thread == thread and s.seq in by_seq}
+    seqs = {one.number: one.seq for one in shown if one.thread == thread and one.seq in by_seq}
     made: list[Observation] = []
     sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
     for ordinal, found in enumerate(parsed.observations, start=1):
-        draft = _without_secrets(with_fields(found, mode), redactor)
-        cited = sorted({shown[number] for number in draft.cites if number in shown})
+        draft = _without_secrets(with_fields(found, mode), group.redactor)
+        cited = sorted({seqs[number] for number in draft.cites if number in seqs})
         said_by = [by_seq[seq] for seq in cited or by_seq]
         made.append(
             replace(
-                _observation(draft, draft.text, new_id(), group, ordinal, counter),
+                _observation(draft, draft.text, ordinal, group),
                 said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
                 zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
                 sources=_sources(thread, cited or sorted(by_seq)),
                 trust=lowest(trusts[seq] for seq in cited or by_seq),
                 files=draft.files,
-                metadata={**_with_observer(draft), "mode": mode},
+                metadata={**draft.metadata, "mode": mode},
             )
         )
     return tuple(made)
 
 
-def _observation(
-    draft: Draft | ReflectedDraft, text: str, name: str, group: str, ordinal: int, counter: TokenCounter
-) -> Observation:
+def _observation(draft: Draft | ReflectedDraft, text: str, ordinal: int, group: NewGroup) -> Observation:
     return Observation(
-        id=name,
-        group=group,
+        id=group.new_id(),
+        group=group.id,
         ordinal=ordinal,
         priority=draft.priority,
         text=text,
@@ -128,14 +133,8 @@ def _observation(
         parent=None if draft.parent is None else draft.parent + 1,
         verbatim=draft.verbatim,
         category=draft.category,
-        tokens=counter.count(text),
+        tokens=group.counter.count(text),
     )
-
-
-def _with_observer(draft: Draft) -> JsonObject:
-    """Return the metadata of a line with the observer. Only code sets the observer; a value from a reply is removed."""
-    metadata = {name: value for name, value in draft.metadata.items() if name != "observer"}
-    return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
 
 
 def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
@@ -155,29 +154,27 @@ def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> dat
 def reflections_from(
     parsed: ParsedReflection,
     lines: Sequence[Observation],
-    prompt: Prompt,
-    group: str,
-    new_id: Callable[[], str],
-    counter: TokenCounter,
-    redactor: Redactor,
+    ids: Mapping[str, str],
+    group: NewGroup,
     aliases: Mapping[str, str],
 ) -> tuple[Observation, ...]:
     """Return the observations of a reflection. Each has the sources of the observations that it merges.
 
-    `aliases` are the short names of the threads in a shared log. They are removed from the texts.
+    `ids` maps the short ids in a reply to observation ids. `aliases` are the short names of the threads in a shared log. They are
+    removed from the texts.
     """
     by_id = {line.id: line for line in lines}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.lines, start=1):
-        draft = _without_secrets(found, redactor)
-        merged = [by_id[prompt.ids[name]] for name in draft.merges if name in prompt.ids]
+        draft = _without_secrets(found, group.redactor)
+        merged = [by_id[ids[name]] for name in draft.merges if name in ids]
         # A line that cites no observation gets the sources of all, so that no source is lost.
         roots = merged or list(lines)
         text = _without_name(draft.text, roots, aliases)
         said_at, zone = _said_at(draft, roots)
         made.append(
             replace(
-                _observation(draft, text, new_id(), group, ordinal, counter),
+                _observation(draft, text, ordinal, group),
                 priority=weight_of(draft.priority, merged),
                 said_at=said_at,
                 zone=zone,
@@ -332,9 +329,7 @@ def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Seq
     )
 
 
-def guarded(
-    made: Sequence[Observation], lines: Sequence[Observation], new_id: Callable[[], str], group: str
-) -> Guarded:
+def guarded(made: Sequence[Observation], lines: Sequence[Observation], group: NewGroup) -> Guarded:
     """Return the lines of a reflection, with a copy of every 🔴 and ✅ line that they lost, and without bare lists of names.
 
     A line of the reflection that merges only lines copied in this way is dropped.
@@ -344,7 +339,7 @@ def guarded(
     missing_ids = {line.id for line in missing}
     new = [line for line in new if not line.merges or not missing_ids.issuperset(line.merges)]
     kept = list(renumbered(made, new))
-    kept += _carried(missing, new_id, group, after=len(kept))
+    kept += _carried(missing, group, after=len(kept))
     others = [line for line in lines if line.id not in missing_ids]
     merged = {name for line in kept for name in line.merges}
     without_names = lost_lines(others, [_words(line) for line in kept])
@@ -366,14 +361,14 @@ def _words(line: ReflectedDraft | Observation) -> str:
     return f"{line.text}{about}\n{line.verbatim or ''}"
 
 
-def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str, *, after: int) -> list[Observation]:
+def _carried(lines: Sequence[Observation], group: NewGroup, *, after: int) -> list[Observation]:
     """Return copies of lines for another group. A line stays under its parent if the parent is copied too."""
     ordinals = {(line.group, line.ordinal): after + number for number, line in enumerate(lines, start=1)}
     return [
         replace(
             line,
-            id=new_id(),
-            group=group,
+            id=group.new_id(),
+            group=group.id,
             ordinal=after + number,
             parent=None if line.parent is None else ordinals.get((line.group, line.parent)),
             merges=(line.id,),
@@ -397,19 +392,19 @@ def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
     return sum(_weight(line, counter) for line in lines if line.priority in KEPT)
 
 
-def unchanged(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
+def unchanged(lines: Sequence[Observation], group: NewGroup) -> Guarded:
     """Return copies of the lines as a reflection that changes nothing, so that some of them can be archived."""
-    return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
+    return Guarded(observations=tuple(_carried(lines, group, after=0)), carried=len(lines), omitted=())
 
 
-def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, counter: TokenCounter) -> Guarded:
+def archived(kept: Guarded, limit: int, group: NewGroup) -> Guarded:
     """Archive the oldest 🔴 and ✅ lines if all 🔴 and ✅ lines together exceed `limit` tokens.
 
     One line for each subject replaces the archived lines and contains their number and days. Nothing is lost: search finds
     the archived lines, recall returns their messages, and `restore` returns them to the log.
     """
     lines = kept.observations
-    size = kept_tokens(lines, counter)
+    size = kept_tokens(lines, group.counter)
     if size <= limit:
         return kept
     over = size - round(_ROOM * limit)
@@ -419,11 +414,11 @@ def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, c
     leaving: list[Observation] = []
     while candidates and over > 0:
         leaving.append(candidates.pop(0))
-        over -= _weight(leaving[-1], counter)
+        over -= _weight(leaving[-1], group.counter)
     gone = earlier_ids | {line.id for line in leaving}
     rest = renumbered(lines, [line for line in lines if line.id not in gone])
     archive = [
-        _archive_line(subject, found, earlier, new_id(), group, ordinal=len(rest) + number, counter=counter)
+        _archive_line(subject, found, earlier, len(rest) + number, group)
         for number, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
     ]
     return replace(kept, observations=(*rest, *archive))
@@ -455,11 +450,8 @@ def _archive_line(
     subject: str,
     lines: Sequence[Observation],
     earlier: Sequence[Observation],
-    name: str,
-    group: str,
-    *,
     ordinal: int,
-    counter: TokenCounter,
+    group: NewGroup,
 ) -> Observation:
     """Return the archive line of a subject. It includes the earlier archive lines of the same subject."""
     before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
@@ -474,8 +466,8 @@ def _archive_line(
     text = f"Archive: {count} {things} about {subject}{period}; search memory{hint} to read them"
     newest = max(all_lines, key=_age)
     return Observation(
-        id=name,
-        group=group,
+        id=group.new_id(),
+        group=group.id,
         ordinal=ordinal,
         priority="high",
         text=text,
@@ -485,5 +477,5 @@ def _archive_line(
         merges=tuple(dict.fromkeys(merged for line in all_lines for merged in line.merges)),
         trust=lowest(line.trust for line in all_lines),
         metadata={_ARCHIVED: count, _SUBJECT: subject, _SINCE: days[0] if days else None},
-        tokens=counter.count(text),
+        tokens=group.counter.count(text),
     )

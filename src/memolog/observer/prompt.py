@@ -43,7 +43,7 @@ _NAMES: Final = (
 )
 _ABOUT_LINES: Final = "# What the marks mean"
 _TOO_LONG: Final = "Your last answer was"
-_LEVEL: Final = re.compile(r"^## (\d)\n", re.MULTILINE)
+_LEVEL: Final = re.compile(r"^## \d\n", re.MULTILINE)
 
 
 @cache
@@ -84,13 +84,11 @@ def reflector_system(mode: str, voice: str, custom: str = "") -> str:
 
 
 def level_text(level: int, *, said_too_long: bool = True) -> str:
-    """Return the instructions of a compression level. A level outside of `LEVELS` is replaced by the nearest.
+    """Return the instructions of a compression level.
 
     `said_too_long=False` leaves out the sentence that the last answer was too long. Use it if that answer lost too much.
     """
-    pieces = _LEVEL.split(_text("levels"))
-    texts = dict(zip(map(int, pieces[1::2]), pieces[2::2], strict=True))
-    text = texts[min(max(level, LEVELS[0]), LEVELS[-1])].strip()
+    text = _LEVEL.split(_text("levels"))[level + 1].strip()
     return text if said_too_long or not text.startswith(_TOO_LONG) else text.partition(". ")[2]
 
 
@@ -174,6 +172,8 @@ class ObserveInput:
     custom: str = ""
     """The instructions of the application, which follow those of Memolog."""
     zone: tzinfo = UTC
+    redactor: Redactor = REDACTION
+    """Removes secrets from all texts in the prompt."""
     alias: str = "t1"
     wanted: tuple[Wanted, ...] = ()
     """The values of the application that the prompt asks for too."""
@@ -210,18 +210,14 @@ class ReflectInput:
     """The hints of each thread that has any, if several threads share the log."""
 
 
-def observer_prompt(
-    given: ObserveInput, counter: TokenCounter, *, redactor: Redactor = REDACTION, first: int = 1
-) -> Prompt:
+def observer_prompt(given: ObserveInput, counter: TokenCounter, *, first: int = 1) -> Prompt:
     """Return the prompt to observe one span of one thread. The first message has the number `first`."""
-    text, shown = _thread(given, counter, given.most_tokens, redactor, first)
+    text, shown = _thread(given, counter, given.most_tokens, first)
     wanted = _section("wanted", wanted_section(given.wanted))
-    return _observer_prompt([given], [text], shown, _ASK, wanted, counter, redactor)
+    return _observer_prompt([given], [text], shown, _ASK, wanted, counter)
 
 
-def observer_batch_prompt(
-    inputs: Sequence[ObserveInput], counter: TokenCounter, *, redactor: Redactor = REDACTION
-) -> Prompt:
+def observer_batch_prompt(inputs: Sequence[ObserveInput], counter: TokenCounter) -> Prompt:
     """Return the prompt to observe spans of several threads at once. Each thread has a section with its alias.
 
     The end of the log, the mode, the voice and the application's instructions come from the first input and occur once. The
@@ -232,10 +228,10 @@ def observer_batch_prompt(
         raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
     blocks, shown = list[str](), list[Shown]()
     for given in inputs:
-        text, seen = _thread(given, counter, given.most_tokens // len(inputs), redactor, len(shown) + 1)
+        text, seen = _thread(given, counter, given.most_tokens // len(inputs), len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
-    return _observer_prompt(inputs, blocks, shown, _ASK_BATCH, "", counter, redactor)
+    return _observer_prompt(inputs, blocks, shown, _ASK_BATCH, "", counter)
 
 
 def _observer_prompt(
@@ -245,18 +241,17 @@ def _observer_prompt(
     ask: str,
     wanted: str,
     counter: TokenCounter,
-    redactor: Redactor,
 ) -> Prompt:
     first = inputs[0]
     aliases = ", ".join(_alias(given.alias) for given in inputs)
     # The log may contain secrets from a time before the application defined its redaction patterns.
-    lines = redactor.redact(last_lines(closed(first.previous), first.previous_tokens, counter))
+    lines = first.redactor.redact(last_lines(closed(first.previous), first.previous_tokens, counter))
     log_end = _section("log-end", lines)
     repeated = _ASK_REPEATED if log_end else ""
     keeps = any(given.document is not None for given in inputs)
     asked = ask.format(aliases=aliases, messages=_ask_messages(shown), repeated=repeated)
     asked = f"{asked} {_ASK_DOCUMENT}" if keeps else asked
-    listed, files = _attachments(inputs, shown, redactor)
+    listed, files = _attachments(inputs, shown)
     return Prompt(
         system=observer_system(first.mode, first.voice, first.custom, keeps_document=keeps),
         text="\n\n".join(filter(None, (log_end, *blocks, listed, wanted, asked))),
@@ -311,28 +306,24 @@ _MOST_DAYS: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
 
 
-def _thread(
-    given: ObserveInput, counter: TokenCounter, most_tokens: int, redactor: Redactor, first: int
-) -> tuple[str, tuple[Shown, ...]]:
+def _thread(given: ObserveInput, counter: TokenCounter, most_tokens: int, first: int) -> tuple[str, tuple[Shown, ...]]:
     read = transcript(
-        given.messages, counter=counter, zone=given.zone, most_tokens=most_tokens, redactor=redactor, first=first
+        given.messages, counter=counter, zone=given.zone, most_tokens=most_tokens, redactor=given.redactor, first=first
     )
     sections = [
-        _section("hints", redactor.redact(_hints(given.hints))),
-        _document(given, redactor),
+        _section("hints", given.redactor.redact(_hints(given.hints))),
+        _document(given),
         _section("transcript", read.text or "(no messages)"),
     ]
     return "\n\n".join(filter(None, sections)), read.shown
 
 
-def _attachments(
-    inputs: Sequence[ObserveInput], shown: Sequence[Shown], redactor: Redactor
-) -> tuple[str, tuple[FilePart, ...]]:
+def _attachments(inputs: Sequence[ObserveInput], shown: Sequence[Shown]) -> tuple[str, tuple[FilePart, ...]]:
     """Return the section that lists the attached files, and the files. Files beyond the limits of a request are left out."""
     numbers = {(message.thread, message.seq): message.number for message in shown}
     room, lines, files = _MOST_FILE_BYTES, list[str](), list[FilePart]()
-    messages = (message for given in inputs if given.attach_files for message in given.messages)
-    for message in messages:
+    messages = ((given, message) for given in inputs if given.attach_files for message in given.messages)
+    for given, message in messages:
         number = numbers.get((message.thread, message.seq))
         if number is None or message.own:
             continue
@@ -342,7 +333,7 @@ def _attachments(
                 continue
             room -= size
             files.append(file)
-            name = escape(quoted_label(redactor.redact(file.name or file.media_type), 80, is_tool=True))
+            name = escape(quoted_label(given.redactor.redact(file.name or file.media_type), 80, is_tool=True))
             lines.append(f"{len(files)}. {name}, of message [{number}]")
     return _section("attached", "\n".join(lines)), tuple(files)
 
@@ -356,10 +347,10 @@ def _files_of(message: Message) -> list[FilePart]:
     return [file for file in visible if file.data is not None or (file.url or "").startswith("https://")]
 
 
-def _document(given: ObserveInput, redactor: Redactor) -> str:
+def _document(given: ObserveInput) -> str:
     if given.document is None:
         return ""
-    text = escape(clean(redactor.redact(given.document))).strip("\n") or "(empty)"
+    text = escape(clean(given.redactor.redact(given.document))).strip("\n") or "(empty)"
     return f'<working-memory most="{given.document_most} characters">\n{text}\n</working-memory>'
 
 

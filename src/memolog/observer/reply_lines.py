@@ -183,10 +183,9 @@ class _SectionReader:
             # Only the first section of a name counts. A second one is usually copied from the messages.
             self.faults.note("forged_tag", f"a second <{name}>")
             self.current = "ignored"
-            self.texts.setdefault("ignored", [])
         else:
             self.current = name
-            self.texts.setdefault(name, [])
+        self.texts.setdefault(self.current, [])
 
     def _text(self, text: str) -> None:
         if _LONE_TAG.fullmatch(text):
@@ -204,14 +203,11 @@ def sections(text: str, faults: Faults) -> Sections:
     reader = _SectionReader(faults)
     for line in text.split("\n"):
         reader.take(line)
-    if len(reader.texts) == 1:
-        return _by_headings(text)
-    joined = {name: "\n".join(lines).strip("\n") for name, lines in reader.texts.items()}
+    texts = reader.texts if len(reader.texts) > 1 else _by_headings(text)
+    joined = {name: "\n".join(lines).strip("\n") for name, lines in texts.items() if name != "ignored"}
+    unclosed = reader.current if reader.current != "ignored" else ""
     return Sections(
-        observations=joined.pop("observations", None),
-        loose=joined.pop(""),
-        unclosed=reader.current if reader.current != "ignored" else "",
-        hints={name: body for name, body in joined.items() if name != "ignored"},
+        observations=joined.pop("observations", None), loose=joined.pop(""), unclosed=unclosed, hints=joined
     )
 
 
@@ -222,7 +218,7 @@ _HEADING: Final = re.compile(
 )
 
 
-def _by_headings(text: str) -> Sections:
+def _by_headings(text: str) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {"": []}
     current = ""
     for line in text.split("\n"):
@@ -232,8 +228,7 @@ def _by_headings(text: str) -> Sections:
             texts.setdefault(current, [])
             line = line[hit.end() :]  # noqa: PLW2901 - the rest of the heading's line is the section's first
         texts[current].append(line)
-    joined = {name: "\n".join(lines).strip("\n") for name, lines in texts.items()}
-    return Sections(observations=joined.pop("observations", None), loose=joined.pop(""), hints=joined)
+    return texts
 
 
 # ---------------------------------------------------------------- threads
@@ -692,7 +687,7 @@ _NAMES: Final = {
     **dict.fromkeys(("not_found", "notfound"), "not_found"),
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_RESERVED: Final = CODE_METADATA | {"mode"}
+_RESERVED: Final = CODE_METADATA | {"mode", "observer"}
 """Names of facts that only code may set."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -25,7 +25,7 @@ from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
 from memolog.observer.drafts import Parsed, ParsedReflection
-from memolog.observer.extractors import Extractors, latest
+from memolog.observer.extractors import Extractors
 from memolog.observer.judge import Judged, cited_places, judge, judge_reflection, trusted_document
 from memolog.observer.llm import (
     TRIES,
@@ -34,7 +34,6 @@ from memolog.observer.llm import (
     Observer,
     Reflected,
     embedded_answer,
-    embedded_answer_now,
     embedded_statements,
     observe_in_parts,
     readings_of,
@@ -51,6 +50,7 @@ from memolog.observer.model import (
 )
 from memolog.observer.observations import (
     Guarded,
+    NewGroup,
     archived,
     draft_hints,
     guarded,
@@ -152,16 +152,10 @@ def _is_ours(error: BaseException) -> bool:
 def _sum(one: Usage | None, other: Usage) -> Usage:
     if one is None:
         return other
-    return replace(
-        one,
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
-        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
-        cost=one.cost + other.cost,
-    )
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in _SUMMED})
 
 
+_SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
 # The call of a tool result is searched in at most this many messages before the span.
@@ -188,10 +182,6 @@ class _ClaimedRun:
     observer: Observer
     foreign: tuple[Message, ...] = ()
     """The messages of other conversations in the same prompt."""
-
-    @property
-    def redactor(self) -> Redactor:
-        return redactor_for(self.config)
 
     def messages_of(self, answer: Observed) -> tuple[Message, ...]:
         """Return the messages that an answer covers. If the answer was cut off, the other messages stay in the tail."""
@@ -318,7 +308,7 @@ class RunExecutor:
         known: dict[str, JsonValue] = {}
         if self._extractors:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
-            known = {key: extract.value for key, extract in latest(drawn).items()}
+            known = {extract.key: extract.value for extract in drawn}
         given = ObserveInput(
             messages=(
                 *await cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
@@ -333,6 +323,7 @@ class RunExecutor:
             voice=config.voice,
             custom=config.observation.instructions or "",
             zone=_zone(messages),
+            redactor=redactor,
             alias=alias,
             wanted=self._extractors.wanted(known),
             attach_files=config.observation.attach_files,
@@ -390,7 +381,7 @@ class RunExecutor:
     async def _observe(self, tasks: Sequence[_ClaimedRun], ask: ModelCalls) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
             return [await self._observe_divided(tasks[0], ask)]
-        answers = await tasks[0].observer.observe([task.given for task in tasks], tasks[0].redactor, ask)
+        answers = await tasks[0].observer.observe([task.given for task in tasks], ask)
         outcomes: list[RunOutcome] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
@@ -405,14 +396,14 @@ class RunExecutor:
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
         outcome = await offload(self._outcome, task, answer, when=is_long)
         if answer.parsed.observations and outcome.result and not outcome.result.observations:
-            embedded = await embedded_answer(task.given, task.messages_of(answer), self._counter)
+            embedded = await asyncio.to_thread(embedded_answer, task.given, task.messages_of(answer), self._counter)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
             again = await offload(self._outcome, task, answer, when=is_long)
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
         if outcome.result is None or not self._extractors:
             return outcome
         values, problems = await self._extractors.extract(
-            task.messages_of(answer), answer.said, task.known, task.redactor
+            task.messages_of(answer), answer.said, task.known, task.given.redactor
         )
         return replace(
             outcome,
@@ -426,7 +417,6 @@ class RunExecutor:
         divided = await observe_in_parts(
             task.observer,
             task.given,
-            task.redactor,
             ask,
             attempt=task.work.run.attempt,
             is_alive=_is_alive(task.work),
@@ -461,8 +451,9 @@ class RunExecutor:
         return RunOutcome(claim=task.claim, result=result, kind="observe", thread=thread, faults=faults, error=problem)
 
     def _result(self, task: _ClaimedRun, answer: Observed) -> tuple[RunResult, tuple[str, ...]]:
-        hinted, name, group = answer.parsed.hints, task.observer.name, self._store.new_id()
-        drafted = self._drafted(answer, task.messages, task, group)
+        hinted, name, thread = answer.parsed.hints, task.observer.name, task.work.run.thread or ""
+        group = self._new_group(task.given.redactor)
+        drafted = observations_from(answer.parsed, task.messages, answer.prompt.shown, thread, group, task.given.mode)
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judged = judge(
@@ -477,11 +468,11 @@ class RunExecutor:
         )
         judged = self._with_statements(judged, task, group)
         hints, wrong = draft_hints(
-            hinted, task.given.hints, task.messages, task.redactor, foreign=task.foreign, lines=task.lines
+            hinted, task.given.hints, task.messages, task.given.redactor, foreign=task.foreign, lines=task.lines
         )
         proposal, refused = _proposal(hinted.working_memory, task)
         result = RunResult(
-            group=group,
+            group=group.id,
             observations=judged.observations,
             proposal=proposal,
             hints=hints,
@@ -492,15 +483,11 @@ class RunExecutor:
         )
         return result, (*judged.faults, *wrong, *refused)
 
-    def _drafted(
-        self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str
-    ) -> tuple[Observation, ...]:
-        new_id, run, mode = self._store.new_id, task.work.run, task.given.mode
-        return observations_from(
-            answer.parsed, messages, answer.prompt, group, run.thread or "", new_id, self._counter, task.redactor, mode
-        )
+    def _new_group(self, redactor: Redactor) -> NewGroup:
+        new_id = self._store.new_id
+        return NewGroup(id=new_id(), new_id=new_id, counter=self._counter, redactor=redactor)
 
-    def _with_statements(self, judged: Judged, task: _ClaimedRun, group: str) -> Judged:
+    def _with_statements(self, judged: Judged, task: _ClaimedRun, group: NewGroup) -> Judged:
         """Add statements of users that the embedded observer finds in messages whose lines were lowered in priority."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
         doubtful = (line for line in judged.observations if line.is_unverified)
@@ -511,7 +498,9 @@ class RunExecutor:
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in covered)
         if not messages or task.observer is self._embedded:
             return judged
-        drafted = self._drafted(embedded_statements(task.given, messages, self._counter), messages, task, group)
+        found = embedded_statements(task.given, messages, self._counter)
+        thread = task.work.run.thread or ""
+        drafted = observations_from(found.parsed, messages, found.prompt.shown, thread, group, task.given.mode)
         more = judge(
             drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
         )
@@ -582,22 +571,19 @@ class RunExecutor:
     def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
         """Return the id of the new group, its lines after the loss guard and the archive, and the faults."""
         parsed, lines = answer.parsed, given.observations
-        group, new_id = self._store.new_id(), self._store.new_id
+        group = self._new_group(redactor_for(config))
         if not parsed.lines:
-            kept = archived(unchanged(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
-            return group, kept, ()
-        drafted = reflections_from(
-            parsed, lines, answer.prompt, group, new_id, self._counter, redactor_for(config), given.aliases
-        )
+            return group.id, archived(unchanged(lines, group), config.reflect_at, group), ()
+        drafted = reflections_from(parsed, lines, answer.prompt.ids, group, given.aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
-        kept = guarded(judged.observations, lines, new_id, group)
+        kept = guarded(judged.observations, lines, group)
         faults = (
             *parsed.faults.kinds,
             *judged.faults,
             *(("carried_over",) if kept.carried else ()),
             *(("lost",) if kept.omitted else ()),
         )
-        return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
+        return group.id, archived(kept, config.reflect_at, group), faults
 
     async def _hints_before(self, resource: str, work: StoredRun) -> dict[str, Hints]:
         """Return the hints of the log's threads by thread, without hints that changed since the run was created."""
@@ -629,10 +615,9 @@ def embedded_lines(
         voice=config.voice,
         zone=_zone(messages),
     )
-    found = embedded_answer_now(given, given.messages, counter)
-    return observations_from(
-        found.parsed, given.messages, found.prompt, group, thread, new_id, counter, redactor, config.mode
-    )
+    found = embedded_answer(given, given.messages, counter)
+    new = NewGroup(id=group, new_id=new_id, counter=counter, redactor=redactor)
+    return observations_from(found.parsed, given.messages, found.prompt.shown, thread, new, config.mode)
 
 
 def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:
@@ -654,7 +639,7 @@ def _proposal(answered: str | None, task: _ClaimedRun) -> tuple[Proposal | None,
     base, shown, most = task.work.run.inputs.get("document"), task.given.document, task.given.document_most
     if answered is None or base is None or shown is None:
         return None, ()
-    wanted = task.redactor.redact(answered)
+    wanted = task.given.redactor.redact(answered)
     is_json = shown.lstrip().startswith("{")
     text = trusted_document(shown, wanted, task.messages, foreign=task.foreign, whole=is_json)
     wrong = () if text.strip() == wanted.strip() else ("untrusted_document",)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
@@ -53,7 +54,6 @@ class Transcript:
 
     text: str
     shown: tuple[Shown, ...]
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,20 +161,16 @@ def transcript(
     """
     writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     entries = _entries(messages, zone, writer, first)
-    most = max(most_tokens, _LEAST_TOKENS)
-    budget = most
-    text = _written(entries, 0)
+    budget = most = max(most_tokens, _LEAST_TOKENS)
+    kept, text = entries, _written(entries, 0)
     tokens = counter.count(text)
     while tokens > most:
         kept, left_out = _fitting(entries, budget, counter)
         text = _written(kept, left_out)
         tokens = counter.count(text)
-        if tokens <= most:
-            entries = kept
-            break
-        # The budget did not include tags and dates, so the next try has a smaller budget.
+        # The budget does not include tags and dates, so a further try has a smaller budget.
         budget -= max(tokens - most, most // 20)
-    return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
+    return Transcript(text=text, shown=tuple(entry.shown for entry in kept))
 
 
 def split(
@@ -555,14 +551,8 @@ def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
     size = min(4 * max(tokens, 1), len(text))
     while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
         size = min(2 * size, len(text))
-    low, high = 0, size + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if counter.count(cut_end(text, middle)) <= tokens:
-            low = middle
-        else:
-            high = middle
-    tail = cut_end(text, low)
+    limit = bisect_right(range(1, size + 1), tokens, key=lambda length: counter.count(cut_end(text, length)))
+    tail = cut_end(text, limit)
     torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
     return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
 
