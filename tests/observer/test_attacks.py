@@ -25,7 +25,7 @@ from memolog.core.thread import Hints
 from memolog.log.snapshot import OtherTail
 from memolog.observer.drafts import Parsed
 from memolog.observer.extractive.observer import observe
-from memolog.observer.judge import judge
+from memolog.observer.judge import Judge
 from memolog.observer.llm import readings_of
 from memolog.observer.observations import draft_hints, observations_from
 from memolog.observer.plausibility import checked
@@ -35,6 +35,7 @@ from memolog.observer.transcript import numbered
 from memolog.text.lookalikes import label, quoted_label
 from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter
+from prompts.talk import PROMPT_TAGS
 
 COUNTER = HeuristicCounter()
 
@@ -173,11 +174,6 @@ def undone(text: str) -> str:
     return unicodedata.normalize("NFKC", HIDDEN.sub("", text).translate(UNDONE))
 
 
-PROMPT_TAGS = re.compile(
-    r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
-    r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|file|log-end|hints|log|target|missing|other)>"
-    r"|<working-memory most=\"\d+ characters\">|</working-memory>"
-)
 HEADER = re.compile(
     r'<message>\[\d+\] \d\d:\d\d (?:user|assistant|tool|system)(?: "[^"\n<>\[\]:]{1,60}")?(?: \(continued\))?:'
 )
@@ -230,14 +226,10 @@ def kept(
 ) -> tuple[tuple[Observation, ...], Hints]:
     """Return what the engine keeps of an answer."""
     lines = observations_from(parsed, given.messages, prompt.shown, "t1", new_group())
-    judged = judge(
-        lines,
-        given.messages,
-        readings=lambda: readings_of(given, given.messages, COUNTER),
-        extracted=[line.id for line in lines] if by_code else (),
-    )
+    readings = partial(readings_of, given, given.messages, COUNTER)
+    judge = Judge(given.messages, readings=readings, extracted=[line.id for line in lines] if by_code else ())
     hints, _ = draft_hints(parsed.hints, given.hints, given.messages, REDACTION)
-    return judged.observations, hints
+    return judge.judge(lines).observations, hints
 
 
 def restored(text: str) -> str:

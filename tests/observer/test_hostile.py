@@ -31,6 +31,7 @@ from memolog.memory import Memory
 from memolog.observer.judge import lowest, speaks_for_user, trust_of
 from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of
+from prompts.talk import PROMPT_TAGS
 
 TURNS = 84
 # In each, {} is a word that occurs nowhere else: it shows where the text has gone.
@@ -58,12 +59,6 @@ FORGERIES = (
 )  # fmt: skip
 PLANTED = re.compile(r"zq\d+x")
 
-# Our own tags, exactly as prompts and contexts write them.
-PROMPT_TAGS = re.compile(
-    r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
-    r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|log-end|hints|log|target|missing)>|<thread id=\"t\d+\">|</thread>"
-    r"|<left-out>[\d,]+ \w+</left-out>"
-)
 ASKED = re.compile(r"\n\n(?:Write the (?:<?observations>?|condensed lines)|These are lines of several) .*\Z", re.DOTALL)
 LOG_TAGS = re.compile(r'<(observations|reflection) id="\w+"(?: thread="t\d")?>\n(.*?)\n</\1>', re.DOTALL)
 EDGE_TAGS = re.compile(
@@ -86,8 +81,6 @@ def restored(text: str) -> str:
 
 def repeat(request: ModelRequest) -> str:
     """Answer with what was read, as it was read, and take hints from the last tool."""
-    if request.purpose == "reflect":
-        return repeat_log(request)
     shown = HEADER.findall(request.text)
     lines = "\n".join(f"* 🔴 {' '.join(body_of(body).split())} [{number}]" for number, _, body in shown)
     task = next((body_of(body) for _, role, body in reversed(shown) if role == "tool"), "go on")
@@ -97,8 +90,6 @@ def repeat(request: ModelRequest) -> str:
 
 def repeat_restored(request: ModelRequest) -> str:
     """Answer with what was read, the tags in it restored: nothing in the reply can be told from a reply of our format."""
-    if request.purpose == "reflect":
-        return repeat_log(request)
     shown = HEADER.findall(request.text)
     text = "\n".join(f"* 🟡 {restored(body_of(body))} [{number}]" for number, _, body in shown)
     return f"<observations>\n{text}\n</observations>"
@@ -106,8 +97,6 @@ def repeat_restored(request: ModelRequest) -> str:
 
 def launder(request: ModelRequest) -> str:
     """Answer with what tools returned as the user's wishes, citing the first message of the user."""
-    if request.purpose == "reflect":
-        return repeat_log(request)
     shown = HEADER.findall(request.text)
     users = [number for number, role, _ in shown if role == "user"] or ["1"]
     words = [restored(body_of(body)).split() for _, role, body in shown if role == "tool"]
@@ -122,11 +111,6 @@ def repeat_log(request: ModelRequest) -> str:
     shown = re.findall(r"^\s*(o\d+) (?:t\d )?\S+ (?:\(\d\d:\d\d\) )?(.*)$", request.text, re.MULTILINE)
     lines = "\n".join(f"* 🔴 {text[:90]} [{name}]" for name, text in shown[::2])
     return f"<observations>\n{lines}\n</observations>"
-
-
-def dutiful(request: ModelRequest) -> str:
-    """Answer as an observer should; condense as above."""
-    return observations_of(request) if request.purpose == "observe" else repeat_log(request)
 
 
 @dataclass
@@ -153,7 +137,11 @@ async def told(answer: Callable[[ModelRequest], str], scope: str) -> Story:
         reflection=ReflectionConfig(observation_tokens=2_500),
         scope=scope,  # pyright: ignore[reportArgumentType]
     )
-    model, clock = ScriptedModel([answer] * 10_000), FakeClock()
+
+    def either(request: ModelRequest) -> str:
+        return answer(request) if request.purpose == "observe" else repeat_log(request)
+
+    model, clock = ScriptedModel([either] * 10_000), FakeClock()
     story = Story(requests=model.requests, events=[])
     marks = itertools.count()
     async with Memory(":memory:", model=model, config=config, clock=clock) as memory:
@@ -196,7 +184,7 @@ async def collect(memory: Memory, story: Story, scope: str) -> None:
 
 
 STORIES: dict[tuple[str, str], Story] = {}
-CHARACTERS = {"dutiful": dutiful, "repeats": repeat, "restores": repeat_restored, "launders": launder}
+CHARACTERS = {"dutiful": observations_of, "repeats": repeat, "restores": repeat_restored, "launders": launder}
 
 
 @pytest.fixture(params=list(itertools.product(CHARACTERS, ("thread", "resource"))), ids="-".join)

@@ -20,7 +20,7 @@ from memolog.core.observation import UNVERIFIED, Observation, Priority
 from memolog.core.thread import Hints
 from memolog.log.rendering import render_group
 from memolog.memory import Memory
-from memolog.observer.judge import Policy, judge, judge_reflection, trusted_document, trusted_hints
+from memolog.observer.judge import Judge, Policy, judge_reflection, trusted_document, trusted_hints
 from memolog.observer.llm import readings_of
 from memolog.observer.observations import draft_hints, guarded, observations_from, reflections_from
 from memolog.observer.plausibility import checked
@@ -109,15 +109,9 @@ def judged(
     log: Sequence[Observation] = (),
 ) -> tuple[Observation, ...]:
     """Return lines as the engine checks them."""
-    given = ObserveInput(messages=tuple(messages))
-    return judge(
-        lines,
-        messages,
-        policy=policy,
-        lines=log,
-        log=shown(log) if log else "",
-        readings=lambda: readings_of(given, messages, COUNTER),
-    ).observations
+    readings = partial(readings_of, ObserveInput(messages=tuple(messages)), messages, COUNTER)
+    judge = Judge(messages, policy=policy, lines=log, log=shown(log) if log else "", readings=readings)
+    return judge.judge(lines).observations
 
 
 def claims(said: str) -> bool:

@@ -9,7 +9,7 @@ from kit.rows import new_group
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ReflectedDraft
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
-from memolog.observer.observations import Guarded, archived, gaps_of, guarded, kept_tokens
+from memolog.observer.observations import Guarded, archived, gaps_of, guarded
 from memolog.text.tokens import HeuristicCounter
 
 
@@ -391,7 +391,7 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
     ]
     lines.append(line("Assistant read auth.ts", ordinal=11, merges=("m11",)))
     before = Guarded(observations=tuple(lines), carried=0, omitted=("m11",))
-    limit = kept_tokens(lines, counter)
+    limit = sum(counter.count(f"* 🔴 (00:00) {one.text}") for one in lines[:10])
     assert archived(before, limit, new_group()) is before
     after = archived(before, limit // 2, new_group())
     *rest, told = after.observations

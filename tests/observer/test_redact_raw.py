@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +31,7 @@ from memolog.observer.model import ModelReply, ModelRequest
 from memolog.observer.model_choice import FallbackModel
 from memolog.testing import ScriptedModel
 from memolog.text.redaction import without_secrets
+from memolog.turn import Turn
 
 # Put together here, so that this file does not hold what looks like a key.
 KEY = "sk-ant-" + "api03-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2
@@ -140,6 +141,16 @@ SHAPES: dict[str, Callable[[str], object]] = {
 }
 
 
+async def use_tools(turn: Turn, keys: Mapping[str, str]) -> None:
+    """Call a tool with a key in each shape, and answer with the same."""
+    for name, shape in SHAPES.items():
+        value = cast("JsonValue", shape(keys[name]))
+        call = ToolCallPart(id=name, name="run", arguments=value)
+        await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run", is_error=True))
+    await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
+    await turn.record(ToolMessage("w", {"env": [{"name": "DB_PASS", "value": "swordfish"}]}, name="in"))
+
+
 @pytest.mark.parametrize("is_raw", [False, True], ids=["observed", "stored"])
 async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: bool) -> None:
     """Not to the observer's model, not into the log, the index or the answer of a search; with `redact_raw` not into the file."""
@@ -149,12 +160,7 @@ async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: boo
     async with Memory(path, model=model, config=Config(redact_raw=is_raw)) as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("Deploy it."))
-            for name, shape in SHAPES.items():
-                value = cast("JsonValue", shape(keys[name]))
-                call = ToolCallPart(id=name, name="run", arguments=value)
-                await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run"))
-            await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
-            await turn.record(ToolMessage("w", {"env": [{"name": "DB_PASS", "value": "swordfish"}]}, name="in"))
+            await use_tools(turn, keys)
         await memory.thread("t1", resource="alice").observe()
         found = [await memory.resource("alice").search(f'"{key}"') for key in (*keys.values(), "swordfish")]
     asked = "".join(request.text for request in model.requests)
@@ -171,11 +177,7 @@ async def test_no_shape_reaches_the_log_of_the_embedded_observer() -> None:
     async with Memory(":memory:") as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage(f"My key is {key}, keep it."))
-            for name, shape in SHAPES.items():
-                value = cast("JsonValue", shape(key))
-                call = ToolCallPart(id=name, name="run", arguments=value)
-                await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run", is_error=True))
-            await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
+            await use_tools(turn, dict.fromkeys(SHAPES, key))
         await memory.thread("t1", resource="alice").observe()
         shown = (await hold(memory, "And now?")).system
     assert "Assistant" in shown

@@ -175,20 +175,13 @@ async def test_a_reply_that_is_cut_off_before_its_first_citation(tell: Open) -> 
 async def test_a_reflection_that_is_cut_off_is_never_accepted(tell: Open, by: str) -> None:
     """However much shorter it is: the next level is asked for."""
 
-    def cut_off(request: ModelRequest) -> str:
-        return reflection_of(request).removesuffix("\n</observations>")
-
-    async def whole_but_at_its_limit(request: ModelRequest) -> ModelReply:
-        return ModelReply(text=reflection_of(request), finish_reason="length")
-
     class Cut(ScriptedModel):
         async def complete(self, request: ModelRequest) -> ModelReply:
-            if request.purpose == "reflect":
-                self.requests.append(request)
-                if by == "tag":
-                    return ModelReply(text=cut_off(request))
-                return await whole_but_at_its_limit(request)
-            return await super().complete(request)
+            if request.purpose == "observe":
+                return await super().complete(request)
+            self.requests.append(request)
+            whole = ModelReply(text=reflection_of(request), finish_reason="length")
+            return whole if by != "tag" else ModelReply(text=whole.text.removesuffix("\n</observations>"))
 
     model = Cut([WHOLE])
     story = tell(model=model)

@@ -1,7 +1,7 @@
 """The prompts as they are sent, word for word.
 
 When a prompt changes on purpose, run the tests once with MEMOLOG_SNAPSHOTS=write, read the difference, and raise the edition
-in `wording.py` if the meaning changed.
+in `prompt.py` if the meaning changed.
 """
 
 import os

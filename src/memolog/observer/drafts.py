@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias, cast, get_args
 
 from memolog.core.exact_json import JsonObject, nothing
 from memolog.core.observation import Priority
+from memolog.core.thread import Hints
 from memolog.text.escape import short_line
 from memolog.text.tokens import TokenCounter
 
@@ -266,15 +267,9 @@ def selected(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HintsDraft:
-    """The hints of a reply. None stands for a missing hint."""
+class HintsDraft(Hints):
+    """The hints of a reply. None stands for a missing hint, and an empty current task for the end of the task."""
 
-    current_task: str | None = None
-    """Empty if the reply says that there is no current task."""
-    task_at: datetime | None = None
-    """The time of the message that the task comes from; None if it does not come from a single message."""
-    suggested_response: str | None = None
-    title: str | None = None
     working_memory: str | None = None
     """The new text of the whole working memory; None if the text does not change."""
     off_track: str | None = None

@@ -457,7 +457,7 @@ def join_answers(answers: Sequence[Observed]) -> Observed:
         with_task = hints if new.current_task is None else new
         hints = HintsDraft(
             current_task=with_task.current_task,
-            task_at=with_task.task_at,
+            at=with_task.at,
             suggested_response=new.suggested_response,
             title=new.title or hints.title,
         )

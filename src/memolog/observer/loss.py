@@ -94,14 +94,10 @@ class ResultLine(_Text):
 
     def __init__(self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high") -> None:
         super().__init__(text)
-        self.stands_for, self.given = frozenset(stands_for), _Words(())
+        self.stands_for = frozenset(stands_for)
         self.priority: Priority = priority
-
-    def beside(self, words: Mapping[str, Sequence[str]]) -> "ResultLine":
-        """Return a copy whose `given` are the words of the merged lines. `words` are the words of all old lines by id."""
-        copy = ResultLine(self.text, self.stands_for, self.priority)
-        copy.given = _Words([word for name in self.stands_for for word in words.get(name, ())])
-        return copy
+        self.given = _Words(())
+        """The words of the merged lines. `unsaid` sets them."""
 
     @cached_property
     def denied(self) -> "_Words":
@@ -137,9 +133,10 @@ def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[
         return ()
     # Result lines of lower priority do not count, because the next reflection could drop them.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
-    result = [new.beside(words) for new in result if new.priority in KEPT]
+    result = [new for new in result if new.priority in KEPT]
     merging: dict[str, list[ResultLine]] = {}
     for new in result:
+        new.given = _Words([word for name in new.stands_for for word in words.get(name, ())])
         for name in new.stands_for:
             merging.setdefault(name, []).append(new)
     places = {line.id: place for place, line in enumerate(lines)}

@@ -62,7 +62,7 @@ def draft_hints(
         title=_redacted(new.title, redactor),
     )
     trusted = trusted_hints(redacted, messages, old, foreign=foreign, log=lines)
-    at = new.task_at if trusted.current_task and new.task_at else messages[-1].created_at if messages else None
+    at = new.at if trusted.current_task and new.at else messages[-1].created_at if messages else None
     return replace(trusted, at=at), () if trusted == redacted else ("untrusted_hint",)
 
 
@@ -142,13 +142,10 @@ def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> dat
 
     This is the message with the most words of the line. If it has less than half of them, it is the message nearest in time.
     """
-    found = [(support(draft.text, evidence), message) for message, evidence in sources]
-    best = max(share for share, _ in found)
-    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for share, message in found if share == best]
-    if best >= _SAME:
-        return moments[0]
-    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for message, _ in sources]
-    return min(moments, key=lambda moment: abs(moment - draft.said_at))
+    zone = draft.said_at.tzinfo or UTC
+    found = [(support(draft.text, evidence), in_zone(message.created_at, zone)) for message, evidence in sources]
+    best, moment = max(found, key=lambda one: one[0])
+    return moment if best >= _SAME else min((at for _, at in found), key=lambda at: abs(at - draft.said_at))
 
 
 def reflections_from(
@@ -387,11 +384,6 @@ _MOST_SUBJECTS: Final = 12  # maximum number of subjects, without "other things"
 _OTHER: Final = "other things"
 
 
-def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
-    """Return the tokens of the 🔴 and ✅ lines, each with its mark and time."""
-    return sum(_weight(line, counter) for line in lines if line.priority in KEPT)
-
-
 def unchanged(lines: Sequence[Observation], group: NewGroup) -> Guarded:
     """Return copies of the lines as a reflection that changes nothing, so that some of them can be archived."""
     return Guarded(observations=tuple(_carried(lines, group, after=0)), carried=len(lines), omitted=())
@@ -404,7 +396,7 @@ def archived(kept: Guarded, limit: int, group: NewGroup) -> Guarded:
     the archived lines, recall returns their messages, and `restore` returns them to the log.
     """
     lines = kept.observations
-    size = kept_tokens(lines, group.counter)
+    size = sum(_weight(line, group.counter) for line in lines if line.priority in KEPT)
     if size <= limit:
         return kept
     over = size - round(_ROOM * limit)

@@ -14,6 +14,7 @@ from memolog.core.observation import KEPT
 from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
 from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
+from memolog.observer.judge import line_text
 from memolog.observer.prompt import ObserveInput, Prompt
 from memolog.text.identifiers import content_words, folded, squeezed
 from memolog.text.tokens import TokenCounter
@@ -102,7 +103,7 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
 
 
 def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
-    lines = sum(counter.count(_words(draft)) for draft in parsed.observations)
+    lines = sum(counter.count(line_text(draft)) for draft in parsed.observations)
     span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
     return lines > max(_MOST_TIMES * span, _LEAST_ROOM)
 
@@ -289,13 +290,13 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
     for draft in lines:
         for number in draft.cites:
             cited.setdefault(number, []).append(draft)
-    is_foreign = _are_in_other_languages("\n".join(map(_words, lines)), "\n".join(map(source_text, stated)))
+    is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
 
     def is_covered(number: int | None, text: str) -> bool:
         said = Evidence(text)
-        if any(is_foreign or _shares_words(_words(draft), said) for draft in cited.get(number or 0, ())):
+        if any(is_foreign or _shares_words(line_text(draft), said) for draft in cited.get(number or 0, ())):
             return True
-        return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+        return any(support(text, Evidence(line_text(draft))) >= _SUPPORTED for draft in loose)
 
     return tuple(
         message
@@ -306,10 +307,6 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
 
 def _shares_words(line: str, said: Evidence) -> bool:
     return bool(_log_line(line)[1] & said.words) or support(line, said) > 0
-
-
-def _words(draft: Draft) -> str:
-    return f"{draft.text}\n{draft.verbatim or ''}"
 
 
 def _are_in_other_languages(lines: str, said: str) -> bool:

@@ -450,57 +450,51 @@ _SENTENCES: Final = re.compile(r"\n+|(?<=[.!?])\s+(?=[A-Z\"'`(])")
 _OPENING: Final = re.compile(r"^[\s>*•#|-]+(?:\d{1,3}[.)]\s)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     """A pattern for sentences that a mode looks for, their category, and the patterns for their fields."""
 
-    sentence: re.Pattern[str]
-    category: str
-    fields: Mapping[str, re.Pattern[str]]
+    def __init__(self, sentence: str, category: str, **fields: str) -> None:
+        self.sentence, self.category = re.compile(sentence, re.IGNORECASE), category
+        self.fields = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in fields.items()}
 
 
-def _search(sentence: str, category: str, **fields: str) -> _Search:
-    compiled = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in fields.items()}
-    return _Search(sentence=re.compile(sentence, re.IGNORECASE), category=category, fields=compiled)
-
-
-_ERROR: Final = _search(
+_ERROR: Final = _Search(
     r"\b[\w.]{0,60}(?:Error|Exception|Panic)\b(?=[:( ]|\Z)|\bTraceback\b|\bERR_\w+|\bE\d{4}\b|\bexit code [1-9]",
     "error",
     error_type=r"\b([\w.]{0,60}(?:Error|Exception))\b(?=[:( ]|\Z)",
     stack_trace=r"\bat (\S{1,200}:\d{1,7}(?::\d{1,7})?)|(File \"[^\"]{1,200}\", line \d{1,7})",
 )
-_NOT_FOUND: Final = _search(
+_NOT_FOUND: Final = _Search(
     r"\bnot found\b|\bno (?:results|matches|such|occurrences)\b|\bnothing found\b|\b0 (?:results|matches)\b|\bdoes not exist\b"
     r"|\bcould not find\b|\bnicht gefunden\b|\bkeine Treffer\b|\bno se encontr|\bintrouvable\b",
     "gap",
     not_found=r"\b(?:no (?:results|matches|occurrences) (?:for|of)|could not find|no such)\s+[`\"']?([^`\"'\n.;,]{2,80})"
     r"|[`\"']([^`\"'\n]{2,80})[`\"'] (?:was |is )?not found",
 )
-_TESTS: Final = _search(
+_TESTS: Final = _Search(
     r"\b\d+ (?:tests? )?(?:passed|failed|skipped|errors?)\b|\bcoverage\b.{0,40}\d|\bflaky\b|\buntested\b",
     "test",
     tests=r"((?:\d+ (?:tests? )?(?:passed|failed|skipped)(?:, | and )?){1,4})",
     coverage=r"\bcoverage\b[^\d\n]{0,40}(\d{1,3}(?:[.,]\d+)?\s?%)|(\d{1,3}(?:[.,]\d+)?\s?%)[^\n]{0,20}\bcoverage\b",
 )
-_CAUSE: Final = _search(
+_CAUSE: Final = _Search(
     r"\broot cause\b|\bcaused by\b|\bthe cause (?:is|was)\b|\breproduc|\bregression\b|\bdie Ursache\b|\bla causa\b",
     "finding",
     root_cause=r"\b(?:root cause(?: is| was)?:?|caused by|the cause (?:is|was))\s*([^\n.;]{3,120})",
 )
-_CHANGE: Final = _search(
+_CHANGE: Final = _Search(
     r"\b(?:renamed?|moved?|extracted?|inlined?|deprecated?|replaced?)\b.{0,80}(?:->|\bto\b|\binto\b|\bwith\b|\bfrom\b)"
     r"|\bbreaking change\b|\bbreaks\b|\bcallers?\b|\bdepend(?:s|ants|ents) on\b|\bused by\b",
     "change",
     breaks=r"\bbreaks\s+([^\n.;]{3,120})",
     dependants=r"\b(?:used by|callers? (?:is|are|in):?)\s+([^\n.;]{3,120})",
 )
-_SOURCE: Final = _search(
+_SOURCE: Final = _Search(
     r"https?://\S{4,}|\baccording to\b|\bet al\.|\bdoi:|\bpublished (?:in|by)\b",
     "source",
     sources=r"(https?://[^\s<>\"')\]]{4,300})|\baccording to ([^\n,.;]{3,100})",
 )
-_SYMPTOM: Final = _search(
+_SYMPTOM: Final = _Search(
     r"\b(?:timed? ?out|hangs?|crash(?:es|ed)?|leak(?:s|ed)?|stalls?|refused|deadlock|OOM|FATAL|WARN(?:ING)?)\b",
     "finding",
     symptom=r"([^\n.;]{0,60}\b(?:timed? ?out|hangs?|crash(?:es|ed)?|leak(?:s|ed)?|deadlock)\b[^\n.;]{0,60})",

@@ -146,16 +146,8 @@ def _drafts(read: _Reply, times: _Times, faults: Faults) -> tuple[Draft, ...]:
 
 
 def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None) -> dict[str, Any]:
-    return {
-        "priority": line.priority or (above.priority if above else "medium"),
-        "text": line.text,
-        "about": line.about,
-        "parent": parent,
-        "verbatim": line.verbatim,
-        "category": line.category,
-        "files": line.files,
-        "metadata": line.facts,
-    }
+    fields = {name: getattr(line, name) for name in ("text", "about", "verbatim", "category", "files", "metadata")}
+    return {**fields, "priority": line.priority or (above.priority if above else "medium"), "parent": parent}
 
 
 def parse_batch(
@@ -341,7 +333,7 @@ def _checked_lines(found: Sections, body: str, known: Known, faults: Faults, *, 
         lines = useful
     if is_torn:
         faults.note("cut_off", "the reply ends inside the observations")
-        while lines and not lines[-1].is_cited:
+        while lines and not lines[-1].refs:
             # Citations are at the end of a line, so a last line without citations may be incomplete.
             lines.pop()
     elif not lines and any(char.isalnum() for char in body):

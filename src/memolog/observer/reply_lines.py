@@ -290,15 +290,12 @@ class Line:
     is_result: bool = False
     """The line begins with an arrow and belongs under the line before it."""
     is_bullet: bool = False
-    is_whole: bool = False
-    """The line has a mark, a time or a citation, which prose does not have."""
-    is_cited: bool = False
     priority: Priority | None = None
     on: date | None = None
     at: time | None = None
     about: date | None = None
     refs: tuple[int, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """The facts in braces at the end of the line, by normalised name. The fact `lines` has the form path:number."""
     category: str | None = None
     files: tuple[str, ...] = ()
@@ -306,8 +303,8 @@ class Line:
 
     @property
     def is_marked(self) -> bool:
-        """Whether this looks like a line of the log and not like prose."""
-        return self.is_bullet or self.is_whole
+        """Whether this looks like a line of the log. Prose has no bullet, mark, time or citation."""
+        return self.is_bullet or bool(self.priority or self.refs) or self.at is not None
 
 
 # ---------------------------------------------------------------- all lines
@@ -384,7 +381,7 @@ class _LineRows:
         if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
             return False
         is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
-        return is_bare and (line.indent > self.first.indent or (line.is_cited and not self.has_gap))
+        return is_bare and (line.indent > self.first.indent or (bool(line.refs) and not self.has_gap))
 
     def finished(self) -> Iterator[Line]:
         if self.first:
@@ -451,7 +448,6 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
     if not refs and head.priority is not None and head.at is None:
         # Small models write the citation at the place of the time.
         text, refs = _take_leading_references(text, known)
-    is_cited = bool(refs)
     text, facts = _take_facts(text)
     if len(text) > MOST_LINE:
         faults.note("over_long", f"{len(text):,} characters")
@@ -462,14 +458,12 @@ def _line(raw: str, known: Known, faults: Faults) -> Line:
         indent=indent,
         is_result=head.is_result,
         is_bullet=bullet is not None,
-        is_whole=head.is_whole or is_cited,
-        is_cited=is_cited,
         priority=head.priority,
         on=head.on,
         at=head.at,
         about=about,
         refs=refs,
-        facts=facts,
+        metadata=facts,
         category=_normal(facts.pop("category", ""))[:_MOST_WORD] or None,
         files=_take_files(facts),
     )
@@ -539,10 +533,6 @@ class _Head:
         for _ in range(_MOST_HEADS):
             if not (self._mark() or self._when() or self._arrow()):
                 break
-
-    @property
-    def is_whole(self) -> bool:
-        return self.priority is not None or self.at is not None
 
     def _mark(self) -> bool:
         if hit := _MARK.match(self.rest):

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from memolog.core.config import Config
@@ -26,7 +27,7 @@ from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
 from memolog.observer.drafts import Parsed, ParsedReflection
 from memolog.observer.extractors import Extractors
-from memolog.observer.judge import Judged, cited_places, judge, judge_reflection, trusted_document
+from memolog.observer.judge import Judge, Judged, cited_places, judge_reflection, trusted_document
 from memolog.observer.llm import (
     TRIES,
     EmbeddedObserver,
@@ -456,17 +457,16 @@ class RunExecutor:
         drafted = observations_from(answer.parsed, task.messages, answer.prompt.shown, thread, group, task.given.mode)
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
-        judged = judge(
-            drafted,
+        judge = Judge(
             task.messages,
             log=log,
             policy=task.config.grounding,
             foreign=task.foreign,
             lines=task.lines,
-            readings=lambda: readings_of(task.given, task.messages, self._counter),
+            readings=partial(readings_of, task.given, task.messages, self._counter),
             extracted=[line.id for line in drafted if EmbeddedObserver.name in {name, line.metadata.get("observer")}],
         )
-        judged = self._with_statements(judged, task, group)
+        judged = self._with_statements(judge.judge(drafted), task, group)
         hints, wrong = draft_hints(
             hinted, task.given.hints, task.messages, task.given.redactor, foreign=task.foreign, lines=task.lines
         )
@@ -501,11 +501,10 @@ class RunExecutor:
         found = embedded_statements(task.given, messages, self._counter)
         thread = task.work.run.thread or ""
         drafted = observations_from(found.parsed, messages, found.prompt.shown, thread, group, task.given.mode)
-        more = judge(
-            drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
-        )
+        readings = partial(readings_of, task.given, messages, self._counter)
+        more = Judge(task.messages, policy="keep", readings=readings).judge(drafted).observations
         after = len(judged.observations)
-        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in KEPT)
+        added = (replace(line, ordinal=line.ordinal + after) for line in more if line.priority in KEPT)
         return replace(judged, observations=(*judged.observations, *added))
 
     # ------------------------------------------------------------ reflecting
