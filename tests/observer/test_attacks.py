@@ -9,7 +9,7 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -33,7 +33,6 @@ from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput, observer
 from memolog.observer.reply import failure, parse_observations
 from memolog.observer.transcript import numbered
 from memolog.text.lookalikes import label, quoted_label
-from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter
 from prompts.talk import PROMPT_TAGS
 
@@ -228,7 +227,7 @@ def kept(
     lines = observations_from(parsed, given.messages, prompt.shown, "t1", new_group())
     readings = partial(readings_of, given, given.messages, COUNTER)
     judge = Judge(given.messages, readings=readings, extracted=[line.id for line in lines] if by_code else ())
-    hints, _ = draft_hints(parsed.hints, given.hints, given.messages, REDACTION)
+    hints, _ = draft_hints(parsed.hints, given, given.messages)
     return judge.judge(lines).observations, hints
 
 
@@ -263,7 +262,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
         assert_prompt(prompt, len(messages))
         for parsed, by_code in (
             (observe(given, COUNTER), True),
-            (parse_observations(repeating(prompt), prompt.shown, base=SAID, zone=UTC), False),
+            (parse_observations(repeating(prompt), prompt.shown, base=SAID), False),
         ):
             if not by_code:
                 parsed = checked(parsed, "", given, prompt, COUNTER)  # noqa: PLW2901

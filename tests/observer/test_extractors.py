@@ -7,11 +7,11 @@ from pydantic import BaseModel
 
 from kit.engines import OpenMemory, engines, memories
 from kit.talk import hold, listen, of_kind
-from memolog import AssistantMessage, Config, Extractor, Message, SyncMemory, UserMessage
+from memolog import AssistantMessage, Config, Extractor, Message, UserMessage
 from memolog.events import Degraded, RunEnded
 from memolog.memory import Memory
 from memolog.observer.model import ModelRequest
-from memolog.testing import FakeClock, ScriptedModel, observations_of
+from memolog.testing import ScriptedModel, observations_of
 
 SMALL = Config.from_dict(
     {"observation": {"message_tokens": 1_000, "previous_tokens": 200}, "reflection": {"observation_tokens": 600}}
@@ -191,14 +191,3 @@ async def test_threads_that_share_a_log(remember: OpenMemory) -> None:
 def _of_thread(request: ModelRequest) -> str:
     eaten = next(word for word in request.text.split() if word.endswith("-bread."))
     return f'{observations_of(request)}\n<extract name="diet">{eaten[:-1]}</extract>'
-
-
-def test_the_synchronous_face(clock: FakeClock) -> None:
-    """It offers the same."""
-    with SyncMemory(
-        ":memory:", clock=clock, extractors=[Extractor(key="size", function=lambda m: str(len(m)))]
-    ) as memory:
-        with memory.thread("t1", resource="alice").turn() as turn:
-            turn.prepare(UserMessage("Hello."))
-        memory.thread("t1", resource="alice").observe()
-        assert [one.value for one in memory.thread("t1", resource="alice").extracts()] == ["1"]

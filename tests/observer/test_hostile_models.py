@@ -7,7 +7,6 @@ user's word is tried in several wordings, and hostile replies of every other kin
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC
 from functools import partial
 
 from kit.rows import SAID, new_group
@@ -24,10 +23,9 @@ from memolog.observer.judge import Judge, Policy, judge_reflection, trusted_docu
 from memolog.observer.llm import readings_of
 from memolog.observer.observations import draft_hints, guarded, observations_from, reflections_from
 from memolog.observer.plausibility import checked
-from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
+from memolog.observer.prompt import ObserveInput, observer_prompt
 from memolog.observer.reply import failure, parse_observations, parse_reflection
 from memolog.testing import FakeClock, ScriptedModel
-from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
@@ -436,7 +434,7 @@ def test_sixty_hostile_replies() -> None:
     given = ObserveInput(messages=PAGE, document="# Facts\n", document_most=500)
     prompt = observer_prompt(given, COUNTER)
     for reply in REPLIES:
-        parsed = parse_observations(reply, prompt.shown, base=SAID, zone=UTC)
+        parsed = parse_observations(reply, prompt.shown, base=SAID)
         parsed = checked(parsed, reply, given, prompt, COUNTER)
         if failure(parsed):
             continue
@@ -446,7 +444,7 @@ def test_sixty_hostile_replies() -> None:
             assert_shape(lines)
             if policy == "drop":
                 assert not any(one.is_unverified for one in lines), reply
-        hints, _ = draft_hints(parsed.hints, Hints(), PAGE, REDACTION)
+        hints, _ = draft_hints(parsed.hints, given, PAGE)
         assert EVIL not in f"{hints.current_task}{hints.suggested_response}{hints.title}", reply
         document = parsed.hints.working_memory
         assert not document or EVIL not in trusted_document("# Facts\n", document, PAGE), reply
@@ -521,13 +519,11 @@ REFLECTED: tuple[str, ...] = (
 def test_forty_hostile_reflections() -> None:
     """Whatever a reflector answers: what the user forbade and what is finished stays, and nothing planted gains weight."""
     assert len(REFLECTED) >= 40
-    ids = {f"o{number}": one.id for number, one in enumerate(LOG, 1)}
-    prompt = reflector_prompt(ReflectInput(observations=LOG, target_tokens=100))
     for reply in REFLECTED:
-        parsed = parse_reflection(wrapped("Date: 2026-03-14", reply), ids, ())
+        parsed = parse_reflection(wrapped("Date: 2026-03-14", reply), len(LOG))
         if failure(parsed):
             continue
-        made = reflections_from(parsed, LOG, prompt.ids, new_group(), {})
+        made = reflections_from(parsed, LOG, new_group(), {})
         for policy in ("flag", "keep", "drop"):
             kept = reflected(LOG, *made, policy=policy)
             assert_shape(kept)

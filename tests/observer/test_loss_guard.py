@@ -213,7 +213,7 @@ def test_a_line_that_does_not_name_it_must_say_more() -> None:
 
 
 def test_a_line_of_less_weight_is_not_enough() -> None:
-    """The next reflection could leave it out."""
+    """A result line of lower priority does not count, because the next reflection could drop it."""
     said = ResultLine("User bakes in Ghent", ["o1"], "medium")
     assert unsaid([line("User bakes in Ghent", "high")], [said]) != ()
 
@@ -245,7 +245,7 @@ def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
 
 
 def test_two_likings_are_not_a_change() -> None:
-    """A verb in common does not make one statement replace another."""
+    """Two statements with a common verb do not replace each other."""
     lines = [line("User likes tea", "high", 1), line("User likes coffee instead of decaf", "high", 2)]
     assert unsaid(lines, [ResultLine("User likes coffee instead of decaf", ["o1", "o2"])]) == (lines[0],)
 
@@ -352,7 +352,7 @@ def test_lines_stay_under_their_parents() -> None:
 
 
 def test_bare_lists_go() -> None:
-    """Whoever wrote them."""
+    """A line that only lists names is dropped from a result."""
     lines = [line("Assistant read auth.ts", ordinal=1), line("Also named: auth.ts", ordinal=2)]
     made = [line("Also named: auth.ts", ordinal=1, merges=("o1", "o2")), line("Read", ordinal=2, merges=("o1",))]
     kept = guarded(made, lines, new_group("new"))
@@ -363,14 +363,13 @@ def test_bare_lists_go() -> None:
 def test_gaps_of_an_answer() -> None:
     """Drafts name lines by short ids; a line under another is read together with it."""
     lines = [line("User wants LoginSchema in auth.ts", "high", 1), line("Read other.ts", ordinal=2)]
-    ids = {"o1": "o1", "o2": "o2"}
     drafts = (
         ReflectedDraft(priority="medium", text="About auth.ts", merges=()),
         ReflectedDraft(priority="medium", text="LoginSchema wanted", merges=("o1",), parent=0),
     )
-    gaps = gaps_of(drafts, ids, lines)
+    gaps = gaps_of(drafts, lines)
     assert (gaps.omitted, gaps.names, gaps.vague) == ((), ("other.ts",), ())
-    assert gaps_of(drafts[:1], ids, lines).omitted == ("o1",)
+    assert gaps_of(drafts[:1], lines).omitted == ("o1",)
 
 
 # ---------------------------------------------------------------- the archive

@@ -101,7 +101,7 @@ class Server:
         return self.models[-1]
 
     async def refuses(self, kind: type[Exception], words: str, **options: Any) -> None:
-        """Ask once, and be told so."""
+        """Assert that a call fails with this error and these words."""
         with pytest.raises(kind, match=words):
             await self.model(**options).complete(ASKED)
 
@@ -254,14 +254,14 @@ def written(*words: str, ends: bool = True) -> Handler:
 
 
 async def test_an_answer_that_is_read_as_it_is_written(server: Server) -> None:
-    """It is put together, and says why it ended."""
+    """The pieces are joined, and the reply has the reason why the model stopped."""
     server.handler = written("Be", " brief", ".")
     reply = await server.model(stream=True).complete(ASKED)
     assert (reply.text, reply.finish_reason, reply.is_cut_off) == ("Be brief.", "length", True)
 
 
 async def test_an_answer_that_goes_silent(server: Server) -> None:
-    """The words after the first are not awaited as long as the first."""
+    """The wait for a further piece is shorter than the wait for the first."""
     server.handler = written("Be", " brief", ends=False)
     await server.refuses(
         ModelUnavailable, "did not continue its answer within 2 s", stream=True, timeout=8.0, retry=None
@@ -302,7 +302,7 @@ async def test_files_go_over_the_wire(server: Server) -> None:
 
 
 async def test_a_model_that_is_asked_to_think_gets_no_temperature(server: Server) -> None:
-    """Providers refuse the two together; the effort itself is passed on."""
+    """Providers refuse a temperature for reasoning models. The effort is passed on."""
     await server.model(settings={"openai_reasoning_effort": "high"}).complete(ASKED)
     assert "temperature" not in server.bodies[0]
     assert server.bodies[0]["reasoning_effort"] == "high"

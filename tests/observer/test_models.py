@@ -72,7 +72,7 @@ class Waits:
 
 @pytest.mark.parametrize("spec", [None, "extractive"])
 def test_no_model_is_the_embedded_observer(spec: str | None) -> None:
-    """Neither name asks for a model, so none is made; where one of several is needed that is refused."""
+    """No model is made for either. As one of several models, the embedded observer is refused."""
     assert resolve_model(spec) is None
     with pytest.raises(ConfigError, match="embedded observer"):
         needed_model("extractive")
@@ -199,7 +199,7 @@ async def test_transport_errors_are_retried_with_growing_waits() -> None:
 
 @pytest.mark.parametrize("error", [ModelRefused("A wrong key."), ConfigError("No key."), ValueError("a bug")])
 async def test_other_errors_are_not_retried(error: Exception) -> None:
-    """What was refused once is refused again: the error goes straight to the caller."""
+    """A refused call would be refused again, so the error is raised without a second attempt."""
     waits = Waits()
     model = ScriptedModel([error])
     with pytest.raises(type(error)):
@@ -245,7 +245,7 @@ def test_errors_of_any_client_that_pass_by_themselves(status: int, name: str) ->
     ("status", "cause"), [(400, "refused"), (413, "refused"), (422, "refused"), (401, "denied"), (404, "denied")]
 )
 def test_errors_of_any_client_that_stay(status: int, cause: str) -> None:
-    """A request that is not taken as it is differs from one that is not allowed at all."""
+    """Some statuses are about the content of a request, others about the key, the model or the bill."""
     error = caused(RuntimeError("mine"), StatusError(status_code=status), ConnectionError())
     assert not is_transport_error(error)
     assert cause_of(error) == cause
@@ -253,14 +253,14 @@ def test_errors_of_any_client_that_stay(status: int, cause: str) -> None:
 
 @pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError(), APIConnectionError()])
 def test_a_connection_error_among_the_causes(error: Exception) -> None:
-    """Whatever a client wraps it in."""
+    """A connection error is found among the causes of any client's error."""
     assert is_transport_error(caused(RuntimeError("mine"), ValueError("theirs"), error))
     assert cause_of(ValueError("a bug")) == "refused"
     assert cause_of(ConfigError("No key.")) == "denied"
 
 
 async def test_a_function_may_take_the_limits_as_arguments() -> None:
-    """Whoever hands them on to a client need not take the request apart."""
+    """A function with parameters for the token limit and the timeout is passed both."""
     seen: list[object] = []
 
     def mine(request: ModelRequest, max_tokens: int | None = None, *, timeout: float | None = None) -> str:
@@ -286,7 +286,7 @@ async def test_retries_end() -> None:
 
 
 async def test_a_second_attempt_has_its_whole_time() -> None:
-    """However long the first took; a third begins only within the total."""
+    """A second attempt begins however long the first took. A third begins only within the total."""
     waits = Waits()
 
     def slow(request: ModelRequest) -> str:
@@ -300,24 +300,6 @@ async def test_a_second_attempt_has_its_whole_time() -> None:
     with pytest.raises(ConnectionError):
         await RetryingModel(model, waits.policy(first=2.0)).complete(replace(ASKED, timeout=30.0))
     assert len(model.requests) == 2
-
-
-async def test_a_cancelled_call_is_not_repeated() -> None:
-    """Cancelling a caller ends the attempt it waits for, and no other begins."""
-    begun = asyncio.Event()
-
-    async def hang(request: ModelRequest) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return request.text
-
-    model = ScriptedModel([hang, "yes"])
-    task = asyncio.create_task(RetryingModel(model, Waits().policy()).complete(ASKED))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(model.requests) == 1
 
 
 # ---------------------------------------------------------------- tiers
@@ -359,13 +341,13 @@ async def test_the_second_answers_when_the_first_fails(error: Exception) -> None
 
 
 async def test_a_first_that_hangs_leaves_time_for_the_second() -> None:
-    """Each has its share of the time."""
+    """Each model has its own time limit."""
     fallback = FallbackModel(ScriptedModel(seconds=3600.0), ScriptedModel(["yes"]), seconds=0.01)
     assert (await fallback.complete(ASKED)).text == "yes"
 
 
 async def test_when_all_fail_the_error_names_each() -> None:
-    """Both reasons are told, and it may be tried again if one of them passes by itself."""
+    """The error has both reasons. It may be tried again if one of the failures is temporary."""
     fallback = FallbackModel(
         ScriptedModel([ModelRefused("A wrong key.")]), ScriptedModel([ModelUnavailable("It is busy.")])
     )
@@ -421,7 +403,7 @@ async def test_what_the_guard_let_through_counts_at_once() -> None:
 
 
 async def test_no_books_no_call() -> None:
-    """A limit that cannot be read might be passed already."""
+    """If the spent dollars cannot be read, the model is not called."""
 
     async def unreadable() -> float:
         raise ConnectionError

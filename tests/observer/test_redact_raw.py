@@ -222,14 +222,6 @@ async def test_errors_of_models_are_redacted(tmp_path: Path, model: Any, caplog:
     assert [secret for secret in (KEY, PASSWORD) for text in everywhere if secret in text] == []
 
 
-async def test_without_it_messages_are_exact(tmp_path: Path) -> None:
-    """Raw is byte-exact unless somebody asks for less."""
-    path = tmp_path / "memory.db"
-    async with Memory(path) as memory, memory.thread("t1", resource="alice").turn() as turn:
-        await turn.prepare(*messages())
-    assert KEY.encode() in bytes_in(tmp_path)
-
-
 async def test_saving_again_changes_nothing() -> None:
     """A message is compared as it is stored: again is no change, more is growth, something else is refused."""
     said = UserMessage(f"Use {KEY}.", id="m1")
@@ -274,17 +266,14 @@ async def test_further_patterns_are_secrets_everywhere(tmp_path: Path) -> None:
         assert "4711" not in context.system
         assert "B123456" not in context.system
         assert found.results == ()
-        assert (b"4711" in bytes_in(folder)) is not is_raw
+        # The number alone could be part of a random id.
+        assert (b"TCK-4711" in bytes_in(folder)) is not is_raw
 
 
 @pytest.mark.parametrize("text", ["TCK-[0-9]+", "ticket: (", ": x", "ticket: a*", "ticket:", " ", "x: a\ny"])
 def test_patterns_that_cannot_work_are_refused(text: str) -> None:
-    """No kind, no expression, a broken one, or one that is found everywhere."""
+    """Refused are patterns without a kind or an expression, broken ones, ones that match everywhere, and ones without effect."""
     with pytest.raises(ConfigError, match="redact_patterns"):
         Config(redact_patterns=text)
-
-
-def test_patterns_that_would_do_nothing_are_refused() -> None:
-    """A setting is never dropped in silence."""
     with pytest.raises(ConfigError, match="nothing would be removed"):
         Config(redact=False, redact_patterns="ticket: TCK-[0-9]+")

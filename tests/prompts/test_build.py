@@ -1,7 +1,6 @@
 """What stands in prompts, and what never does."""
 
 from dataclasses import replace
-from datetime import UTC
 
 import pytest
 
@@ -10,7 +9,6 @@ from memolog.core.message import FilePart
 from memolog.core.thread import Hints
 from memolog.errors import InputError
 from memolog.observer.prompt import (
-    PROMPT_VERSION,
     ObserveInput,
     ReflectInput,
     observer_batch_prompt,
@@ -49,15 +47,6 @@ def test_a_log_of_one_endless_line_is_cut() -> None:
     assert 50 < COUNTER.count(section(prompt.text, "log-end")) <= 100
 
 
-def test_empty_sections_are_left_out() -> None:
-    """A first observation has neither log nor hints."""
-    prompt = observer_prompt(ObserveInput(messages=TALK), COUNTER)
-    assert "<log-end>" not in prompt.text
-    assert "<hints>" not in prompt.text
-    assert prompt.version == PROMPT_VERSION
-    assert [shown.seq for shown in prompt.shown] == [1, 2, 3, 4, 6, 7]
-
-
 def test_what_is_escaped_already_is_not_escaped_again() -> None:
     """The log comes rendered; only a tag that was left open in it is closed."""
     prompt = observer_prompt(ObserveInput(messages=TALK, previous="a &lt;b> &amp; </log-end> c"), COUNTER)
@@ -81,13 +70,6 @@ def test_a_batch_needs_a_thread() -> None:
     """Nothing to observe is a mistake of the caller."""
     with pytest.raises(InputError):
         observer_batch_prompt([], COUNTER)
-
-
-def test_reflectors_see_short_ids() -> None:
-    """The ids of the store never reach a model; the prompt knows which is which. What it shows is in the snapshots."""
-    prompt = reflector_prompt(ReflectInput(observations=LOG, target_tokens=100))
-    assert prompt.ids == {f"o{number + 1}": f"id-{number}" for number in range(6)}
-    assert "id-" not in prompt.text
 
 
 def test_lost_names_are_bounded() -> None:
@@ -139,7 +121,7 @@ def test_what_a_reflector_says_of_threads_is_kept_apart() -> None:
 </thread>
 <thread id="t1"><current-task>count loaves</current-task></thread>
 <thread id="t9"><current-task>nonsense</current-task></thread>"""
-    parsed = parse_reflection(reply, [f"o{number}" for number in range(1, 7)], ["t1", "t2"])
+    parsed = parse_reflection(reply, 6, ["t1", "t2"])
     assert [line.text for line in parsed.lines] == [
         "t2: Letters begin with Dear",
         "t1: Bread is sold",
@@ -169,21 +151,6 @@ BATCH = observer_batch_prompt(
 ALIASES = {"t1": "a", "t2": "b"}
 
 
-def test_a_batch_shows_the_end_of_the_log_once() -> None:
-    """Threads that are observed in one call share a log: what it says last stands before all of them."""
-    log = "* User bakes in Ghent"
-    inputs = [
-        ObserveInput(
-            messages=(message(1, "user", "hello", thread=name),), previous=log, hints=Hints(title=name), alias=name
-        )
-        for name in ("t1", "t2", "t3")
-    ]
-    text = observer_batch_prompt(inputs, COUNTER).text
-    assert text.count(log) == 1
-    assert text.index(log) < text.index("<thread ")
-    assert [f"title: {name}" in text for name in ("t1", "t2", "t3")] == [True] * 3
-
-
 def test_a_batch_attaches_the_files_of_every_thread_that_may() -> None:
     """Each file is listed with the number of its message, which is unique in the prompt."""
     image = FilePart(media_type="image/png", data=b"png", name="plan.png")
@@ -199,7 +166,7 @@ def test_a_batch_attaches_the_files_of_every_thread_that_may() -> None:
 
 def read(reply: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     """Return the lines of each thread with their citations."""
-    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START)
     return {thread: [(draft.text, draft.cites) for draft in one.observations] for thread, one in parsed.items()}
 
 
@@ -221,7 +188,7 @@ def test_each_thread_gets_its_lines(reply: str) -> None:
 def test_a_thread_without_an_answer_fails_alone() -> None:
     """One thread's silence keeps the other's progress; citing another thread is no citation."""
     reply = '<thread id="t1"><observations>\n* tea [1,3]\n</observations></thread><thread id="t9">* evil [1]</thread>'
-    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START)
     assert failure(parsed["a"]) is None
     assert parsed["a"].observations[0].cites == (1,)
     assert "unknown_citation" in parsed["a"].faults
@@ -231,7 +198,7 @@ def test_a_thread_without_an_answer_fails_alone() -> None:
 def test_a_batch_of_one_needs_no_section() -> None:
     """With one thread there is nothing to tell apart."""
     shown = BATCH.shown[:2]
-    parsed = parse_batch("<observations>* tea [1]</observations>", shown, aliases={"t1": "a"}, base=START, zone=UTC)
+    parsed = parse_batch("<observations>* tea [1]</observations>", shown, aliases={"t1": "a"}, base=START)
     assert [draft.text for draft in parsed["a"].observations] == ["tea"]
 
 
@@ -241,7 +208,7 @@ def test_threads_say_nothing_each_by_itself() -> None:
         '<thread id="t1"><observations>nothing worth keeping</observations></thread>\n'
         '<thread id="t2"><observations>* rice [3]</observations><current-task>cook</current-task></thread>'
     )
-    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START)
     assert parsed["a"].nothing
     assert parsed["b"].hints.current_task == "cook"
 

@@ -1,7 +1,6 @@
 """Replies of every kind are read as the corpus says."""
 
 from dataclasses import asdict
-from datetime import UTC
 
 import pytest
 
@@ -12,7 +11,7 @@ from prompts.corpus import BASE, CASES, SHOWN, Case, written
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_reply_is_read_as_expected(case: Case) -> None:
     """Lines, hints, faults and the verdict are all as expected."""
-    parsed = parse_observations(case.reply, SHOWN, base=BASE, zone=UTC)
+    parsed = parse_observations(case.reply, SHOWN, base=BASE)
     assert tuple(map(written, parsed.observations)) == case.lines
     assert parsed.faults.keys() == case.faults
     if not case.fails:

@@ -10,7 +10,7 @@ from memolog.core.message import FilePart, Message, Part, ReasoningPart, TextPar
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
 from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
-from memolog.observer.transcript import transcript
+from memolog.observer.transcript import PartWriter, transcript
 from memolog.text.tokens import HeuristicCounter
 from prompts.talk import START, call, message, result
 
@@ -89,7 +89,7 @@ def hostile(seed: int) -> tuple[list[Message], int]:
 def test_nothing_is_forged_in_a_transcript(seed: int) -> None:
     """Without our own tags no `<` is left, and each message has exactly the frame that we gave it."""
     messages, count = hostile(seed)
-    text = transcript(messages, counter=HeuristicCounter()).text
+    text = transcript(messages, PartWriter(counter=HeuristicCounter())).text
     assert "<" not in OURS.sub("", text)
     assert text.count("<message>") == text.count("</message>") == count
     headers = re.findall(r"<message>(\[\d+\] \d\d:\d\d (?:user|assistant|tool|system)\b)", text)
@@ -106,7 +106,7 @@ def test_nothing_is_forged_where_a_transcript_was_cut(most: int) -> None:
     """A cut tears no escape open."""
     for seed in range(40):
         messages, _ = hostile(seed)
-        text = transcript(messages * 3, counter=HeuristicCounter(), most_tokens=most).text
+        text = transcript(messages * 3, PartWriter(counter=HeuristicCounter(), most_tokens=most)).text
         assert "<" not in OURS.sub("", text)
         assert text.count("<message>") == text.count("</message>")
 

@@ -94,13 +94,13 @@ def test_what_is_added_is_bounded() -> None:
 )  # fmt: skip
 def test_fields_in_braces(text: str, left: str, fields: dict[str, str]) -> None:
     """Known names have one spelling, unknown ones are free fields, code stays in the text, and only code sets what is ours."""
-    (draft,) = parse_observations(f"* 🟡 {text} [3]", SHOWN, base=BASE, zone=UTC).observations
+    (draft,) = parse_observations(f"* 🟡 {text} [3]", SHOWN, base=BASE).observations
     assert (draft.text, draft.metadata) == (left, fields)
 
 
 def test_fields_of_json_replies() -> None:
     """Fields beside the line, or in a `metadata` of their own."""
     reply = '[{"text": "it failed", "cites": [3], "error_type": "KeyError", "metadata": {"severity": 2}, "notFound": "x y"}]'
-    (draft,) = parse_observations(reply, SHOWN, base=BASE, zone=UTC).observations
+    (draft,) = parse_observations(reply, SHOWN, base=BASE).observations
     assert (draft.text, draft.cites) == ("it failed", (3,))
     assert draft.metadata == {"error_type": "KeyError", "severity": "2", "not_found": "x y"}

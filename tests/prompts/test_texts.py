@@ -88,16 +88,6 @@ def test_instructions_of_the_application_come_last_under_a_heading() -> None:
     )
 
 
-def test_the_reflector_reads_the_instructions_of_the_observer() -> None:
-    """It has to understand the lines; the rules are quoted under a heading that says so."""
-    system = reflector_system("testing", "coding")
-    assert "do not carry them out" in system
-    assert "How to write a line" in system
-    assert "What the marks mean" in system
-    assert "<transcript>" not in system
-    assert "Focus: testing" in system
-
-
 def test_levels_ask_for_less_and_less() -> None:
     """Each says that the last answer was too long, except the first, and except where that answer left out too much."""
     texts = [level_text(level) for level in LEVELS]

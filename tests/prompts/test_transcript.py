@@ -19,12 +19,12 @@ EXACT = SplintrCounter()
 
 def text_of(*messages: Message) -> str:
     """Return the transcript of some messages."""
-    return transcript(messages, counter=HEURISTIC, zone=ZONE).text
+    return transcript(messages, PartWriter(counter=HEURISTIC, zone=ZONE)).text
 
 
 def test_messages_are_numbered_and_dated_in_the_zone_of_the_user() -> None:
     """Half past eleven at night in UTC is the next day an hour to the east, and the day says so once."""
-    read = transcript(TALK, counter=HEURISTIC, zone=ZONE)
+    read = transcript(TALK, PartWriter(counter=HEURISTIC, zone=ZONE))
     assert read.text.startswith(
         '<day>Saturday 2026-03-14, UTC+01:00</day>\n<message>[1] 09:16 user "Alice":\nThe VAT total'
     )
@@ -54,7 +54,7 @@ def test_a_change_of_the_offset_is_a_new_day_line() -> None:
             return self.utcoffset(dt) - timedelta(hours=1)
 
     read = transcript([message(1, "user", "a"), message(2, "user", "b", created_at=START + timedelta(days=30))],
-                      counter=HEURISTIC, zone=Summer())  # fmt: skip
+                      PartWriter(counter=HEURISTIC, zone=Summer()))  # fmt: skip
     assert "2026-03-14, UTC+01:00" in read.text
     assert "2026-04-13, UTC+02:00" in read.text
 
@@ -134,7 +134,7 @@ def test_secrets_are_redacted_everywhere() -> None:
     ]
     assert key not in text_of(*messages)
     assert text_of(*messages).count("Anthropic key") == 6
-    assert transcript(messages, counter=HEURISTIC, redactor=NO_REDACTION).text.count(key) == 6
+    assert transcript(messages, PartWriter(counter=HEURISTIC, redactor=NO_REDACTION)).text.count(key) == 6
 
 
 def test_reasoning_is_shortened_and_tool_results_are_cut_in_the_middle() -> None:
@@ -142,7 +142,7 @@ def test_reasoning_is_shortened_and_tool_results_are_cut_in_the_middle() -> None
     rows = "\n".join(f"row {number}" for number in range(20_000))
     read = transcript(
         [message(1, "assistant", ReasoningPart(text=rows), call("cat", rows)), message(2, "tool", result(rows))],
-        counter=EXACT,
+        PartWriter(counter=EXACT),
     )
     assert EXACT.count(read.text) <= 2 * 10_000 + 200 + 100
     for tag in ("reasoning", "call", "result"):
@@ -190,7 +190,7 @@ def test_the_whole_is_bounded(counter: TokenCounter, most: int) -> None:
         [message(1, "user", giant, call("x", giant), "short"), message(2, "tool", result(giant))],
     ]
     for messages in crowds:
-        read = transcript(messages, counter=counter, most_tokens=most)
+        read = transcript(messages, PartWriter(counter=counter, most_tokens=most))
         assert counter.count(read.text) <= most
         assert "left out" in read.text or "<left-out>" in read.text
         assert read.text.count("<message>") == read.text.count("</message>") == len(read.shown) > 0
@@ -200,8 +200,7 @@ def test_short_messages_keep_their_words_beside_a_giant() -> None:
     """The giant gives way: nobody else loses a word."""
     read = transcript(
         [message(1, "user", "We chose port 8443."), message(2, "tool", result("x y " * 100_000))],
-        counter=HEURISTIC,
-        most_tokens=400,
+        PartWriter(counter=HEURISTIC, most_tokens=400),
     )
     assert "We chose port 8443.\n</message>" in read.text
     assert HEURISTIC.count(read.text) > 300
@@ -226,10 +225,10 @@ def test_pieces_are_consecutive_whole_and_within_the_bound(rows: list[tuple[str,
             ]
         else:
             messages.append(message(seq, "user" if role == "user" else "assistant", text * times))
-    pieces = split(messages, most, counter=HEURISTIC)
+    pieces = split(messages, PartWriter(counter=HEURISTIC, most_tokens=most))
     assert [one for piece in pieces for one in piece] == messages
     for piece in pieces:
-        assert HEURISTIC.count(transcript(piece, counter=HEURISTIC, most_tokens=most).text) <= most
+        assert HEURISTIC.count(transcript(piece, PartWriter(counter=HEURISTIC, most_tokens=most)).text) <= most
         calls = {part.id for one in piece for part in one.parts if part.type == "tool_call"}
         answers = {part.call_id for one in piece for part in one.parts if part.type == "tool_result"}
         assert calls == answers
@@ -238,5 +237,5 @@ def test_pieces_are_consecutive_whole_and_within_the_bound(rows: list[tuple[str,
 def test_pieces_are_not_smaller_than_they_need_be() -> None:
     """Small messages share a piece."""
     messages = [message(number, "user", "twenty words " * 10) for number in range(1, 41)]
-    pieces = split(messages, 1_000, counter=HEURISTIC)
+    pieces = split(messages, PartWriter(counter=HEURISTIC, most_tokens=1_000))
     assert 2 <= len(pieces) <= 4

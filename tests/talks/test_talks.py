@@ -41,7 +41,7 @@ def told(sittings: tuple[Sitting, ...], missing: list[tuple[Fact, ...]], asked: 
 
 def test_the_log_holds_what_users_stated(sittings: tuple[Sitting, ...]) -> None:
     """At least 97 % of the facts stand in one line of the log each."""
-    asked, missing = sum(len(one.asked) for one in sittings), [one.missing for one in sittings]
+    asked, missing = sum(len(one.conversation.facts) for one in sittings), [one.missing for one in sittings]
     assert sum(map(len, missing)) <= 0.03 * asked, told(sittings, missing, asked)
 
 
@@ -57,7 +57,7 @@ def test_no_allergy_prohibition_or_correction_is_missing(sittings: tuple[Sitting
         tuple(fact for fact in dict.fromkeys((*one.missing, *one.missing_reflected)) if fact.kind in MUST)
         for one in sittings
     ]
-    asked = sum(fact.kind in MUST for one in sittings for fact in one.asked)
+    asked = sum(fact.kind in MUST for one in sittings for fact in one.conversation.facts)
     assert not any(missing), told(sittings, missing, asked)
 
 

@@ -224,7 +224,7 @@ class Compacting:
 
 
 def _lines_of(answer: Observed) -> list[SummaryLine]:
-    seqs = {shown.number: shown.seq for shown in answer.prompt.shown}
+    seqs = {shown.number: shown.seq for shown in answer.shown}
     return [
         SummaryLine(
             text=draft.text,

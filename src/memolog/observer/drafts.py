@@ -88,7 +88,6 @@ def is_degenerate(text: str) -> bool:
 
 
 def _repeated(text: str) -> float:
-    """Return the share of the windows that occur earlier in the text."""
     count = len(text) - _WINDOW
     return 1 - len({hash(text[at : at + _WINDOW]) for at in range(count)}) / count if count > 0 else 0.0
 

@@ -108,7 +108,6 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
 
 
 def _has_subject(plain: str, names: Collection[str], verbs: str) -> bool:
-    """Return whether one of the names is the subject of one of the verbs in a text."""
     patterns = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
     return bool(patterns) and bool(re.search(rf"\b(?:{'|'.join(patterns)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
@@ -135,8 +134,8 @@ class Voices:
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
         """Return whether a text takes its words from tools.
 
-        This is so in three cases: the text copies a tool (see `copies_tool`); or at least `least` words come from tools and the
-        number of other known words is at most `share` times that; or at least two words come from tools and no other is known.
+        This is so in three cases: The text copies a tool (see `copies_tool`). Or at least `least` words come from tools, and the
+        words of users and models are at most `share` times as many. Or at least two words come from tools and none from others.
         """
         if not self.returned:
             return False
@@ -156,7 +155,7 @@ class Voices:
     def copies_tool(self, text: str) -> bool:
         """Return whether five neighbouring words of a text occur in a tool result and nowhere else.
 
-        Of a text of two to four words, all words are looked up.
+        If a text has only two to four words, all of them must occur there.
         """
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))

@@ -47,9 +47,9 @@ _BY_KIND: Final[dict[Kind, int]] = {
 _VERBATIM: Final = 10  # added to the rank of an identifier in the verbatim text of a line
 _MERGED: Final = 0.6  # minimum share of words in a result line that merges the old line
 _UNMERGED: Final = 0.8  # minimum share of words in any other result line
-_NEGATED: Final = 0.5  # the same for a denial of few words
+_NEGATED: Final = 0.5  # minimum share of the denied words, if a denial has at most _FEW_DENIED words
 _FEW_DENIED: Final = 2
-_MOST_DENIED: Final = 0.5
+_MOST_DENIED: Final = 0.5  # a result line that denies a larger share of the words of a statement denies the statement
 # An old line is compared with at most this many result lines that do not merge it.
 _MOST_COMPARED: Final = 5
 # A vague result line merges at least this many lines with this many different words, and contains a smaller share of them.
@@ -71,10 +71,6 @@ class _Text:
     @cached_property
     def words(self) -> "_Words":
         return _Words(content_words(self.text))
-
-    @cached_property
-    def is_change(self) -> bool:
-        return bool(_CHANGE.search(self.text))
 
     @cached_property
     def denials(self) -> "tuple[_Denial, ...]":
@@ -240,7 +236,7 @@ def _supersedes(
     new: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
 ) -> bool:
     own = [word for word in older.content if word not in _COMMON]
-    if not new.is_change or not any(map(new.words.has, own)):
+    if not any(map(new.words.has, own)) or not _CHANGE.search(new.text):
         return False
     newer = [statements[name] for name in new.stands_for if name in statements and name != older.line.id]
     if older.denials:
@@ -439,7 +435,6 @@ def _affirmed(text: str) -> str:
 
 
 def _denying(clause: str) -> list[tuple[int, int]]:
-    """Return the start and the end of each negation in a clause."""
     spans: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(clause):
         word = token[0].replace("’", "'")
@@ -552,7 +547,6 @@ _LONG_NAME: Final = 4
 
 
 def _is_caseless(text: str) -> bool:
-    """Return whether most letters of a text belong to scripts without capitals."""
     return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
 
 

@@ -254,8 +254,8 @@ class Retry:
     longest: float = 8.0
     """The maximum seconds of one wait, not including the wait that the provider asked for."""
     total: float | None = None
-    """After this many seconds only a second attempt may begin. None means the timeout of one attempt, which stays the same for
-    every attempt."""
+    """After this many seconds no attempt begins, except a second one. None means the timeout of one attempt. Every attempt may
+    use its whole timeout."""
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     time: Callable[[], float] = time.monotonic

@@ -22,7 +22,7 @@ from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection,
 from memolog.observer.evidence import Evidence, source_text, support
 from memolog.observer.judge import cited_places, lowest, renumbered, trust_of, trusted_hints
 from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
-from memolog.observer.prompt import with_fields
+from memolog.observer.prompt import ObserveInput, with_fields
 from memolog.observer.transcript import Shown, in_zone, said_in_zone
 from memolog.text.identifiers import content_words
 from memolog.text.redaction import REDACTION, Redactor
@@ -44,24 +44,19 @@ class NewGroup:
 
 
 def draft_hints(
-    new: HintsDraft,
-    old: Hints,
-    messages: Sequence[Message],
-    redactor: Redactor,
-    foreign: Sequence[Message] = (),
-    lines: Sequence[Observation] = (),
+    new: HintsDraft, given: ObserveInput, messages: Sequence[Message], foreign: Sequence[Message] = ()
 ) -> tuple[Hints, tuple[str, ...]]:
-    """Return the hints that the messages, the earlier hints or the `lines` of the log support, and the faults of the others.
+    """Return the hints that the messages, the earlier hints or the lines of the log support, and the faults of the others.
 
     A hint that is None is filled from the hints before it when the group is activated, because other groups that were observed
     at the same time may be activated first.
     """
     redacted = Hints(
-        current_task=_redacted(new.current_task, redactor),
-        suggested_response=_redacted(new.suggested_response, redactor),
-        title=_redacted(new.title, redactor),
+        current_task=_redacted(new.current_task, given.redactor),
+        suggested_response=_redacted(new.suggested_response, given.redactor),
+        title=_redacted(new.title, given.redactor),
     )
-    trusted = trusted_hints(redacted, messages, old, foreign=foreign, log=lines)
+    trusted = trusted_hints(redacted, messages, given.hints, foreign=foreign, log=given.lines)
     at = new.at if trusted.current_task and new.at else messages[-1].created_at if messages else None
     return replace(trusted, at=at), () if trusted == redacted else ("untrusted_hint",)
 
@@ -151,20 +146,17 @@ def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> dat
 def reflections_from(
     parsed: ParsedReflection,
     lines: Sequence[Observation],
-    ids: Mapping[str, str],
     group: NewGroup,
     aliases: Mapping[str, str],
 ) -> tuple[Observation, ...]:
     """Return the observations of a reflection. Each has the sources of the observations that it merges.
 
-    `ids` maps the short ids in a reply to observation ids. `aliases` are the short names of the threads in a shared log. They are
-    removed from the texts.
+    `aliases` are the short names of the threads in a shared log. They are removed from the texts.
     """
-    by_id = {line.id: line for line in lines}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.lines, start=1):
         draft = _without_secrets(found, group.redactor)
-        merged = [by_id[ids[name]] for name in draft.merges if name in ids]
+        merged = _merged(draft, lines)
         # A line that cites no observation gets the sources of all, so that no source is lost.
         roots = merged or list(lines)
         text = _without_name(draft.text, roots, aliases)
@@ -186,10 +178,16 @@ def reflections_from(
     return tuple(made)
 
 
+def _merged(draft: ReflectedDraft, lines: Sequence[Observation]) -> list[Observation]:
+    """Return the lines that a draft merges. The short id of the first line is o1."""
+    return [lines[int(name[1:]) - 1] for name in draft.merges]
+
+
 def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonObject:
     """Return the fields of a merged line.
 
-    These are its own fields, those of the merged line if there is only one, and the mode if all merged lines have the same.
+    These are its own fields, the fields of the merged line if there is only one, and the mode if all merged lines have the same
+    mode.
     """
     fields = {**(merged[0].metadata if len(merged) == 1 else {}), **metadata}
     fields.pop("mode", None)
@@ -199,9 +197,9 @@ def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonO
 
 
 def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
-    """Return the priority of a line that merges others. It is 🔴 or ✅ if a merged line is.
+    """Return the priority of a line that merges others. It is 🔴 or ✅ if a merged line has that priority.
 
-    Otherwise the next reflection could drop a statement of the user.
+    With a lower priority, the next reflection could drop a statement of the user.
     """
     if priority in KEPT:
         return priority
@@ -236,7 +234,6 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
 
 
 def _meaning_once(text: str) -> str:
-    """Return a text without repeated "(meaning …)" remarks."""
     seen: set[str] = set()
 
     def first(hit: re.Match[str]) -> str:
@@ -306,13 +303,12 @@ class Guarded:
     """The ids of merged lines whose names are lost. These lines count as dropped."""
 
 
-def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Sequence[Observation]) -> Gaps:
-    """Return the losses of an answer compared with the old lines. `ids` maps the short ids in drafts to observation ids."""
-    by_id = {line.id: line for line in lines}
+def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> Gaps:
+    """Return the losses of an answer compared with the old lines."""
     result: list[ResultLine] = []
     texts: list[str] = []
     for draft in drafts:
-        merged = [by_id[ids[name]] for name in draft.merges if name in ids and ids[name] in by_id]
+        merged = _merged(draft, lines)
         # The text of a nested line is checked together with the text of its parent.
         above = f"{texts[draft.parent]}\n" if draft.parent is not None else ""
         texts.append(_words(draft))

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import Final, TypeAlias
+from typing import Final
 
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
@@ -16,6 +16,7 @@ from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
 from memolog.observer.judge import line_text
 from memolog.observer.prompt import ObserveInput, Prompt
+from memolog.observer.transcript import Shown, said_in_zone
 from memolog.text.identifiers import content_words, folded, squeezed
 from memolog.text.tokens import TokenCounter
 
@@ -42,11 +43,6 @@ _TRANSCRIPT: Final = re.compile(r"<(transcript)>(?=\n)")
 _HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
 # Markup around messages in a transcript, and unfilled placeholders of the format.
 _SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
-_DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
-_LOG_LINE: Final = re.compile(
-    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(?:\(unverified\) )?(.*)\Z",
-    re.DOTALL,
-)
 _MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
 
 
@@ -116,9 +112,8 @@ def _checked_lines(
     A statement with citations that shares no word with the messages may be a paraphrase. It is usable if enough other lines
     share words with the messages. `judge` marks it later.
     """
-    log = list(_log_lines(given.previous))
-    numbered = dict(_numbered(given, prompt))
-    days = [_days_of(draft.text, log) for draft in parsed.observations]
+    numbered = dict(_numbered(given, prompt.shown))
+    days = _days_by_line(parsed, given)
     is_said = [
         bool(found) and _is_said_again(draft, _cited(draft, numbered) or said)
         for draft, found in zip(parsed.observations, days, strict=True)
@@ -179,7 +174,7 @@ def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
     words, share = content_words(draft.text), support(draft.text, evidence)
     # A single common word may be chance, unless the line contains at least half of the words of the messages.
     is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
-    return share >= _SUPPORTED and is_more and _log_line(draft.text)[1] <= evidence.words
+    return share >= _SUPPORTED and is_more and _words_of(draft.text)[1] <= evidence.words
 
 
 def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", faults: Faults) -> HintsDraft:
@@ -236,46 +231,39 @@ def _row(text: str) -> str:
 # ---------------------------------------------------------------- the log
 
 
-_LogLine: TypeAlias = tuple[frozenset[str], frozenset[str], date | None]
-"""All words of a line, its words with digits, and its day."""
-
-
-def _log_lines(text: str) -> Iterator[_LogLine]:
-    day: date | None = None
-    for row in text.split("\n"):
-        if heading := _DATE.match(row.strip()):
-            day = date.fromisoformat(heading[1])
-        elif (hit := _LOG_LINE.match(row)) and (line := _log_line(hit[1], day))[0]:
-            yield line
-
-
-def _log_line(text: str, day: date | None = None) -> _LogLine:
+def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return all words of a line, and its words with digits."""
     words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
-    return words, frozenset(word for word in words if any(map(str.isdigit, word))), day
+    return words, frozenset(word for word in words if any(map(str.isdigit, word)))
 
 
-def _days_of(text: str, log: Sequence[_LogLine]) -> frozenset[date | None]:
-    """Return the days on which the log has nearly the same line with the same numbers."""
-    words, numbers, _ = _log_line(text)
-    alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
-    return frozenset(day for _, _, day in alike)
+def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | None]]:
+    """Return for each line of a reply the days on which the log has nearly the same line with the same numbers."""
+    log = [(*_words_of(line.text), said_in_zone(line, given.zone)) for line in given.lines if line.state == "active"]
+    days: list[frozenset[date | None]] = []
+    for words, numbers in (_words_of(draft.text) for draft in parsed.observations):
+        alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
+        days.append(frozenset(said and said.date() for _, _, said in alike))
+    return days
 
 
 # ---------------------------------------------------------------- covered statements
 
 
-def _numbered(given: ObserveInput, prompt: Prompt) -> list[tuple[int | None, Message]]:
+def _numbered(given: ObserveInput, shown: Sequence[Shown]) -> list[tuple[int | None, Message]]:
     """Return the live messages of a span, each with its number in the transcript (None if it was not shown)."""
     # The slices of a long message have the same `seq` and different numbers.
     unused: dict[tuple[str, int], list[int]] = {}
-    for shown in reversed(prompt.shown):
-        unused.setdefault((shown.thread, shown.seq), []).append(shown.number)
+    for one in reversed(shown):
+        unused.setdefault((one.thread, one.seq), []).append(one.number)
     live = (message for message in given.messages if message.state == "live")
     found = ((unused.get((message.thread, message.seq)), message) for message in live)
     return [(numbers.pop() if numbers else None, message) for numbers, message in found]
 
 
-def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
+def uncovered(
+    parsed: Parsed, given: ObserveInput, shown: Sequence[Shown], counter: TokenCounter
+) -> tuple[Message, ...]:
     """Return the messages with a statement of a user that no line covers.
 
     A line with citations covers a cited message if the two share a word or a number, or if lines and messages are in different
@@ -300,13 +288,13 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
 
     return tuple(
         message
-        for number, message in _numbered(given, prompt)
+        for number, message in _numbered(given, shown)
         if message in stated and not is_covered(number, source_text(message))
     )
 
 
 def _shares_words(line: str, said: Evidence) -> bool:
-    return bool(_log_line(line)[1] & said.words) or support(line, said) > 0
+    return bool(_words_of(line)[1] & said.words) or support(line, said) > 0
 
 
 def _are_in_other_languages(lines: str, said: str) -> bool:

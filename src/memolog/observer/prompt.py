@@ -1,6 +1,7 @@
 """Build the prompts of the observer and the reflector from the texts under `texts/`. Their version is stored with every result.
 
-Also finds the sentences that a mode looks for (such as errors). The embedded observer adds them as lines, and lines get fields.
+Also finds the sentences that a mode looks for, such as errors. The embedded observer adds these sentences as lines. A line with
+such a sentence gets the category and the fields of the mode.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from memolog.errors import InputError
 from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.evidence import source_text
 from memolog.observer.extractors import Wanted, wanted_section
-from memolog.observer.transcript import Shown, last_lines, said_in_zone, transcript
+from memolog.observer.transcript import PartWriter, Shown, last_lines, said_in_zone, transcript
 from memolog.text.escape import clean, closed, escape, short_line
 from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION, Redactor
@@ -140,15 +141,13 @@ _ASK_REFLECTION_SHARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A request to a model, with the numbers and ids that are needed to parse the reply."""
+    """A request to a model, with the numbers that are needed to parse the reply."""
 
     system: str
     text: str
     version: str = PROMPT_VERSION
     shown: tuple[Shown, ...] = ()
     """The messages that the reply may cite."""
-    ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The ids of the observations that the reply may merge, by the short id in the prompt."""
     files: tuple[FilePart, ...] = ()
     """The attached files, in the order of the list in the text."""
 
@@ -162,6 +161,8 @@ class ObserveInput:
     """The messages directly before `messages`, which may contain the questions that `messages` answer. They are not shown."""
     previous: str = ""
     """The end of the log, rendered."""
+    lines: tuple[Observation, ...] = ()
+    """The lines of the log in `previous`."""
     previous_tokens: int = 2_000
     """The maximum tokens of `previous` in the prompt."""
     most_tokens: int = 50_000
@@ -183,6 +184,10 @@ class ObserveInput:
     """The text of the working memory; None if the observer does not write it."""
     document_most: int = 0
     """The maximum characters of the working memory."""
+
+    def writer(self, counter: TokenCounter, most_tokens: int) -> PartWriter:
+        """Return the writer for a transcript of at most this many tokens."""
+        return PartWriter(counter=counter, zone=self.zone, most_tokens=most_tokens, redactor=self.redactor)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,8 +267,7 @@ def _observer_prompt(
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
     """Return the prompt to condense observations. It numbers them o1, o2 … in their order."""
-    ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
-    ask = _ASK_REFLECTION.format(last=len(ids))
+    ask = _ASK_REFLECTION.format(last=len(given.observations))
     sections = [
         _section("log", _log(given)),
         _section("hints", _hints(given.hints) or _shared_hints(given)),
@@ -272,7 +276,7 @@ def reflector_prompt(given: ReflectInput) -> Prompt:
         " ".join(filter(None, (_ASK_REFLECTION_SHARED if given.aliases else "", ask))),
     ]
     system = reflector_system(given.mode, given.voice, given.custom)
-    return Prompt(system=system, text="\n\n".join(filter(None, sections)), ids=ids)
+    return Prompt(system=system, text="\n\n".join(filter(None, sections)))
 
 
 def _ask_messages(shown: Sequence[Shown]) -> str:
@@ -307,9 +311,7 @@ _MOST_FILE_BYTES: Final = 20_000_000
 
 
 def _thread(given: ObserveInput, counter: TokenCounter, most_tokens: int, first: int) -> tuple[str, tuple[Shown, ...]]:
-    read = transcript(
-        given.messages, counter=counter, zone=given.zone, most_tokens=most_tokens, redactor=given.redactor, first=first
-    )
+    read = transcript(given.messages, given.writer(counter, most_tokens), first)
     sections = [
         _section("hints", given.redactor.redact(_hints(given.hints))),
         _document(given),
@@ -339,7 +341,6 @@ def _attachments(inputs: Sequence[ObserveInput], shown: Sequence[Shown]) -> tupl
 
 
 def _files_of(message: Message) -> list[FilePart]:
-    """Return the images and PDF documents of a message that can be attached."""
     found: list[FilePart] = []
     for part in message.parts:
         found += part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()

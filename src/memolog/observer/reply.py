@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time, tzinfo
+from datetime import UTC, date, datetime, time
 from typing import Any, Final, cast
 
 from memolog.core.observation import MARKS, Priority
@@ -49,7 +49,6 @@ from memolog.text.dates import find_date
 from memolog.text.escape import short_line, unescape
 from memolog.text.word_lists import NOTHING
 
-_ID: Final = re.compile(r"o(\d{1,9})")
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
 
@@ -72,9 +71,10 @@ class _Reply:
 class _Times:
     """Computes the time of a line from the times of the messages."""
 
-    def __init__(self, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> None:
-        self._by_number = {message.number: in_zone(message.at, zone) for message in shown}
-        self._base, self._zone = in_zone(base, zone), zone
+    def __init__(self, shown: Sequence[Shown], base: datetime) -> None:
+        self._zone = base.tzinfo or UTC
+        self._by_number = {message.number: in_zone(message.at, self._zone) for message in shown}
+        self._base = in_zone(base, self._zone)
         self._days = sorted({self._base.date(), *(moment.date() for moment in self._by_number.values())})
 
     def said_at(self, line: Line, parent: Draft | None, faults: Faults) -> datetime:
@@ -113,36 +113,28 @@ class _Times:
         return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
 
 
-def parse_observations(
-    reply: str, shown: Sequence[Shown], *, base: datetime, zone: tzinfo, is_cut_off: bool = False
-) -> Parsed:
+def parse_observations(reply: str, shown: Sequence[Shown], *, base: datetime, is_cut_off: bool = False) -> Parsed:
     """Return the parsed reply of an observer about the messages in `shown`.
 
-    `base` is the time for lines without time and citations, usually the time of the first message. `is_cut_off` is True if the
-    provider reported that the reply reached its maximum length.
+    `base` is the time for lines without time and citations, usually the time of the first message. Times in the reply are in
+    the zone of `base`. `is_cut_off` is True if the provider reported that the reply reached its maximum length.
     """
     faults = Faults()
-    return _parsed(cleaned(reply, faults), shown, base, zone, faults, is_cut_off=is_cut_off)
+    return _parsed(cleaned(reply, faults), shown, base, faults, is_cut_off=is_cut_off)
 
 
-def _parsed(
-    text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, faults: Faults, *, is_cut_off: bool = False
-) -> Parsed:
+def _parsed(text: str, shown: Sequence[Shown], base: datetime, faults: Faults, *, is_cut_off: bool = False) -> Parsed:
     read = _read_reply(text, Known(message.number for message in shown), faults, is_cut_off=is_cut_off)
-    drafts = _drafts(read, _Times(shown, base, zone), faults)
-    if not drafts and not read.nothing and not faults.has_fatal:
-        faults.note("empty", "no observation, and no statement that nothing is worth observing")
-    return Parsed(observations=drafts, hints=read.hints, faults=faults, nothing=read.nothing and not drafts)
-
-
-def _drafts(read: _Reply, times: _Times, faults: Faults) -> tuple[Draft, ...]:
-    drafts: list[Draft] = []
+    times, drafts = _Times(shown, base), list[Draft]()
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
         cites = line.refs or (above.cites if above else ())
         fields = _fields(line, parent, above)
         drafts.append(Draft(**fields, said_at=times.said_at(line, above, faults), cites=cites))
-    return tuple(drafts)
+    if not drafts and not read.nothing and not faults.has_fatal:
+        faults.note("empty", "no observation, and no statement that nothing is worth observing")
+    nothing = read.nothing and not drafts
+    return Parsed(observations=tuple(drafts), hints=read.hints, faults=faults, nothing=nothing)
 
 
 def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None) -> dict[str, Any]:
@@ -150,40 +142,32 @@ def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None
     return {**fields, "priority": line.priority or (above.priority if above else "medium"), "parent": parent}
 
 
-def parse_batch(
-    reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime, zone: tzinfo
-) -> dict[str, Parsed]:
+def parse_batch(reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime) -> dict[str, Parsed]:
     """Return the parsed answer for each thread of a batch, by thread id. `aliases` maps each alias to a thread id.
 
     If the reply has no sections for threads, the first citation of a line decides its thread. If a thread has no line, only the
-    answer for this thread has a fault. `base` and `zone` are used for a thread without shown messages.
+    answer for this thread has a fault. `base` is used for a thread without shown messages.
     """
     faults = Faults()
     text = cleaned(reply, faults)
     by_thread = {thread: [message for message in shown if message.thread == thread] for thread in aliases.values()}
     bodies = thread_sections(text, frozenset(aliases), faults)
     if not bodies and len(aliases) > 1:
-        return _by_citations(text, shown, by_thread, base, zone, faults)
+        return _by_citations(text, shown, by_thread, base, faults)
     if not bodies:
         bodies = dict.fromkeys(aliases, text)
     results: dict[str, Parsed] = {}
     for alias, thread in aliases.items():
         mine = by_thread[thread]
         # The users of two threads may be in different zones.
-        start, own_zone = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
-        results[thread] = _parsed(bodies.get(alias, ""), mine, start, own_zone, Faults(faults))
+        results[thread] = _parsed(bodies.get(alias, ""), mine, mine[0].at if mine else base, Faults(faults))
     return results
 
 
 def _by_citations(
-    text: str,
-    shown: Sequence[Shown],
-    by_thread: Mapping[str, list[Shown]],
-    base: datetime,
-    zone: tzinfo,
-    faults: Faults,
+    text: str, shown: Sequence[Shown], by_thread: Mapping[str, list[Shown]], base: datetime, faults: Faults
 ) -> dict[str, Parsed]:
-    whole = _parsed(text, shown, base, zone, faults)
+    whole = _parsed(text, shown, base, faults)
     owners = {message.number: message.thread for message in shown}
     results: dict[str, Parsed] = {}
     for thread in by_thread:
@@ -202,9 +186,9 @@ def _by_citations(
 
 
 def parse_reflection(
-    reply: str, ids: Collection[str], aliases: Collection[str] = (), *, is_cut_off: bool = False
+    reply: str, count: int, aliases: Collection[str] = (), *, is_cut_off: bool = False
 ) -> ParsedReflection:
-    """Return the parsed reply of a reflector about the lines with these short ids (o1, o2 …).
+    """Return the parsed reply of a reflector about this many lines, whose short ids are o1, o2 and so on.
 
     `aliases` are the short names of the threads (t1, t2 …) if several threads share the log. Then the reply has a section with
     hints for each thread. `is_cut_off` is True if the provider reported that the reply reached its maximum length.
@@ -212,18 +196,17 @@ def parse_reflection(
     faults = Faults()
     if is_cut_off:
         faults.note("cut_off", "the reply reached its maximum length")
-    numbers = {int(hit[1]): name for name in ids if (hit := _ID.fullmatch(name))}
     # Some models copy the id before a line from the prompt. It is removed, because only the ids at the end of a line count.
     text = _LEADING_ID.sub(r"\1", cleaned(reply, faults))
     of_threads: dict[str, HintsDraft] = {}
     if aliases:
         text = _LEADING_NAMES.sub(_with_name_after_mark, text)
         text, of_threads = _of_threads(text, frozenset(aliases), faults)
-    read = _read_reply(text, Known(numbers), faults)
+    read = _read_reply(text, Known(range(1, count + 1)), faults)
     drafts: list[ReflectedDraft] = []
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
-        merges = tuple(numbers[number] for number in line.refs)
+        merges = tuple(f"o{number}" for number in line.refs)
         on = line.on or (above.on if above else None)
         drafts.append(ReflectedDraft(**_fields(line, parent, above), merges=merges, on=on, at=line.at))
     if not drafts and not faults.has_fatal:

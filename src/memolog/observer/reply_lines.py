@@ -616,7 +616,6 @@ def _take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, .
 
 
 def _is_reference(row: str, known: Known) -> bool:
-    """Return whether a row consists of numbers in brackets that were all shown."""
     hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST_REFERENCES else None
     return bool(hit and _shown(hit[1], known))
 

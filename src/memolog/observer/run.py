@@ -60,7 +60,7 @@ from memolog.observer.observations import (
     reflections_from,
     unchanged,
 )
-from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
+from memolog.observer.prompt import ObserveInput, ReflectInput
 from memolog.observer.reply import failure
 from memolog.text.redaction import REDACTION, Redactor, cleaned, messages_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
@@ -80,10 +80,10 @@ async def spent_of(store: "Store", resource: str, thread: str | None, config: Co
 
 
 class ModelCalls:
-    """Calls models for the runs of one batch, within their budget. Create one for each batch."""
+    """Calls models for the runs of one batch, with their resource and configuration and within their budget."""
 
     def __init__(self, store: "Store", resource: str, thread: str | None, runs: Sequence[str], config: Config) -> None:
-        self._store, self._resource, self._runs, self._config = store, resource, runs, config
+        self._store, self._runs, self.resource, self.config = store, runs, resource, config
         self._guarded: BudgetedModel | None = None
         self._limits: tuple[Limit, ...] = ()
         if config.budget is not None:
@@ -97,9 +97,9 @@ class ModelCalls:
         """Return the model's answer. Raises BudgetSpent without a call if the budget is spent, or RunFault if the call fails."""
         if self._guarded is None:
             self._guarded = BudgetedModel(model, *self._limits)
-        most = min(filter(None, (request.max_tokens, self._config.reply_tokens)))
+        most = min(filter(None, (request.max_tokens, self.config.reply_tokens)))
         own = model.timeout if isinstance(model, CallableModel) else None
-        request = replace(request, max_tokens=most, timeout=own or self._config.model_timeout)
+        request = replace(request, max_tokens=most, timeout=own or self.config.model_timeout)
         try:
             return await self._once(self._guarded, request)
         except (BudgetSpent, KeyboardInterrupt, SystemExit):
@@ -127,7 +127,7 @@ class ModelCalls:
         return reply
 
     async def _keep(self, request: ModelRequest, reply: str | None, error: Exception | None) -> None:
-        if not self._config.keep_prompts:
+        if not self.config.keep_prompts:
             return
         asked = {
             "purpose": request.purpose,
@@ -141,7 +141,7 @@ class ModelCalls:
         for run in self._runs:
             # The answer is used even if its prompt cannot be stored.
             with contextlib.suppress(MemologError):
-                await self._store.runs.keep_prompt(self._resource, run, dumps(encode(asked)), reply)
+                await self._store.runs.keep_prompt(self.resource, run, dumps(encode(asked)), reply)
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -177,8 +177,6 @@ class _ClaimedRun:
     given: ObserveInput
     known: Mapping[str, JsonValue]
     """The extracted values of the application before this span."""
-    lines: tuple[Observation, ...]
-    """The lines of the log that the observer is shown."""
     config: Config
     observer: Observer
     foreign: tuple[Message, ...] = ()
@@ -221,25 +219,25 @@ class RunExecutor:
             self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config
         )
         try:
-            return await self._with_fallback(resource, found, config, ask)
+            return await self._with_fallback(found, ask)
         except RunFault as fault:
             raise fault.billed(ask.usage) from fault
 
     async def _with_fallback(
-        self, resource: str, found: Sequence[tuple[RunClaim, StoredRun]], config: Config, ask: ModelCalls
+        self, found: Sequence[tuple[RunClaim, StoredRun]], ask: ModelCalls
     ) -> tuple[RunOutcome, ...]:
         observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
         problems: tuple[Problem, ...] = ()
         try:
-            outcomes = await self._outcomes(resource, found, config, observer, ask)
-            self._over_budget.discard(resource)
+            outcomes = await self._outcomes(found, observer, ask)
+            self._over_budget.discard(ask.resource)
         except BudgetSpent as spent:
-            if config.over_budget == "wait":
+            if ask.config.over_budget == "wait":
                 raise RunFault(str(spent)) from spent
-            if resource not in self._over_budget:
-                self._over_budget.add(resource)
+            if ask.resource not in self._over_budget:
+                self._over_budget.add(ask.resource)
                 problems = (Problem(what="asking the model", error=f"{spent} The embedded observer is used."),)
-            outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+            outcomes = await self._outcomes(found, self._embedded, ask)
             outcomes = [replace(outcome, faults=(*outcome.faults, "over_budget")) for outcome in outcomes]
         except RunFault as fault:
             is_full = fault.cause == "incompressible" and observer is not self._embedded
@@ -248,7 +246,7 @@ class RunExecutor:
             error = f"{str(fault).rstrip('.')}. The embedded reflector is used."
             problems = (Problem(what="condensing the log", error=error),)
             try:
-                outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+                outcomes = await self._outcomes(found, self._embedded, ask)
             except RunFault as another:
                 raise (another if another.cause == "incompressible" else fault) from another
             outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
@@ -258,24 +256,19 @@ class RunExecutor:
         return (replace(first, result=result, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
 
     async def _outcomes(
-        self,
-        resource: str,
-        found: Sequence[tuple[RunClaim, StoredRun]],
-        config: Config,
-        observer: Observer,
-        ask: ModelCalls,
+        self, found: Sequence[tuple[RunClaim, StoredRun]], observer: Observer, ask: ModelCalls
     ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
-            return [await self._reflect(resource, *found[0], config, observer, ask)]
+            return [await self._reflect(*found[0], observer, ask)]
         threads = [work.run.thread for _, work in found if work.run.thread is not None]
-        aliases = await self._aliases(resource, found[0][1].log_pk, threads)
+        aliases = await self._aliases(ask.resource, found[0][1].log_pk, threads)
         tasks = [
-            await self._task(resource, claim, work, config, observer, aliases.get(work.run.thread or "", f"c{number}"))
+            await self._task(claim, work, observer, aliases.get(work.run.thread or "", f"c{number}"), ask)
             for number, (claim, work) in enumerate(found, start=1)
         ]
         spoken = [task for task in tasks if task.messages]
         outcomes = await self._observe(spoken, ask) if spoken else []
-        nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
+        nothing = Observed(parsed=Parsed(nothing=True))
         return [*outcomes, *(self._outcome(task, nothing) for task in tasks if not task.messages)]
 
     # ------------------------------------------------------------ observing
@@ -286,9 +279,9 @@ class RunExecutor:
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
     async def _task(
-        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, alias: str
+        self, claim: RunClaim, work: StoredRun, observer: Observer, alias: str, ask: ModelCalls
     ) -> _ClaimedRun:
-        run = work.run
+        run, resource, config = work.run, ask.resource, ask.config
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
         redactor = redactor_for(config)
@@ -317,6 +310,7 @@ class RunExecutor:
             ),
             before=await cleaned(await self._before(resource, run.thread, run.span), redactor),
             previous="\n".join(filter(None, (group.text for group in shown))),
+            lines=tuple(lines),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
             hints=hints,
@@ -337,7 +331,6 @@ class RunExecutor:
             messages=messages,
             given=given,
             known=known,
-            lines=tuple(lines),
             config=config,
             observer=observer,
         )
@@ -454,7 +447,7 @@ class RunExecutor:
     def _result(self, task: _ClaimedRun, answer: Observed) -> tuple[RunResult, tuple[str, ...]]:
         hinted, name, thread = answer.parsed.hints, task.observer.name, task.work.run.thread or ""
         group = self._new_group(task.given.redactor)
-        drafted = observations_from(answer.parsed, task.messages, answer.prompt.shown, thread, group, task.given.mode)
+        drafted = observations_from(answer.parsed, task.messages, answer.shown, thread, group, task.given.mode)
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
         judge = Judge(
@@ -462,14 +455,12 @@ class RunExecutor:
             log=log,
             policy=task.config.grounding,
             foreign=task.foreign,
-            lines=task.lines,
+            lines=task.given.lines,
             readings=partial(readings_of, task.given, task.messages, self._counter),
             extracted=[line.id for line in drafted if EmbeddedObserver.name in {name, line.metadata.get("observer")}],
         )
         judged = self._with_statements(judge.judge(drafted), task, group)
-        hints, wrong = draft_hints(
-            hinted, task.given.hints, task.messages, task.given.redactor, foreign=task.foreign, lines=task.lines
-        )
+        hints, wrong = draft_hints(hinted, task.given, task.messages, task.foreign)
         proposal, refused = _proposal(hinted.working_memory, task)
         result = RunResult(
             group=group.id,
@@ -478,7 +469,7 @@ class RunExecutor:
             hints=hints,
             tokens=sum(observation.tokens for observation in judged.observations),
             model=name,
-            prompt_version=answer.prompt.version,
+            prompt_version=answer.version,
             last_seq=answer.last_seq,
         )
         return result, (*judged.faults, *wrong, *refused)
@@ -500,7 +491,7 @@ class RunExecutor:
             return judged
         found = embedded_statements(task.given, messages, self._counter)
         thread = task.work.run.thread or ""
-        drafted = observations_from(found.parsed, messages, found.prompt.shown, thread, group, task.given.mode)
+        drafted = observations_from(found.parsed, messages, found.shown, thread, group, task.given.mode)
         readings = partial(readings_of, task.given, messages, self._counter)
         more = Judge(task.messages, policy="keep", readings=readings).judge(drafted).observations
         after = len(judged.observations)
@@ -509,9 +500,8 @@ class RunExecutor:
 
     # ------------------------------------------------------------ reflecting
 
-    async def _reflect(
-        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, ask: ModelCalls
-    ) -> RunOutcome:
+    async def _reflect(self, claim: RunClaim, work: StoredRun, observer: Observer, ask: ModelCalls) -> RunOutcome:
+        resource, config = ask.resource, ask.config
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(resource, work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
@@ -540,7 +530,7 @@ class RunExecutor:
             if fault.cause != "incompressible" or observer is not self._embedded:
                 raise
             # The lines cannot be condensed further. Those that do not fit in the log are archived.
-            answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
+            answer = Reflected(parsed=ParsedReflection(), version="archive")
         # Comparing many lines takes long, so a worker thread does it.
         group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
         length = sum(observation.tokens for observation in kept.observations)
@@ -559,7 +549,7 @@ class RunExecutor:
                 thread_hints=new_hints,
                 tokens=length,
                 model=observer.name,
-                prompt_version=answer.prompt.version,
+                prompt_version=answer.version,
                 omitted=kept.omitted,
             ),
             kind="reflect",
@@ -573,7 +563,7 @@ class RunExecutor:
         group = self._new_group(redactor_for(config))
         if not parsed.lines:
             return group.id, archived(unchanged(lines, group), config.reflect_at, group), ()
-        drafted = reflections_from(parsed, lines, answer.prompt.ids, group, given.aliases)
+        drafted = reflections_from(parsed, lines, group, given.aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
         kept = guarded(judged.observations, lines, group)
         faults = (
@@ -616,7 +606,7 @@ def embedded_lines(
     )
     found = embedded_answer(given, given.messages, counter)
     new = NewGroup(id=group, new_id=new_id, counter=counter, redactor=redactor)
-    return observations_from(found.parsed, given.messages, found.prompt.shown, thread, new, config.mode)
+    return observations_from(found.parsed, given.messages, found.shown, thread, new, config.mode)
 
 
 def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:

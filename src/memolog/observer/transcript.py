@@ -120,9 +120,10 @@ _BLOB: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartWriter:
-    """Renders names and texts for a transcript of at most `most_tokens` tokens."""
+    """Renders names, texts and times for a transcript of at most `most_tokens` tokens."""
 
     counter: TokenCounter
+    zone: tzinfo = UTC
     most_tokens: int = 100_000
     redactor: Redactor = REDACTION
 
@@ -145,23 +146,14 @@ class PartWriter:
         return escape(self.redactor.redact(short_line(text, most)))
 
 
-def transcript(
-    messages: Sequence[Message],
-    *,
-    counter: TokenCounter,
-    zone: tzinfo = UTC,
-    most_tokens: int = 100_000,
-    redactor: Redactor = REDACTION,
-    first: int = 1,
-) -> Transcript:
-    """Return the transcript of the messages, numbered from `first`, with at most `most_tokens` tokens (but at least 200).
+def transcript(messages: Sequence[Message], writer: PartWriter, first: int = 1) -> Transcript:
+    """Return the transcript of the messages, numbered from `first`. A limit below 200 tokens counts as 200.
 
     Withdrawn and forgotten messages are left out. The middle of a long text is replaced by a mark with the number of missing
     characters. If there are too many messages to show a part of each, the messages in the middle are replaced by a mark too.
     """
-    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
-    entries = _entries(messages, zone, writer, first)
-    budget = most = max(most_tokens, _LEAST_TOKENS)
+    entries, counter = _entries(messages, writer, first), writer.counter
+    budget = most = max(writer.most_tokens, _LEAST_TOKENS)
     kept, text = entries, _written(entries, 0)
     tokens = counter.count(text)
     while tokens > most:
@@ -173,29 +165,21 @@ def transcript(
     return Transcript(text=text, shown=tuple(entry.shown for entry in kept))
 
 
-def split(
-    messages: Sequence[Message],
-    most_tokens: int,
-    *,
-    counter: TokenCounter,
-    zone: tzinfo = UTC,
-    redactor: Redactor = REDACTION,
-) -> tuple[tuple[Message, ...], ...]:
-    """Split messages into consecutive pieces whose transcripts have at most `most_tokens` tokens each.
+def split(messages: Sequence[Message], writer: PartWriter) -> tuple[tuple[Message, ...], ...]:
+    """Split messages into consecutive pieces whose transcripts have at most `writer.most_tokens` tokens each.
 
     A tool call and its result are in the same piece, even if the piece is then too long; `transcript` shortens it. Every
     message is in exactly one piece, even a message that is not shown.
     """
-    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     pieces: list[list[Message]] = []
     room, day = 0, ""
     for unit in units(messages):
-        entries = _entries(unit, zone, writer, 1)
-        cost, day_after = _cost(entries, day, counter)
+        entries = _entries(unit, writer, 1)
+        cost, day_after = _cost(entries, day, writer.counter)
         if not pieces or cost > room:
             pieces.append([])
-            room = max(most_tokens, _LEAST_TOKENS)
-            cost, day_after = _cost(entries, "", counter)
+            room = max(writer.most_tokens, _LEAST_TOKENS)
+            cost, day_after = _cost(entries, "", writer.counter)
         pieces[-1].extend(unit)
         room, day = room - cost, day_after
     return tuple(map(tuple, pieces))
@@ -249,11 +233,11 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
 # ---------------------------------------------------------------- rendering
 
 
-def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
+def _entries(messages: Sequence[Message], writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
     calls = _Calls(live)
     entries: list[_Entry] = []
-    for message, shown in zip(live, numbered(live, zone, first), strict=True):
+    for message, shown in zip(live, numbered(live, writer.zone, first), strict=True):
         # The role precedes the name and the name is quoted, so that a name cannot look like a role.
         speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
         again = " (continued)" if message.continuation else ""
