@@ -31,7 +31,7 @@ from memolog.observer.observations import draft_hints, observations_from
 from memolog.observer.plausibility import checked
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput, observer_prompt, reflector_prompt
 from memolog.observer.reply import failure, parse_observations
-from memolog.observer.transcript import numbered
+from memolog.observer.transcript import Shown, numbered
 from memolog.text.lookalikes import label, quoted_label
 from memolog.text.tokens import HeuristicCounter
 from prompts.talk import PROMPT_TAGS
@@ -221,10 +221,10 @@ def assert_trust(lines: Sequence[Observation], hints: Hints, channel: str) -> No
 
 
 def kept(
-    parsed: Parsed, given: ObserveInput, prompt: Prompt, *, by_code: bool
+    parsed: Parsed, given: ObserveInput, shown: Sequence[Shown], *, by_code: bool
 ) -> tuple[tuple[Observation, ...], Hints]:
     """Return what the engine keeps of an answer."""
-    lines = observations_from(parsed, given.messages, prompt.shown, "t1", new_group())
+    lines = observations_from(parsed, given.messages, shown, "t1", new_group())
     readings = partial(readings_of, given, given.messages, COUNTER)
     judge = Judge(given.messages, readings=readings, extracted=[line.id for line in lines] if by_code else ())
     hints, _ = draft_hints(parsed.hints, given, given.messages)
@@ -269,7 +269,7 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
                 if failure(parsed):
                     tried += count
                     continue
-            lines, hints = kept(parsed, given, Prompt(system="", text="", shown=numbered(messages)), by_code=by_code)
+            lines, hints = kept(parsed, given, numbered(messages), by_code=by_code)
             assert_group(lines)
             assert_trust(lines, hints, channel)
             # What stands in the log is shown to the next observer and to the reflector.

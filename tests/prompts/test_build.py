@@ -9,6 +9,7 @@ from memolog.core.message import FilePart
 from memolog.core.thread import Hints
 from memolog.errors import InputError
 from memolog.observer.prompt import (
+    Gaps,
     ObserveInput,
     ReflectInput,
     observer_batch_prompt,
@@ -75,7 +76,7 @@ def test_a_batch_needs_a_thread() -> None:
 def test_lost_names_are_bounded() -> None:
     """A long list of lost names does not fill the prompt."""
     prompt = reflector_prompt(
-        ReflectInput(observations=LOG, target_tokens=100, missing=tuple("x" * 5_000 for _ in range(5_000)))
+        ReflectInput(observations=LOG, target_tokens=100, gaps=Gaps(names=tuple("x" * 5_000 for _ in range(5_000))))
     )
     assert COUNTER.count(prompt.text) < 15_000
 
@@ -216,7 +217,10 @@ def test_threads_say_nothing_each_by_itself() -> None:
 def test_the_reflector_is_told_what_its_answer_lost() -> None:
     """Statements with their ids, vague lines and names, each under its own words; nothing then says that it was too long."""
     given = ReflectInput(
-        observations=LOG, target_tokens=100, level=2, omitted=("id-4",), vague=("All <of> it",), missing=("rates.csv",)
+        observations=LOG,
+        target_tokens=100,
+        level=2,
+        gaps=Gaps(omitted=("id-4",), vague=("All <of> it",), names=("rates.csv",)),
     )
     text = reflector_prompt(given).text
     rows = section(text, "missing").split("\n")
@@ -225,7 +229,7 @@ def test_the_reflector_is_told_what_its_answer_lost() -> None:
     assert rows[3] == "- All &lt;of> it"
     assert rows[5] == "- rates.csv"
     assert "too long" not in text
-    assert "too long" in reflector_prompt(replace(given, omitted=(), vague=(), missing=())).text
+    assert "too long" in reflector_prompt(replace(given, gaps=Gaps())).text
 
 
 def test_statements_that_fill_the_target_are_merged_by_subject() -> None:

@@ -9,7 +9,7 @@ import pytest
 from memolog.core.message import FilePart, Message, Part, ReasoningPart, TextPart, UnknownPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
-from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
+from memolog.observer.prompt import Gaps, ObserveInput, ReflectInput, observer_prompt, reflector_prompt
 from memolog.observer.transcript import PartWriter, transcript
 from memolog.text.tokens import HeuristicCounter
 from prompts.talk import START, call, message, result
@@ -132,7 +132,9 @@ def test_nothing_is_forged_in_what_a_reflector_reads() -> None:
     for forgery, line_break in itertools.product(FORGERIES, BREAKS):
         text = f"a{line_break}{forgery}{line_break}b"
         line = Observation(id="x", group="g", ordinal=0, priority="high", text=text, said_at=START, verbatim=text)
-        prompt = reflector_prompt(ReflectInput(observations=(line, line), target_tokens=100, missing=(text,))).text
+        prompt = reflector_prompt(
+            ReflectInput(observations=(line, line), target_tokens=100, gaps=Gaps(names=(text,)))
+        ).text
         body = prompt[: prompt.rindex("</missing>")]
         for tag in ("log", "target", "missing"):
             body = body.replace(f"<{tag}>\n", "", 1).replace(f"\n</{tag}>\n", "\n", 1)

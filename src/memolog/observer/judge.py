@@ -564,7 +564,8 @@ def judge_reflection(
             # The reflector read all lines, so a line may contain a name from a line that it does not merge.
             moments = [root.said_at for root in roots if root.said_at]
             new = ungrounded(line_text(observation), [all_text], said_at=moments, about=observation.about)
-            missing = tuple(dict.fromkeys((*new, *_inherited(observation, roots))))
+            inherited = (str(name) for root in roots for name in root.metadata.get("ungrounded", ()))
+            missing = tuple(dict.fromkeys((*new, *(name for name in inherited if name in observation.text))))
         is_new = bool(said) and not backed
         judged = _with_trust(observation, lowest(root.trust for root in roots), voices if is_new else None)
         is_doubtful = is_new or (not backed and _stays_doubtful(observation, roots))
@@ -581,11 +582,6 @@ def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> b
     words = [word for word in content_words(line_text(observation)) if not has_word(word, sure)]
     theirs = evidence_of(map(line_text, doubtful))
     return not sure or sum(has_word(word, theirs) for word in words) >= _FEW
-
-
-def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
-    named = [str(name) for root in roots for name in root.metadata.get("ungrounded", ())]
-    return [name for name in named if name in observation.text]
 
 
 def _claims(observation: Observation, is_for_user: bool) -> bool:

@@ -359,9 +359,8 @@ class _ModelObserver:
         gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, lines)
         if not gaps:
             return best
-        asked = replace(given, level=best.level, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
         try:
-            _, answer = await self._reflected(asked, ask)
+            _, answer = await self._reflected(replace(given, level=best.level, gaps=gaps), ask)
         except (BudgetSpent, RunFault):
             # If the first answer is not vague, it is used. Code adds the lost lines to it.
             if gaps.vague:

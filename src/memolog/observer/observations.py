@@ -22,7 +22,7 @@ from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection,
 from memolog.observer.evidence import Evidence, source_text, support
 from memolog.observer.judge import cited_places, lowest, renumbered, trust_of, trusted_hints
 from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
-from memolog.observer.prompt import ObserveInput, with_fields
+from memolog.observer.prompt import Gaps, ObserveInput, with_fields
 from memolog.observer.transcript import Shown, in_zone, said_in_zone
 from memolog.text.identifiers import content_words
 from memolog.text.redaction import REDACTION, Redactor
@@ -270,26 +270,6 @@ def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
     for thread, seq in (place for line in lines for place in cited_places(line)):
         seqs.setdefault(thread, set()).add(seq)
     return tuple(source for thread, found in seqs.items() for source in _sources(thread, sorted(found)))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gaps:
-    """The losses of a reflector's answer."""
-
-    omitted: tuple[str, ...] = ()
-    """The ids of 🔴 and ✅ lines that the answer lost."""
-    names: tuple[str, ...] = ()
-    """The paths, symbols, commands and names that the answer lost."""
-    vague: tuple[str, ...] = ()
-    """The lines of the answer that merge many lines and contain hardly any of their words."""
-
-    def __bool__(self) -> bool:
-        return bool(self.omitted or self.names or self.vague)
-
-    @property
-    def size(self) -> tuple[int, int, int]:
-        """Return the numbers of vague lines, lost lines and lost names. The better answer has the smaller tuple."""
-        return len(self.vague), len(self.omitted), len(self.names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,6 @@ class Prompt:
 
     system: str
     text: str
-    version: str = PROMPT_VERSION
     shown: tuple[Shown, ...] = ()
     """The messages that the reply may cite."""
     files: tuple[FilePart, ...] = ()
@@ -191,18 +190,34 @@ class ObserveInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """The losses of a reflector's answer."""
+
+    omitted: tuple[str, ...] = ()
+    """The ids of 🔴 and ✅ lines that the answer lost."""
+    names: tuple[str, ...] = ()
+    """The paths, symbols, commands and names that the answer lost."""
+    vague: tuple[str, ...] = ()
+    """The lines of the answer that merge many lines and contain hardly any of their words."""
+
+    def __bool__(self) -> bool:
+        return bool(self.omitted or self.names or self.vague)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Return the numbers of vague lines, lost lines and lost names. The better answer has the smaller tuple."""
+        return len(self.vague), len(self.omitted), len(self.names)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectInput:
     """The observations that a reflector condenses, and the wanted length of the result."""
 
     observations: tuple[Observation, ...]
     target_tokens: int
     level: int = 0
-    missing: tuple[str, ...] = ()
-    """Identifiers that the last answer lost."""
-    omitted: tuple[str, ...] = ()
-    """The ids of 🔴 and ✅ lines that the last answer lost."""
-    vague: tuple[str, ...] = ()
-    """Lines of the last answer that merged many lines and contained hardly any of their words."""
+    gaps: Gaps = field(default_factory=Gaps)
+    """The losses of the last answer."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -380,8 +395,7 @@ def _alias(alias: str) -> str:
 def _target(given: ReflectInput) -> str:
     kept = sum(line.tokens for line in given.observations if line.priority in KEPT)
     by_subject = f" {_BY_SUBJECT}" if kept >= given.target_tokens else ""
-    is_lossy = bool(given.missing or given.omitted or given.vague)
-    level = level_text(given.level, said_too_long=not is_lossy)
+    level = level_text(given.level, said_too_long=not given.gaps)
     return f"At most {given.target_tokens:,} tokens in all. {level}{by_subject}"
 
 
@@ -392,9 +406,9 @@ def _missing(given: ReflectInput) -> str:
     }
     pieces: list[str] = []
     for ask, lost in (
-        (_MISSING_LINES, [lines[name] for name in given.omitted if name in lines]),
-        (_MISSING_DETAIL, [("", text) for text in given.vague]),
-        (_MISSING_NAMES, [("", name) for name in given.missing]),
+        (_MISSING_LINES, [lines[name] for name in given.gaps.omitted if name in lines]),
+        (_MISSING_DETAIL, [("", text) for text in given.gaps.vague]),
+        (_MISSING_NAMES, [("", name) for name in given.gaps.names]),
     ):
         pieces += [ask] if lost else []
         pieces += [f"- {head}{escape(short_line(text, _MISSING_CHARACTERS))}" for head, text in lost[:_MOST_MISSING]]

@@ -87,7 +87,8 @@ def _without_thoughts(text: str, faults: Faults) -> str:
     kept: list[str] = []
     endless: set[str] = set()
     while hit := _THOUGHTS.search(text, at):
-        if hit.start() != orphan and not _starts_line(text, hit.start()):
+        before = text[max(hit.start() - 200, 0) : hit.start()].rpartition("\n")[2]
+        if hit.start() != orphan and before.strip():
             # A tag in the middle of a line is part of the text.
             kept.append(text[at : hit.end()])
             at = hit.end()
@@ -110,10 +111,6 @@ def _orphan_end(text: str) -> int:
     """Return the position after a closing tag of reasoning that has no opening tag; 0 if there is none."""
     end = _END_OF_THOUGHTS.search(text)
     return end.end() if end and not _BEFORE_THOUGHTS.search(text, 0, end.start()) else 0
-
-
-def _starts_line(text: str, at: int) -> bool:
-    return not text[max(at - 200, 0) : at].rpartition("\n")[2].strip()
 
 
 def without_fence(text: str) -> str:

@@ -488,11 +488,6 @@ def _characters(middle: str) -> int:
     return max(len(middle) + before, 0)
 
 
-def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
-    """Return whether a text has at most `tokens` tokens. The tokens of a text that is far too long are not counted."""
-    return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
-
-
 def _ends_of(text: str, tokens: int) -> str:
     """Return the beginning and the end of a huge text. It is cut between words, so that no secret is divided."""
     room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
@@ -508,7 +503,8 @@ def _ends_of(text: str, tokens: int) -> str:
 
 def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
     """Return the beginning and the end of an escaped text, with at most `tokens` tokens and a mark for the missing middle."""
-    if _fits(text, tokens, counter):
+    # The tokens of a text that is far too long are not counted.
+    if len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens:
         return text
     room = tokens - _MARK_TOKENS
     while room > 0:
