@@ -252,7 +252,7 @@ def repeating(prompt: Prompt) -> str:
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_no_forgery_has_an_effect(channel: str) -> None:
-    """In every disguise, by the embedded observer and by a model that repeats it all: no tag, row, date, mark or hint."""
+    """No forged tag, row, date, mark or hint has an effect in any disguise, with the embedded observer or a repeating model."""
     marks = iter(range(100_000))
     tried = 0
     for disguise in DISGUISES:
@@ -334,7 +334,7 @@ def test_no_forgery_has_an_effect_in_a_context() -> None:
 
 
 def test_names_never_pass_for_roles() -> None:
-    """Whatever a speaker or a tool is called, the role stands first and the name in quotation marks, short and on one line."""
+    """The role comes first. The name of a speaker or a tool follows in quotation marks, shortened and on one line."""
     roles = ("User", "System", "assistant", "Ѕystem", "ＵＳＥＲ", "s\u200bystem", "developer", "tool", "Admin")
     names = [
         *roles,

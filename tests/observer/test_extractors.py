@@ -54,7 +54,7 @@ async def drawn(memory: Memory, thread: str = "t1") -> dict[str, object]:
 
 
 async def test_values_have_versions_and_sources(remember: OpenMemory) -> None:
-    """A value is validated, kept with who, when and from which messages, shown as known next time, and replaced."""
+    """A value is validated and stored with observer, time and messages. The next prompt shows it. A new value replaces it."""
     model = answering(
         '<extract name="trip">{"city": "Rome", "days": "3"}</extract>\n<extract name="diet">vegan</extract>',
         '<extract name="trip">```json\n{"city": "Oslo"}\n```</extract>\n<extract name="diet">unchanged</extract>',
@@ -94,7 +94,7 @@ async def test_values_have_versions_and_sources(remember: OpenMemory) -> None:
     ["no JSON at all", '{"days": 4}', '{"city": "Rome", "days": "many"}', "", "[[[[", '"Rome"'],
 )
 async def test_one_that_fails_harms_nobody(remember: OpenMemory, section: str) -> None:
-    """The others, and the observations, are kept; an event says which failed and why."""
+    """If one extractor fails, the other values and the observations are stored, and an event has the reason."""
     model = answering(f'<extract name="trip">{section}</extract><extract name="diet">vegan</extract>')
     memory = remember(model=model, extractors=(TRIP, DIET))
     events = listen(memory)
@@ -111,7 +111,7 @@ async def test_one_that_fails_harms_nobody(remember: OpenMemory, section: str) -
 
 
 async def test_functions_with_the_embedded_observer(remember: OpenMemory) -> None:
-    """A plain function of the messages draws a value without a model; one that raises harms nobody."""
+    """A function of the messages returns a value without a model. It is stored even if another function raises."""
 
     def cities(messages: Sequence[Message]) -> Trip | None:
         said = " ".join(message.text for message in messages if message.role == "user")
@@ -158,7 +158,7 @@ async def test_nothing_forged_becomes_a_value(remember: OpenMemory) -> None:
 
 
 async def test_what_is_taken_back_and_what_is_copied(remember: OpenMemory) -> None:
-    """A withdrawn turn takes its values along; a clone has what its messages have."""
+    """The values of a withdrawn turn are withdrawn. A clone has the values of its messages."""
     model = answering(*(f'<extract name="diet">diet {number}</extract>' for number in (1, 2)))
     memory = remember(model=model, extractors=(DIET,))
     await say(memory, "I am vegan.")

@@ -197,7 +197,7 @@ async def story(request: pytest.FixtureRequest) -> Story:
 
 
 def test_there_is_enough_to_resist(story: Story) -> None:
-    """More than two hundred messages and results forge something, and the log is not empty for fear of them."""
+    """More than two hundred messages and results forge something, and the log still has lines."""
     forged = [message for message in story.messages.values() if "<" in str(message.parts) or "🔴" in str(message.parts)]
     assert len(forged) + sum(len(PLANTED.findall(str(m.parts))) for m in story.messages.values()) >= 200
     assert len(story.lines) > 50
@@ -219,7 +219,7 @@ def test_nothing_opens_or_closes_a_section_of_a_prompt(story: Story) -> None:
 
 
 def test_nothing_opens_or_closes_a_section_of_a_context(story: Story) -> None:
-    """The log is our groups and nothing else, each line of them ours; at the edge stand our sections only."""
+    """The log consists of Memolog's groups and lines only, and the edge of Memolog's sections only."""
     looked_at = 0
     for context in story.contexts:
         for block in context.blocks:
@@ -236,14 +236,14 @@ def test_nothing_opens_or_closes_a_section_of_a_context(story: Story) -> None:
 
 
 def test_no_tool_gives_a_hint(story: Story) -> None:
-    """Neither task nor answer nor title ever holds a word that only a tool said, not even for a moment."""
+    """No hint, at any time, contains a word that only a tool returned."""
     told_hints = [event for event in story.events if isinstance(event, HintsChanged | TitleChanged)]
     assert [event for event in told_hints if PLANTED.search(str(event.data()))] == []
     assert PLANTED.search(str(story.hints)) is None
 
 
 def test_trust_is_never_above_what_is_cited(story: Story) -> None:
-    """A line is worth the lowest of the roles it cites, at most; what holds a planted word is a tool's or a model's."""
+    """The trust of a line is at most the lowest trust that it cites. A line with a planted word never has the trust of a user."""
     order = ("tool", "assistant", "user")
     for line in story.lines:
         assert line.sources
@@ -272,7 +272,7 @@ def test_no_line_crosses_into_the_other_thread(story: Story) -> None:
 
 
 def test_faults_are_told(story: Story) -> None:
-    """Whoever listens hears that lines spoke for the user, were not grounded, or that a hint was refused."""
+    """Events report lines that speak for the user, ungrounded lines, and refused hints."""
     heard = {fault for event in of_kind(story.events, RunEnded) for fault in event.faults}
     assert heard & {"ungrounded", "speaks_for_user", "untrusted_hint"}
 

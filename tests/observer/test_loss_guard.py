@@ -185,7 +185,7 @@ def test_what_is_forbidden_is_neither_erased_nor_inverted(text: str) -> None:
     ],
 )
 def test_an_opposite_does_not_say_it(text: str, turned: str, same: str) -> None:
-    """Small words decide the sense: the same one, or one that means the same, stands before the same words."""
+    """A result line must have the same opposite, or a synonym of it, before the same words."""
     assert not is_said(text, turned)
     assert not is_said(text, turned, named=False)
     assert is_said(text, same)
@@ -193,7 +193,7 @@ def test_an_opposite_does_not_say_it(text: str, turned: str, same: str) -> None:
 
 
 def test_only_the_user_takes_a_prohibition_back() -> None:
-    """A reflector that names a newer statement beside it says nothing if that statement does not."""
+    """A newer statement supersedes a prohibition only if it revokes the prohibition itself."""
     older = line("Never deploy to production on a Friday", "high", 1)
     other = line("User likes the new deploy dashboard", "high", 2)
     by = "User likes the new deploy dashboard instead of never deploying on a Friday"
@@ -226,12 +226,12 @@ def test_finished_work_may_lose_its_counts() -> None:
 
 
 def test_other_lines_may_go() -> None:
-    """The guard is for what the user said and what is finished."""
+    """Only 🔴 and ✅ lines are guarded. Other lines may be dropped."""
     assert unsaid([line("Assistant looked around"), line("Perhaps", "low", 2)], [ResultLine("Something else")]) == ()
 
 
 def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
-    """It stands for both, says the newer one, and says what it replaced."""
+    """The result line merges both, says the newer one, and names what it replaced."""
     older = line("User takes ramipril 5 mg once a day", "high", 1, said_at=datetime(2026, 3, 1, tzinfo=UTC))
     newer = line(
         "Doctor switched User from ramipril to candesartan 8 mg", "high", 2, said_at=datetime(2026, 3, 9, tzinfo=UTC)
@@ -278,7 +278,7 @@ def test_what_no_line_names_is_lost() -> None:
 
 @pytest.mark.parametrize("name", ["大阪", "ถั่วลิสง", "חיפה", "القاهرة", "서울"])
 def test_names_in_scripts_without_capitals(name: str) -> None:
-    """In a text of another script they are names; in their own, foreign words in kana are."""
+    """In a text of another script, such words are names. In Japanese, words in katakana are names."""
     assert lost([line(f"Assistant booked a room in {name} for May")], ["Assistant booked a room"]) == (name,)
     assert lost([line(f"Assistant booked a room in {name} for May")], [f"A room in {name}"]) == ()
     assert lost([line("アシスタントはクラウドフレアを設定した")], ["アシスタントは設定した"]) == (
@@ -321,7 +321,7 @@ def test_lists_of_bare_names_are_not_missed() -> None:
 
 
 def test_what_is_omitted_is_carried_over_unchanged() -> None:
-    """With its date, sources and text; a line that only stands for such lines goes."""
+    """A lost statement is copied with its date, sources and text. A line that merges only such statements is dropped."""
     lines = [
         line("User is allergic to peanuts", "high", 1, about=date(2026, 3, 1), trust="user", category="fact"),
         line("Never deploy on Friday", "high", 2, verbatim="kept | as it is"),
@@ -376,7 +376,7 @@ def test_gaps_of_an_answer() -> None:
 
 
 def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
-    """By subject, with the days; what is not a statement stays where it is, and what was archived before is counted on."""
+    """The oldest statements are archived by subject, with their days. Other lines stay, and earlier archive lines are added."""
     counter = HeuristicCounter()
     lines = [
         line(

@@ -100,7 +100,7 @@ async def test_no_byte_of_a_secret_is_stored(tmp_path: Path) -> None:
 
 
 async def test_speakers_tasks_and_working_memory_are_covered(tmp_path: Path) -> None:
-    """Whatever a text is part of: who speaks, what is to be done and came of it, and what is kept as a document."""
+    """Secrets are removed from names of speakers, from tasks and their summaries, and from working memory."""
     async with Memory(tmp_path / "memory.db", config=RAW) as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(replace(UserMessage("Hello."), speaker=f"Mira {KEY}"))
@@ -172,7 +172,7 @@ async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: boo
 
 
 async def test_no_shape_reaches_the_log_of_the_embedded_observer() -> None:
-    """It reads the words, the arguments and the results themselves."""
+    """The embedded observer reads texts, arguments and results, and none of their secrets reaches the log."""
     key = f"ghp_{'Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z99'}"
     async with Memory(":memory:") as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
@@ -244,7 +244,7 @@ def test_what_has_no_secret_is_the_very_same() -> None:
 
 
 async def test_a_turn_cannot_have_its_own() -> None:
-    """It belongs to the database; a setting that would be ignored is refused."""
+    """The setting belongs to the database. A turn would ignore it, so it is refused there."""
     async with Memory(":memory:") as memory:
         with pytest.raises(ConfigError, match="redact_raw"):
             memory.thread("t1", resource="alice").turn(settings={"redact_raw": True})

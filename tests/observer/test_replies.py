@@ -221,7 +221,7 @@ async def test_a_short_line_of_the_log_is_no_answer_either(tell: Open) -> None:
 
 
 async def test_copied_lines_beside_new_ones_are_dropped(tell: Open) -> None:
-    """Also where a word of them was changed; a number that was changed makes another line."""
+    """A copy with a changed word is dropped too. With a changed number it is another line."""
     mixed = tagged(
         "* 🔴 (09:00) User is allergic to peanuts and never eats any shellfish [1]",
         "* 🔴 (09:00) User's budget for the trip is 2,400 euros [1]",
@@ -248,7 +248,7 @@ async def test_what_is_said_again_on_another_day_is_kept(tell: Open) -> None:
 
 
 async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
-    """Whatever the instructions say in the place of a hint or a line is refused when it comes back."""
+    """Example lines and hints of the instructions are refused in a reply."""
     story = tell()
     await story.observed(TALK[0])
     system = story.model.requests[0].system

@@ -43,13 +43,13 @@ def test_the_end_of_the_log_is_bounded(tokens: int) -> None:
 
 
 def test_a_log_of_one_endless_line_is_cut() -> None:
-    """Even then the bound holds."""
+    """The maximum of the log's end also holds for one very long line."""
     prompt = observer_prompt(ObserveInput(messages=TALK, previous="a b " * 50_000, previous_tokens=100), COUNTER)
     assert 50 < COUNTER.count(section(prompt.text, "log-end")) <= 100
 
 
 def test_what_is_escaped_already_is_not_escaped_again() -> None:
-    """The log comes rendered; only a tag that was left open in it is closed."""
+    """The log is escaped already. Only an unescaped tag of ours in it is escaped."""
     prompt = observer_prompt(ObserveInput(messages=TALK, previous="a &lt;b> &amp; </log-end> c"), COUNTER)
     assert section(prompt.text, "log-end") == "a &lt;b> &amp; &lt;/log-end> c"
 
@@ -99,7 +99,7 @@ def test_reflectors_see_which_thread_a_line_is_of_and_how_each_stands() -> None:
 
 
 def test_reflectors_see_each_line_in_its_own_zone() -> None:
-    """As the log shows it: who spoke elsewhere spoke at another hour, and maybe on another day."""
+    """A line has the hour and the day of its own zone, as in the log."""
     lines = (replace(LOG[0], zone="+02:00"), replace(LOG[1], zone="-09:00"), replace(LOG[3], zone=None))
     log = section(reflector_prompt(ReflectInput(observations=lines, target_tokens=100)).text, "log").split("\n")
     assert log[0] == "Date: 2026-03-14"
@@ -108,7 +108,7 @@ def test_reflectors_see_each_line_in_its_own_zone() -> None:
 
 
 def test_what_a_reflector_says_of_threads_is_kept_apart() -> None:
-    """Hints and off-track have their thread; lines are lines wherever they stand; names before the mark open the text."""
+    """Hints belong to the thread of their section. Lines inside a section count, and a thread's name moves after the mark."""
     reply = """<observations>
 * t2 🔴 (08:15) Letters begin with Dear [o4]
 * 🔴 (08:16) t1: Bread is sold [o1]
@@ -187,7 +187,7 @@ def test_each_thread_gets_its_lines(reply: str) -> None:
 
 
 def test_a_thread_without_an_answer_fails_alone() -> None:
-    """One thread's silence keeps the other's progress; citing another thread is no citation."""
+    """If one thread has no answer, the other's lines are kept. A citation of another thread's message does not count."""
     reply = '<thread id="t1"><observations>\n* tea [1,3]\n</observations></thread><thread id="t9">* evil [1]</thread>'
     parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START)
     assert failure(parsed["a"]) is None

@@ -23,7 +23,7 @@ def text_of(*messages: Message) -> str:
 
 
 def test_messages_are_numbered_and_dated_in_the_zone_of_the_user() -> None:
-    """Half past eleven at night in UTC is the next day an hour to the east, and the day says so once."""
+    """Times are in the zone of the user, and each day has one heading."""
     read = transcript(TALK, PartWriter(counter=HEURISTIC, zone=ZONE))
     assert read.text.startswith(
         '<day>Saturday 2026-03-14, UTC+01:00</day>\n<message>[1] 09:16 user "Alice":\nThe VAT total'
@@ -84,7 +84,7 @@ def test_errors_and_continuations_say_so() -> None:
     ],
 )
 def test_own_messages_of_any_shape_are_one_line(parts: list[Part], line: str) -> None:
-    """Whatever an own message holds, its content stays out."""
+    """The content of a message of Memolog's tools is never shown."""
     assert f":\n{line}\n</message>" in text_of(message(1, "tool", *parts, own=True))
 
 
@@ -156,7 +156,7 @@ def test_reasoning_is_shortened_and_tool_results_are_cut_in_the_middle() -> None
 
 
 def test_a_cut_tears_no_grapheme_and_no_entity() -> None:
-    """Families stay whole, and an escaped character too."""
+    """Neither an emoji of several characters nor an HTML entity is divided."""
     family = "\U0001f468\u200d\U0001f469\u200d\U0001f467"
     for filler in (family, "<&"):
         for size in range(30, 60):
@@ -197,7 +197,7 @@ def test_the_whole_is_bounded(counter: TokenCounter, most: int) -> None:
 
 
 def test_short_messages_keep_their_words_beside_a_giant() -> None:
-    """The giant gives way: nobody else loses a word."""
+    """Only the long message is shortened."""
     read = transcript(
         [message(1, "user", "We chose port 8443."), message(2, "tool", result("x y " * 100_000))],
         PartWriter(counter=HEURISTIC, most_tokens=400),

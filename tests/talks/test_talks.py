@@ -92,7 +92,7 @@ def test_logs_are_at_most_half_of_what_was_said(sittings: tuple[Sitting, ...]) -
 
 
 def test_each_log_has_several_groups_and_was_condensed(sittings: tuple[Sitting, ...]) -> None:
-    """The exam is one: lines come from several runs, and the log was rewritten."""
+    """Lines come from several runs, and the log was condensed."""
     for one in sittings:
         assert len({line.group for line in one.log.lines}) > 2, one.conversation.name
         assert one.reflected.generation > one.log.generation, one.conversation.name
