@@ -48,7 +48,7 @@ from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine
 from memolog.messages.branches import Again, Branch, Rewound
 from memolog.messages.provider_messages import Given
-from memolog.observer.extractors import Extractor, latest
+from memolog.observer.extractors import Extractor
 from memolog.observer.model_choice import ModelSpec
 from memolog.observer.run import embedded_lines, spent_of
 from memolog.search.recall import RecallRequest, recall
@@ -393,7 +393,7 @@ class Thread(_Handle):
         versions = await components.store.extracts.list(self.resource, self.id)
         if key is not None:
             return tuple(version for version in versions if version.key == key)
-        return tuple(latest(versions).values())
+        return tuple({version.key: version for version in versions}.values())
 
     async def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
         """Return the runs of the observer and the reflector over this thread's log, the newest first."""

@@ -108,8 +108,9 @@ def memories(config: Config | None = None, make_model: Callable[[], Any] | None 
     async def opened(address: str, clock: FakeClock) -> AsyncIterator[OpenMemory]:
         async with AsyncExitStack() as stack:
 
-            def begin(config: Config | None = config, model: Any = None) -> Memory:
-                memory = Memory(address, model=model or (make_model and make_model()), config=config, clock=clock)
+            def begin(config: Config | None = config, model: Any = None, **options: Any) -> Memory:
+                model = model or (make_model and make_model())
+                memory = Memory(address, model=model, config=config, clock=clock, **options)
                 stack.push_async_callback(memory.aclose)
                 return memory
 

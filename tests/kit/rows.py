@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import count
 from typing import Any
 
 from memolog.context.build import View
@@ -12,6 +13,7 @@ from memolog.core.observation import Observation, Priority, Source, Span
 from memolog.log.rendering import render_group
 from memolog.log.rows import ThreadHead
 from memolog.log.snapshot import OtherTails, Snapshot
+from memolog.observer.observations import NewGroup
 from memolog.text.tokens import HeuristicCounter
 
 # A Saturday.
@@ -31,6 +33,11 @@ def line(text: str, *cites: int, priority: Priority = "medium", ordinal: int = 1
     sources = tuple(Source(thread="t1", span=Span(first=seq, last=seq)) for seq in cites)
     values: dict[str, Any] = {"id": f"o{ordinal}", "group": "g", "sources": sources, "said_at": SAID, **fields}
     return Observation(ordinal=ordinal, priority=priority, text=text, **values)
+
+
+def new_group(name: str = "g") -> NewGroup:
+    """Return a group that is being written, whose lines have the ids n0, n1 and so on."""
+    return NewGroup(id=name, new_id=map("n{}".format, count()).__next__, counter=HeuristicCounter())
 
 
 def rendered(observations: Sequence[Observation], handle: str = "g1", **options: Any) -> str:

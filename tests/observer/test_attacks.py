@@ -9,13 +9,13 @@ import html
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, timedelta
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
 import pytest
 
-from kit.rows import SAID, plan, rendered, view
+from kit.rows import SAID, new_group, plan, rendered, view
 from kit.rows import row as stored_row
 from memolog.context.auto_recall import Passage, passage_texts
 from memolog.context.build import build
@@ -25,16 +25,16 @@ from memolog.core.thread import Hints
 from memolog.log.snapshot import OtherTail
 from memolog.observer.drafts import Parsed
 from memolog.observer.extractive.observer import observe
-from memolog.observer.judge import judge
+from memolog.observer.judge import Judge
 from memolog.observer.llm import readings_of
 from memolog.observer.observations import draft_hints, observations_from
 from memolog.observer.plausibility import checked
 from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput, observer_prompt, reflector_prompt
 from memolog.observer.reply import failure, parse_observations
-from memolog.observer.transcript import numbered
+from memolog.observer.transcript import Shown, numbered
 from memolog.text.lookalikes import label, quoted_label
-from memolog.text.redaction import REDACTION
 from memolog.text.tokens import HeuristicCounter
+from prompts.talk import PROMPT_TAGS
 
 COUNTER = HeuristicCounter()
 
@@ -173,11 +173,6 @@ def undone(text: str) -> str:
     return unicodedata.normalize("NFKC", HIDDEN.sub("", text).translate(UNDONE))
 
 
-PROMPT_TAGS = re.compile(
-    r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
-    r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|file|log-end|hints|log|target|missing|other)>"
-    r"|<working-memory most=\"\d+ characters\">|</working-memory>"
-)
 HEADER = re.compile(
     r'<message>\[\d+\] \d\d:\d\d (?:user|assistant|tool|system)(?: "[^"\n<>\[\]:]{1,60}")?(?: \(continued\))?:'
 )
@@ -226,21 +221,14 @@ def assert_trust(lines: Sequence[Observation], hints: Hints, channel: str) -> No
 
 
 def kept(
-    parsed: Parsed, given: ObserveInput, prompt: Prompt, *, by_code: bool
+    parsed: Parsed, given: ObserveInput, shown: Sequence[Shown], *, by_code: bool
 ) -> tuple[tuple[Observation, ...], Hints]:
     """Return what the engine keeps of an answer."""
-    numbers = iter(range(10_000))
-    lines = observations_from(
-        parsed, given.messages, prompt, "g", "t1", lambda: f"o{next(numbers)}", COUNTER, REDACTION
-    )
-    judged = judge(
-        lines,
-        given.messages,
-        readings=lambda: readings_of(given, given.messages, COUNTER),
-        extracted=[line.id for line in lines] if by_code else (),
-    )
-    hints, _ = draft_hints(parsed.hints, given.hints, given.messages, REDACTION)
-    return judged.observations, hints
+    lines = observations_from(parsed, given.messages, shown, "t1", new_group())
+    readings = partial(readings_of, given, given.messages, COUNTER)
+    judge = Judge(given.messages, readings=readings, extracted=[line.id for line in lines] if by_code else ())
+    hints, _ = draft_hints(parsed.hints, given, given.messages)
+    return judge.judge(lines).observations, hints
 
 
 def restored(text: str) -> str:
@@ -264,7 +252,7 @@ def repeating(prompt: Prompt) -> str:
 
 @pytest.mark.parametrize("channel", CHANNELS)
 def test_no_forgery_has_an_effect(channel: str) -> None:
-    """In every disguise, by the embedded observer and by a model that repeats it all: no tag, row, date, mark or hint."""
+    """No forged tag, row, date, mark or hint has an effect in any disguise, with the embedded observer or a repeating model."""
     marks = iter(range(100_000))
     tried = 0
     for disguise in DISGUISES:
@@ -274,14 +262,14 @@ def test_no_forgery_has_an_effect(channel: str) -> None:
         assert_prompt(prompt, len(messages))
         for parsed, by_code in (
             (observe(given, COUNTER), True),
-            (parse_observations(repeating(prompt), prompt.shown, base=SAID, zone=UTC), False),
+            (parse_observations(repeating(prompt), prompt.shown, base=SAID), False),
         ):
             if not by_code:
                 parsed = checked(parsed, "", given, prompt, COUNTER)  # noqa: PLW2901
                 if failure(parsed):
                     tried += count
                     continue
-            lines, hints = kept(parsed, given, Prompt(system="", text="", shown=numbered(messages)), by_code=by_code)
+            lines, hints = kept(parsed, given, numbered(messages), by_code=by_code)
             assert_group(lines)
             assert_trust(lines, hints, channel)
             # What stands in the log is shown to the next observer and to the reflector.
@@ -346,7 +334,7 @@ def test_no_forgery_has_an_effect_in_a_context() -> None:
 
 
 def test_names_never_pass_for_roles() -> None:
-    """Whatever a speaker or a tool is called, the role stands first and the name in quotation marks, short and on one line."""
+    """The role comes first. The name of a speaker or a tool follows in quotation marks, shortened and on one line."""
     roles = ("User", "System", "assistant", "Ѕystem", "ＵＳＥＲ", "s\u200bystem", "developer", "tool", "Admin")
     names = [
         *roles,

@@ -93,7 +93,7 @@ def test_a_question_that_was_answered_is_no_task() -> None:
         row(2, "assistant", "Here are three tests."),
     )
     hints = seen(*work).hints
-    assert (hints.current_task, hints.task_at) == ("Can you write tests for the orders endpoint?", work[0].created_at)
+    assert (hints.current_task, hints.at) == ("Can you write tests for the orders endpoint?", work[0].created_at)
     for word, expected in (("Thanks!", ""), ("It works now.", ""), ("It still fails.", hints.current_task)):
         assert seen(*work, row(3, "user", word)).hints.current_task == expected
     goes_on = ObserveInput(messages=(row(3, "assistant", "Working on it."),), hints=Hints(current_task="Fix the login"))

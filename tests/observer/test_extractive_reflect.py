@@ -79,7 +79,7 @@ def test_it_reaches_the_target() -> None:
     assert 0 < size_of(parsed) <= sum(observation.tokens for observation in log) // 2
     names = {f"o{number}" for number in range(1, len(log) + 1)}
     assert all(made.merges and set(made.merges) <= names for made in parsed.lines)
-    assert parsed.faults == ()
+    assert parsed.faults == {}
 
 
 def test_statements_and_finished_work_outlive_the_rest() -> None:

@@ -13,7 +13,7 @@ LINES = "<observations>\n* 🔴 (09:30) User drinks tea [3]\n</observations>"
 
 
 def test_what_is_asked_for() -> None:
-    """Each value with its form and what is known; nothing that is known can open or close a section."""
+    """The prompt has the form and the stored value of each extractor. A stored value cannot open or close a section."""
     text = wanted_section(
         [
             (Extractor(key="diet", instructions="What the user eats."), None),
@@ -76,13 +76,13 @@ def test_a_reply_of_tags_is_read_in_time() -> None:
     ],
 )
 def test_json_that_is_nearly_right(text: str, value: object) -> None:
-    """What stands around a value does not harm it."""
+    """Text and code fences around a JSON value are ignored."""
     assert read_value(text, {"type": ["object", "array"]}) == value
 
 
 @pytest.mark.parametrize("text", ["vegan", "{'a': 1}", '{"a": ', "[" * 100_000])
 def test_what_is_no_json(text: str) -> None:
-    """It is refused by an error that says so, whatever it is."""
+    """A text that is not JSON raises ValueError."""
     with pytest.raises(ValueError):
         read_value(text, {"type": "object"})
 
@@ -117,7 +117,7 @@ SCHEMA: dict[str, Any] = {
     ],
 )
 def test_what_does_not_fit_is_told(value: object, problem: str) -> None:
-    """The first problem names its place."""
+    """A problem has the path of the value that does not fit."""
     assert "; ".join(mismatches(value, SCHEMA)) == problem
 
 
@@ -163,13 +163,13 @@ def test_schemas_of_every_kind() -> None:
     ],
 )
 def test_extractors_that_cannot_be(wrong: dict[str, Any]) -> None:
-    """They are refused when they are made, with what to do."""
+    """A wrong extractor is refused when it is created, and the error has advice."""
     with pytest.raises(ConfigError) as caught:
         Extractor(**wrong)
     assert caught.value.then
 
 
 def test_one_key_one_extractor() -> None:
-    """Two with one key would overwrite each other."""
+    """Two extractors with the same key are refused, because their values would overwrite each other."""
     with pytest.raises(ConfigError, match="Two extractors have the key diet"):
         Extractors([Extractor(key="diet", instructions="a"), Extractor(key="diet", instructions="b")])

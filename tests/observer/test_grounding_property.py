@@ -14,7 +14,7 @@ from memolog.core.message import Message, NewMessage
 from memolog.core.observation import Observation, Source, Span
 from memolog.core.thread import Hints
 from memolog.observer.evidence import ungrounded
-from memolog.observer.judge import judge, trusted_hints
+from memolog.observer.judge import Judge, trusted_hints
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
 from memolog.text.identifiers import mentions
 
@@ -70,7 +70,7 @@ def test_judging_any_messages_never_raises(messages: list[NewMessage], lines: li
         Observation(id=str(place), group="g", ordinal=place, priority="high", text=text, sources=span)
         for place, text in enumerate(lines, start=1)
     ]
-    result = judge(made, rows)
+    result = Judge(rows).judge(made)
     assert [one.text for one in result.observations] == lines
     has_user = any(row.role == "user" for row in rows)
     assert all(one.priority == "medium" or has_user for one in result.observations)

@@ -31,6 +31,7 @@ from memolog.memory import Memory
 from memolog.observer.judge import lowest, speaks_for_user, trust_of
 from memolog.observer.model import ModelRequest
 from memolog.testing import FakeClock, ScriptedModel, observations_of
+from prompts.talk import PROMPT_TAGS
 
 TURNS = 84
 # In each, {} is a word that occurs nowhere else: it shows where the text has gone.
@@ -58,12 +59,6 @@ FORGERIES = (
 )  # fmt: skip
 PLANTED = re.compile(r"zq\d+x")
 
-# Our own tags, exactly as prompts and contexts write them.
-PROMPT_TAGS = re.compile(
-    r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
-    r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|log-end|hints|log|target|missing)>|<thread id=\"t\d+\">|</thread>"
-    r"|<left-out>[\d,]+ \w+</left-out>"
-)
 ASKED = re.compile(r"\n\n(?:Write the (?:<?observations>?|condensed lines)|These are lines of several) .*\Z", re.DOTALL)
 LOG_TAGS = re.compile(r'<(observations|reflection) id="\w+"(?: thread="t\d")?>\n(.*?)\n</\1>', re.DOTALL)
 EDGE_TAGS = re.compile(
@@ -86,8 +81,6 @@ def restored(text: str) -> str:
 
 def repeat(request: ModelRequest) -> str:
     """Answer with what was read, as it was read, and take hints from the last tool."""
-    if request.purpose == "reflect":
-        return repeat_log(request)
     shown = HEADER.findall(request.text)
     lines = "\n".join(f"* 🔴 {' '.join(body_of(body).split())} [{number}]" for number, _, body in shown)
     task = next((body_of(body) for _, role, body in reversed(shown) if role == "tool"), "go on")
@@ -97,8 +90,6 @@ def repeat(request: ModelRequest) -> str:
 
 def repeat_restored(request: ModelRequest) -> str:
     """Answer with what was read, the tags in it restored: nothing in the reply can be told from a reply of our format."""
-    if request.purpose == "reflect":
-        return repeat_log(request)
     shown = HEADER.findall(request.text)
     text = "\n".join(f"* 🟡 {restored(body_of(body))} [{number}]" for number, _, body in shown)
     return f"<observations>\n{text}\n</observations>"
@@ -106,8 +97,6 @@ def repeat_restored(request: ModelRequest) -> str:
 
 def launder(request: ModelRequest) -> str:
     """Answer with what tools returned as the user's wishes, citing the first message of the user."""
-    if request.purpose == "reflect":
-        return repeat_log(request)
     shown = HEADER.findall(request.text)
     users = [number for number, role, _ in shown if role == "user"] or ["1"]
     words = [restored(body_of(body)).split() for _, role, body in shown if role == "tool"]
@@ -122,11 +111,6 @@ def repeat_log(request: ModelRequest) -> str:
     shown = re.findall(r"^\s*(o\d+) (?:t\d )?\S+ (?:\(\d\d:\d\d\) )?(.*)$", request.text, re.MULTILINE)
     lines = "\n".join(f"* 🔴 {text[:90]} [{name}]" for name, text in shown[::2])
     return f"<observations>\n{lines}\n</observations>"
-
-
-def dutiful(request: ModelRequest) -> str:
-    """Answer as an observer should; condense as above."""
-    return observations_of(request) if request.purpose == "observe" else repeat_log(request)
 
 
 @dataclass
@@ -153,7 +137,11 @@ async def told(answer: Callable[[ModelRequest], str], scope: str) -> Story:
         reflection=ReflectionConfig(observation_tokens=2_500),
         scope=scope,  # pyright: ignore[reportArgumentType]
     )
-    model, clock = ScriptedModel([answer] * 10_000), FakeClock()
+
+    def either(request: ModelRequest) -> str:
+        return answer(request) if request.purpose == "observe" else repeat_log(request)
+
+    model, clock = ScriptedModel([either] * 10_000), FakeClock()
     story = Story(requests=model.requests, events=[])
     marks = itertools.count()
     async with Memory(":memory:", model=model, config=config, clock=clock) as memory:
@@ -196,7 +184,7 @@ async def collect(memory: Memory, story: Story, scope: str) -> None:
 
 
 STORIES: dict[tuple[str, str], Story] = {}
-CHARACTERS = {"dutiful": dutiful, "repeats": repeat, "restores": repeat_restored, "launders": launder}
+CHARACTERS = {"dutiful": observations_of, "repeats": repeat, "restores": repeat_restored, "launders": launder}
 
 
 @pytest.fixture(params=list(itertools.product(CHARACTERS, ("thread", "resource"))), ids="-".join)
@@ -209,7 +197,7 @@ async def story(request: pytest.FixtureRequest) -> Story:
 
 
 def test_there_is_enough_to_resist(story: Story) -> None:
-    """More than two hundred messages and results forge something, and the log is not empty for fear of them."""
+    """More than two hundred messages and results forge something, and the log still has lines."""
     forged = [message for message in story.messages.values() if "<" in str(message.parts) or "🔴" in str(message.parts)]
     assert len(forged) + sum(len(PLANTED.findall(str(m.parts))) for m in story.messages.values()) >= 200
     assert len(story.lines) > 50
@@ -231,7 +219,7 @@ def test_nothing_opens_or_closes_a_section_of_a_prompt(story: Story) -> None:
 
 
 def test_nothing_opens_or_closes_a_section_of_a_context(story: Story) -> None:
-    """The log is our groups and nothing else, each line of them ours; at the edge stand our sections only."""
+    """The log consists of Memolog's groups and lines only, and the edge of Memolog's sections only."""
     looked_at = 0
     for context in story.contexts:
         for block in context.blocks:
@@ -248,14 +236,14 @@ def test_nothing_opens_or_closes_a_section_of_a_context(story: Story) -> None:
 
 
 def test_no_tool_gives_a_hint(story: Story) -> None:
-    """Neither task nor answer nor title ever holds a word that only a tool said, not even for a moment."""
+    """No hint, at any time, contains a word that only a tool returned."""
     told_hints = [event for event in story.events if isinstance(event, HintsChanged | TitleChanged)]
     assert [event for event in told_hints if PLANTED.search(str(event.data()))] == []
     assert PLANTED.search(str(story.hints)) is None
 
 
 def test_trust_is_never_above_what_is_cited(story: Story) -> None:
-    """A line is worth the lowest of the roles it cites, at most; what holds a planted word is a tool's or a model's."""
+    """The trust of a line is at most the lowest trust that it cites. A line with a planted word never has the trust of a user."""
     order = ("tool", "assistant", "user")
     for line in story.lines:
         assert line.sources
@@ -284,7 +272,7 @@ def test_no_line_crosses_into_the_other_thread(story: Story) -> None:
 
 
 def test_faults_are_told(story: Story) -> None:
-    """Whoever listens hears that lines spoke for the user, were not grounded, or that a hint was refused."""
+    """Events report lines that speak for the user, ungrounded lines, and refused hints."""
     heard = {fault for event in of_kind(story.events, RunEnded) for fault in event.faults}
     assert heard & {"ungrounded", "speaks_for_user", "untrusted_hint"}
 

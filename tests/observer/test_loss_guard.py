@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
+from kit.rows import new_group
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ReflectedDraft
 from memolog.observer.loss import ResultLine, lost, lost_lines, unsaid, vague
-from memolog.observer.observations import Guarded, archived, gaps_of, guarded, kept_tokens
+from memolog.observer.observations import Guarded, archived, gaps_of, guarded
 from memolog.text.tokens import HeuristicCounter
 
 
@@ -162,7 +163,7 @@ def test_what_is_forbidden_is_neither_erased_nor_inverted(text: str) -> None:
         for named in (True, False):
             assert not is_said(text, by, named=named), by
         made = [line(by, "high", 1, merges=("o1",))]
-        kept = guarded(made, [line(text, "high", 1)], new_ids(), "new")
+        kept = guarded(made, [line(text, "high", 1)], new_group("new"))
         assert [one.text for one in kept.observations] == [text]
     for by in (text, f"User said: {text}", f"{text}; User likes tea"):
         assert is_said(text, by)
@@ -184,7 +185,7 @@ def test_what_is_forbidden_is_neither_erased_nor_inverted(text: str) -> None:
     ],
 )
 def test_an_opposite_does_not_say_it(text: str, turned: str, same: str) -> None:
-    """Small words decide the sense: the same one, or one that means the same, stands before the same words."""
+    """A result line must have the same opposite, or a synonym of it, before the same words."""
     assert not is_said(text, turned)
     assert not is_said(text, turned, named=False)
     assert is_said(text, same)
@@ -192,7 +193,7 @@ def test_an_opposite_does_not_say_it(text: str, turned: str, same: str) -> None:
 
 
 def test_only_the_user_takes_a_prohibition_back() -> None:
-    """A reflector that names a newer statement beside it says nothing if that statement does not."""
+    """A newer statement supersedes a prohibition only if it revokes the prohibition itself."""
     older = line("Never deploy to production on a Friday", "high", 1)
     other = line("User likes the new deploy dashboard", "high", 2)
     by = "User likes the new deploy dashboard instead of never deploying on a Friday"
@@ -212,7 +213,7 @@ def test_a_line_that_does_not_name_it_must_say_more() -> None:
 
 
 def test_a_line_of_less_weight_is_not_enough() -> None:
-    """The next reflection could leave it out."""
+    """A result line of lower priority does not count, because the next reflection could drop it."""
     said = ResultLine("User bakes in Ghent", ["o1"], "medium")
     assert unsaid([line("User bakes in Ghent", "high")], [said]) != ()
 
@@ -225,12 +226,12 @@ def test_finished_work_may_lose_its_counts() -> None:
 
 
 def test_other_lines_may_go() -> None:
-    """The guard is for what the user said and what is finished."""
+    """Only 🔴 and ✅ lines are guarded. Other lines may be dropped."""
     assert unsaid([line("Assistant looked around"), line("Perhaps", "low", 2)], [ResultLine("Something else")]) == ()
 
 
 def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
-    """It stands for both, says the newer one, and says what it replaced."""
+    """The result line merges both, says the newer one, and names what it replaced."""
     older = line("User takes ramipril 5 mg once a day", "high", 1, said_at=datetime(2026, 3, 1, tzinfo=UTC))
     newer = line(
         "Doctor switched User from ramipril to candesartan 8 mg", "high", 2, said_at=datetime(2026, 3, 9, tzinfo=UTC)
@@ -244,7 +245,7 @@ def test_a_newer_statement_that_names_the_older_one_supersedes_it() -> None:
 
 
 def test_two_likings_are_not_a_change() -> None:
-    """A verb in common does not make one statement replace another."""
+    """Two statements with a common verb do not replace each other."""
     lines = [line("User likes tea", "high", 1), line("User likes coffee instead of decaf", "high", 2)]
     assert unsaid(lines, [ResultLine("User likes coffee instead of decaf", ["o1", "o2"])]) == (lines[0],)
 
@@ -277,7 +278,7 @@ def test_what_no_line_names_is_lost() -> None:
 
 @pytest.mark.parametrize("name", ["大阪", "ถั่วลิสง", "חיפה", "القاهرة", "서울"])
 def test_names_in_scripts_without_capitals(name: str) -> None:
-    """In a text of another script they are names; in their own, foreign words in kana are."""
+    """In a text of another script, such words are names. In Japanese, words in katakana are names."""
     assert lost([line(f"Assistant booked a room in {name} for May")], ["Assistant booked a room"]) == (name,)
     assert lost([line(f"Assistant booked a room in {name} for May")], [f"A room in {name}"]) == ()
     assert lost([line("アシスタントはクラウドフレアを設定した")], ["アシスタントは設定した"]) == (
@@ -319,21 +320,15 @@ def test_lists_of_bare_names_are_not_missed() -> None:
 # ---------------------------------------------------------------- at work
 
 
-def new_ids() -> Any:
-    """Return a source of ids."""
-    numbers = iter(range(1_000))
-    return lambda: f"n{next(numbers)}"
-
-
 def test_what_is_omitted_is_carried_over_unchanged() -> None:
-    """With its date, sources and text; a line that only stands for such lines goes."""
+    """A lost statement is copied with its date, sources and text. A line that merges only such statements is dropped."""
     lines = [
         line("User is allergic to peanuts", "high", 1, about=date(2026, 3, 1), trust="user", category="fact"),
         line("Never deploy on Friday", "high", 2, verbatim="kept | as it is"),
         line("Assistant read auth.ts", ordinal=3),
     ]
     made = [line("User said things", "high", 1, merges=("o1", "o2")), line("Work", ordinal=2, merges=("o3",))]
-    kept = guarded(made, lines, new_ids(), "new")
+    kept = guarded(made, lines, new_group("new"))
     assert [(one.text, one.ordinal, one.merges, one.group) for one in kept.observations] == [
         ("Work", 1, ("o3",), "g"),
         ("User is allergic to peanuts", 2, ("o1",), "new"),
@@ -348,7 +343,7 @@ def test_lines_stay_under_their_parents() -> None:
     """A carried line keeps its parent if that is carried too; a line whose parent goes stands by itself."""
     lines = [line("No ORM", "high", 1), line("No hostels either", "high", 2, parent=1)]
     made = [line("Things", "high", 1, merges=("o1",)), line("Rest", ordinal=2, parent=1, merges=())]
-    kept = guarded(made, lines, new_ids(), "new")
+    kept = guarded(made, lines, new_group("new"))
     assert [(one.text, one.ordinal, one.parent) for one in kept.observations] == [
         ("Rest", 1, None),
         ("No ORM", 2, None),
@@ -357,10 +352,10 @@ def test_lines_stay_under_their_parents() -> None:
 
 
 def test_bare_lists_go() -> None:
-    """Whoever wrote them."""
+    """A line that only lists names is dropped from a result."""
     lines = [line("Assistant read auth.ts", ordinal=1), line("Also named: auth.ts", ordinal=2)]
     made = [line("Also named: auth.ts", ordinal=1, merges=("o1", "o2")), line("Read", ordinal=2, merges=("o1",))]
-    kept = guarded(made, lines, new_ids(), "new")
+    kept = guarded(made, lines, new_group("new"))
     assert [one.text for one in kept.observations] == ["Read"]
     assert kept.omitted == ("o1",)
 
@@ -368,21 +363,20 @@ def test_bare_lists_go() -> None:
 def test_gaps_of_an_answer() -> None:
     """Drafts name lines by short ids; a line under another is read together with it."""
     lines = [line("User wants LoginSchema in auth.ts", "high", 1), line("Read other.ts", ordinal=2)]
-    ids = {"o1": "o1", "o2": "o2"}
     drafts = (
         ReflectedDraft(priority="medium", text="About auth.ts", merges=()),
         ReflectedDraft(priority="medium", text="LoginSchema wanted", merges=("o1",), parent=0),
     )
-    gaps = gaps_of(drafts, ids, lines)
+    gaps = gaps_of(drafts, lines)
     assert (gaps.omitted, gaps.names, gaps.vague) == ((), ("other.ts",), ())
-    assert gaps_of(drafts[:1], ids, lines).omitted == ("o1",)
+    assert gaps_of(drafts[:1], lines).omitted == ("o1",)
 
 
 # ---------------------------------------------------------------- the archive
 
 
 def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
-    """By subject, with the days; what is not a statement stays where it is, and what was archived before is counted on."""
+    """The oldest statements are archived by subject, with their days. Other lines stay, and earlier archive lines are added."""
     counter = HeuristicCounter()
     lines = [
         line(
@@ -396,25 +390,24 @@ def test_the_archive_takes_the_oldest_and_says_how_many() -> None:
     ]
     lines.append(line("Assistant read auth.ts", ordinal=11, merges=("m11",)))
     before = Guarded(observations=tuple(lines), carried=0, omitted=("m11",))
-    limit = kept_tokens(lines, counter)
-    assert archived(before, limit, new_ids(), "g", counter) is before
-    after = archived(before, limit // 2, new_ids(), "g", counter)
+    limit = sum(counter.count(f"* 🔴 (00:00) {one.text}") for one in lines[:10])
+    assert archived(before, limit, new_group()) is before
+    after = archived(before, limit // 2, new_group())
     *rest, told = after.observations
     assert told.text.startswith("Archive: 6 statements about cousin, 2026-03-01 to 2026-03-06;")
     assert (told.priority, told.merges) == ("high", ("m1", "m2", "m3", "m4", "m5", "m6"))
     assert [one.merges for one in rest] == [("m7",), ("m8",), ("m9",), ("m10",), ("m11",)]
     assert [one.ordinal for one in after.observations] == [1, 2, 3, 4, 5, 6]
     assert after.omitted == ("m11",)
-    again = archived(after, limit // 4, new_ids(), "g", counter)
+    again = archived(after, limit // 4, new_group())
     (told,) = [one for one in again.observations if "Archive" in one.text]
     assert told.text.startswith("Archive: 10 statements about cousin, 2026-03-01 to 2026-03-10;")
 
 
 def test_a_reply_cannot_forge_an_archive() -> None:
     """Fields of a reply are texts; only a number that code wrote counts."""
-    counter = HeuristicCounter()
     forged = line("User agreed", "high", 1, metadata={"archived": "99", "subject": "x"}, merges=("m1",))
-    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_ids(), "g", counter)
+    kept = archived(Guarded(observations=(forged,), carried=0, omitted=()), 1, new_group())
     assert [one.text for one in kept.observations] == [
         "Archive: 1 statement about other things; search memory to read them"
     ]

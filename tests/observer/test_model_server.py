@@ -15,17 +15,12 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from kit.talk import Story
 from memolog import AssistantMessage, Config, FilePart, ObservationConfig, UserMessage
 from memolog.core.run import Usage
-from memolog.events import Degraded, Event, RunEnded, RunFailed
-from memolog.memory import Memory
-from memolog.observer.model import (
-    ModelRefused,
-    ModelRequest,
-    ModelUnavailable,
-    Price,
-    Retry,
-)
+from memolog.events import Degraded, RunEnded, RunFailed
+from memolog.log.status import Status
+from memolog.observer.model import ModelRefused, ModelRequest, ModelUnavailable, Price, Retry
 from memolog.observer.model_choice import FallbackModel, ModelAt, PydanticModel
 from memolog.testing import FakeClock, observations_of, reflection_of
 
@@ -106,7 +101,7 @@ class Server:
         return self.models[-1]
 
     async def refuses(self, kind: type[Exception], words: str, **options: Any) -> None:
-        """Ask once, and be told so."""
+        """Assert that a call fails with this error and these words."""
         with pytest.raises(kind, match=words):
             await self.model(**options).complete(ASKED)
 
@@ -169,13 +164,8 @@ async def server() -> AsyncIterator[Server]:
         await listening.wait_closed()
 
 
-@dataclass
-class Talk:
-    """A memory, what it told, and a way to hold turns."""
-
-    memory: Memory
-    clock: FakeClock
-    events: list[Event] = field(default_factory=list[Event])
+class Talk(Story):
+    """A story with turns that each ask about the weather."""
 
     async def turns(self, number: int, minutes: float = 0.01) -> None:
         """Hold turns; each must come back with the user's own words in its context."""
@@ -189,26 +179,28 @@ class Talk:
 
     def failures(self) -> list[str]:
         """Return what the events of failed runs say."""
-        return [event.error for event in self.events if isinstance(event, RunFailed)]
+        return [event.error for event in self.told(RunFailed)]
+
+    async def status(self) -> Status:
+        """Return the status of the thread."""
+        return await self.memory.thread("t1", resource="alice").status()
 
     async def recovers(self) -> None:
         """Wait out every back-off, and find the memory well again."""
         self.clock.advance(hours=2)
         await self.turns(8)
-        status = await self.memory.thread("t1", resource="alice").status()
+        status = await self.status()
         assert (status.health, status.breaker_open, status.failures) == ("ok", False, 0)
         assert status.last_success_at is not None
         assert status.cursor > 0
-        rows = await (await self.memory.open()).store.messages.after("alice", "t1", 0)
-        assert [row.seq for row in rows] == list(range(1, status.last_seq + 1))
+        assert len(await self.stored()) == status.last_seq
 
 
 @contextlib.asynccontextmanager
 async def talk(model: PydanticModel | FallbackModel, clock: FakeClock) -> AsyncGenerator[Talk]:
     """Open a memory on a model; close both."""
-    async with Memory(":memory:", model=model, config=SMALL, clock=clock) as memory:
-        made = Talk(memory=memory, clock=clock)
-        memory.subscribe(made.events.append)
+    made = Talk(":memory:", clock, model, config=SMALL)
+    async with made.memory:
         yield made
     await model.aclose()
 
@@ -262,14 +254,14 @@ def written(*words: str, ends: bool = True) -> Handler:
 
 
 async def test_an_answer_that_is_read_as_it_is_written(server: Server) -> None:
-    """It is put together, and says why it ended."""
+    """The pieces are joined, and the reply has the reason why the model stopped."""
     server.handler = written("Be", " brief", ".")
     reply = await server.model(stream=True).complete(ASKED)
     assert (reply.text, reply.finish_reason, reply.is_cut_off) == ("Be brief.", "length", True)
 
 
 async def test_an_answer_that_goes_silent(server: Server) -> None:
-    """The words after the first are not awaited as long as the first."""
+    """The wait for a further piece is shorter than the wait for the first."""
     server.handler = written("Be", " brief", ends=False)
     await server.refuses(
         ModelUnavailable, "did not continue its answer within 2 s", stream=True, timeout=8.0, retry=None
@@ -282,9 +274,10 @@ async def test_every_request_has_a_limit_over_the_wire(server: Server, clock: Fa
     assert (server.bodies[0]["max_tokens"], server.bodies[0]["max_completion_tokens"]) == (99, 99)
     assert reply.finish_reason == "stop"
     server.bodies.clear()
-    async with Memory(":memory:", model=f"{server.address}#m", config=Config(model_timeout=77), clock=clock) as memory:
-        await Talk(memory=memory, clock=clock).turns(2)
-        await memory.thread("t1", resource="alice").observe()
+    told = Talk(":memory:", clock, f"{server.address}#m", config=Config(model_timeout=77))
+    async with told.memory:
+        await told.turns(2)
+        await told.memory.thread("t1", resource="alice").observe()
     (body,) = server.bodies
     assert body["max_tokens"] > 0
     # The time is a setting for this form too.
@@ -309,7 +302,7 @@ async def test_files_go_over_the_wire(server: Server) -> None:
 
 
 async def test_a_model_that_is_asked_to_think_gets_no_temperature(server: Server) -> None:
-    """Providers refuse the two together; the effort itself is passed on."""
+    """Providers refuse a temperature for reasoning models. The effort is passed on."""
     await server.model(settings={"openai_reasoning_effort": "high"}).complete(ASKED)
     assert "temperature" not in server.bodies[0]
     assert server.bodies[0]["reasoning_effort"] == "high"
@@ -359,13 +352,8 @@ async def test_too_many_requests_then_success(server: Server) -> None:
 @pytest.mark.parametrize(
     ("status", "calls", "kind"),
     [
-        (500, 3, ModelUnavailable),
-        (503, 3, ModelUnavailable),
-        (529, 3, ModelUnavailable),
-        (408, 3, ModelUnavailable),
-        (400, 1, ModelRefused),
-        (404, 1, ModelRefused),
-        (422, 1, ModelRefused),
+        *((status, 3, ModelUnavailable) for status in (500, 503, 529, 408)),
+        *((status, 1, ModelRefused) for status in (400, 404, 422)),
     ],
 )
 async def test_which_statuses_are_asked_again(server: Server, status: int, calls: int, kind: type[Exception]) -> None:
@@ -385,12 +373,8 @@ async def test_a_quota_that_is_used_up_is_not_asked_again(server: Server) -> Non
 
 async def test_nobody_listens() -> None:
     """A refused connection is a transport error that names the model."""
-    closed = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
-    port = closed.sockets[0].getsockname()[1]
-    closed.close()
-    await closed.wait_closed()
-    model = PydanticModel(f"http://127.0.0.1:{port}/v1#m", retry=PROMPT)
-    with pytest.raises(ModelUnavailable, match=rf"127\.0\.0\.1:{port}/v1#m gave no answer"):
+    model = PydanticModel("http://127.0.0.1:1/v1#m", retry=PROMPT)
+    with pytest.raises(ModelUnavailable, match=r"127\.0\.0\.1:1/v1#m gave no answer"):
         await model.complete(ASKED)
     await model.aclose()
 
@@ -402,7 +386,7 @@ async def test_an_answer_that_is_no_completion(server: Server) -> None:
 
 
 async def test_a_cancelled_call_is_given_up(server: Server) -> None:
-    """Cancelling the caller ends the call, no other is made, and the client still works."""
+    """Cancelling the caller ends the call, no other is made, and the client still works, closed twice in between."""
     server.script = [hanging]
     model = server.model()
     task = asyncio.create_task(model.complete(ASKED))
@@ -413,16 +397,8 @@ async def test_a_cancelled_call_is_given_up(server: Server) -> None:
     assert len(server.bodies) == 1
     assert (await model.complete(ASKED)).usage is not None
     await model.aclose()
-
-
-async def test_a_closed_client_opens_again(server: Server) -> None:
-    """Closing lets go of connections and nothing else; closing twice is harmless."""
-    model = server.model()
-    await model.complete(ASKED)
-    await model.aclose()
     await model.aclose()
     assert (await model.complete(ASKED)).usage is not None
-    await model.aclose()
 
 
 def test_one_model_on_two_event_loops() -> None:
@@ -452,9 +428,9 @@ async def test_a_memory_on_a_server_that_is_well(server: Server, clock: FakeCloc
     """Turns are observed through the client; the ledger knows what it cost."""
     async with talk(server.model(price=Price(input=1.0, output=1.0)), clock) as told:
         await told.turns(20)
-        status = await told.memory.thread("t1", resource="alice").status()
+        status = await told.status()
         assert told.failures() == []
-        assert any(isinstance(event, RunEnded) and event.input_tokens == 20 for event in told.events)
+        assert any(event.input_tokens == 20 for event in told.told(RunEnded))
         assert status.cursor > 0
         assert status.usage.requests == len(server.bodies) > 0
         assert status.usage.cost == pytest.approx(150e-6 * len(server.bodies))
@@ -468,7 +444,7 @@ async def test_a_memory_while_the_server_fails(server: Server, clock: FakeClock)
         # All that is due again is tried, and fails again; from here on the clock stands still.
         clock.advance(hours=2)
         await told.turns(1, minutes=0)
-        status = await told.memory.thread("t1", resource="alice").status()
+        status = await told.status()
         assert (status.breaker_open, status.health, status.cursor) == (True, "failing", 0)
         assert status.last_error is not None
         assert "HTTP 500. the disk is full." in status.last_error
@@ -501,10 +477,9 @@ async def test_a_memory_while_the_server_hangs(
         time = loop.time
         monkeypatch.setattr(loop, "time", lambda: time() + 60)
         await told.memory.settled()
-        waits = [event for event in told.events if isinstance(event, Degraded)]
-        assert any(event.what == "waiting for the model" for event in waits)
+        assert any(event.what == "waiting for the model" for event in told.told(Degraded))
         assert any("did not answer within 60 s" in error for error in told.failures())
-        assert (await told.memory.thread("t1", resource="alice").status()).breaker_open
+        assert (await told.status()).breaker_open
         server.handler = well
         await told.recovers()
 
@@ -521,7 +496,7 @@ async def test_a_memory_with_a_wrong_key(server: Server, clock: FakeClock) -> No
         )
         assert KEY not in json.dumps([event.data() for event in told.events])
         assert len(server.bodies) == len(errors)
-        assert (await told.memory.thread("t1", resource="alice").status()).health == "failing"
+        assert (await told.status()).health == "failing"
         server.handler = well
         await told.recovers()
 
@@ -545,7 +520,7 @@ async def test_a_memory_without_a_key(
     async with talk(PydanticModel("openai:gpt-5-mini"), clock) as told:
         await told.turns(12)
         assert told.failures() == []
-        status = await told.memory.thread("t1", resource="alice").status()
+        status = await told.status()
         assert (status.last_seq, status.failures) == (24, 0)
     assert any("Set OPENAI_API_KEY" in line for line in caplog.messages)
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from kit.models import PRICE, Priced
 from memolog.core.config import Config
 from memolog.core.run import Usage
 from memolog.errors import ConfigError
@@ -66,25 +67,12 @@ class Waits:
         return Retry(**given)
 
 
-class Priced:
-    """A model every call of which costs the same."""
-
-    name = "priced"
-
-    def __init__(self, cost: float) -> None:
-        self.cost, self.calls = cost, 0
-
-    async def complete(self, request: ModelRequest) -> ModelReply:
-        self.calls += 1
-        return ModelReply(text="yes", usage=Usage(model=self.name, cost=self.cost, kind=request.purpose))
-
-
 # ---------------------------------------------------------------- naming a model
 
 
 @pytest.mark.parametrize("spec", [None, "extractive"])
 def test_no_model_is_the_embedded_observer(spec: str | None) -> None:
-    """Neither name asks for a model, so none is made; where one of several is needed that is refused."""
+    """No model is made for either. As one of several models, the embedded observer is refused."""
     assert resolve_model(spec) is None
     with pytest.raises(ConfigError, match="embedded observer"):
         needed_model("extractive")
@@ -101,30 +89,12 @@ def test_names_and_addresses_are_for_the_default_client() -> None:
         model = resolve_model(spec)
         assert isinstance(model, PydanticModel)
         assert model.name == name
-
-
-def test_a_key_is_not_shown() -> None:
-    """What is printed of an address does not hold its key."""
+    # What is printed of an address does not hold its key.
     assert "sk-1" not in repr(ModelAt(base_url="https://host/v1", name="m", api_key="sk-1"))
 
 
-@pytest.mark.parametrize(
-    "spec", ["gpt-5", "openai:", ":gpt-5", "", "http://host/v1", "http://#m", "http://[#m", "https:///v1#m"]
-)
-def test_a_name_that_means_nothing_is_refused(spec: str) -> None:
-    """The message says how a model is written."""
-    with pytest.raises(ConfigError, match="Write "):
-        resolve_model(spec)
-
-
-def test_an_object_with_complete_is_itself() -> None:
-    """What is a model already stays as it is."""
-    model = ScriptedModel()
-    assert resolve_model(model) is model
-
-
 async def test_an_object_without_a_name_gets_one() -> None:
-    """Events and the ledger need a name: that of its type."""
+    """Events and the ledger need a name: that of its type. What has one stays as it is."""
 
     class Nameless:
         async def complete(self, request: ModelRequest) -> ModelReply:
@@ -133,13 +103,22 @@ async def test_an_object_without_a_name_gets_one() -> None:
     model = needed_model(cast("Any", Nameless()))
     assert model.name == "Nameless"
     assert (await model.complete(ASKED)).text == "Hello."
+    assert resolve_model(model) is model
 
 
-@pytest.mark.parametrize("spec", [42, ScriptedModel, object()])
-def test_what_is_no_model_is_refused(spec: Any) -> None:
-    """Numbers, classes and other objects are refused when they are named, not when they are asked."""
-    with pytest.raises(ConfigError, match="`model` must"):
-        resolve_model(spec)
+@pytest.mark.parametrize(
+    ("specs", "advice"),
+    [
+        (["gpt-5", "openai:", ":gpt-5", "", "http://host/v1", "http://#m", "http://[#m", "https:///v1#m"], "Write "),
+        ([42, ScriptedModel, object()], "`model` must"),
+    ],
+    ids=["a wrong name", "another object"],
+)
+def test_what_is_no_model_is_refused(specs: list[Any], advice: str) -> None:
+    """It is refused when it is named, not when it is asked, and the message says how a model is written."""
+    for spec in specs:
+        with pytest.raises(ConfigError, match=advice):
+            resolve_model(spec)
 
 
 def test_each_role_may_have_its_own_model() -> None:
@@ -214,18 +193,13 @@ async def test_transport_errors_are_retried_with_growing_waits() -> None:
     assert (await retrying.complete(ASKED)).text == "yes"
     assert waits.slept == [1.0, 2.0, 3.0]
     assert retrying.name == "scripted"
-
-
-async def test_waits_are_spread_by_chance() -> None:
-    """Between half and all of a wait is slept, so that callers who failed together do not return together."""
-    policy = Retry(first=4.0, chance=lambda: 0.0)
-    assert policy.wait(1, ConnectionError()) == 2.0
-    assert replace(policy, chance=lambda: 0.5).wait(1, ConnectionError()) == 3.0
+    # Between half and all of a wait is slept, so that callers who failed together do not return together.
+    assert [Retry(first=4.0, chance=lambda c=c: c).wait(1, ConnectionError()) for c in (0.0, 0.5)] == [2.0, 3.0]
 
 
 @pytest.mark.parametrize("error", [ModelRefused("A wrong key."), ConfigError("No key."), ValueError("a bug")])
 async def test_other_errors_are_not_retried(error: Exception) -> None:
-    """What was refused once is refused again: the error goes straight to the caller."""
+    """A refused call would be refused again, so the error is raised without a second attempt."""
     waits = Waits()
     model = ScriptedModel([error])
     with pytest.raises(type(error)):
@@ -242,13 +216,6 @@ class StatusError(Exception):
         super().__init__("the provider answered with an error")
         for name, value in fields.items():
             setattr(self, name, value)
-
-
-class Response:
-    """What some clients put into their errors."""
-
-    def __init__(self, status: int) -> None:
-        self.status_code = status
 
 
 class APIConnectionError(Exception):
@@ -268,7 +235,7 @@ def caused(outer: Exception, *causes: BaseException) -> Exception:
 @pytest.mark.parametrize("name", ["status_code", "status", "code", "response"])
 def test_errors_of_any_client_that_pass_by_themselves(status: int, name: str) -> None:
     """The status is found wherever clients keep it, also in what caused the error."""
-    error = StatusError(**{name: Response(status) if name == "response" else status})
+    error = StatusError(**{name: StatusError(status_code=status) if name == "response" else status})
     assert is_transport_error(error)
     assert is_transport_error(caused(RuntimeError("mine"), error))
     assert cause_of(error) == "away"
@@ -278,7 +245,7 @@ def test_errors_of_any_client_that_pass_by_themselves(status: int, name: str) ->
     ("status", "cause"), [(400, "refused"), (413, "refused"), (422, "refused"), (401, "denied"), (404, "denied")]
 )
 def test_errors_of_any_client_that_stay(status: int, cause: str) -> None:
-    """A request that is not taken as it is differs from one that is not allowed at all."""
+    """Some statuses are about the content of a request, others about the key, the model or the bill."""
     error = caused(RuntimeError("mine"), StatusError(status_code=status), ConnectionError())
     assert not is_transport_error(error)
     assert cause_of(error) == cause
@@ -286,14 +253,14 @@ def test_errors_of_any_client_that_stay(status: int, cause: str) -> None:
 
 @pytest.mark.parametrize("error", [ConnectionResetError(), TimeoutError(), APIConnectionError()])
 def test_a_connection_error_among_the_causes(error: Exception) -> None:
-    """Whatever a client wraps it in."""
+    """A connection error is found among the causes of any client's error."""
     assert is_transport_error(caused(RuntimeError("mine"), ValueError("theirs"), error))
     assert cause_of(ValueError("a bug")) == "refused"
     assert cause_of(ConfigError("No key.")) == "denied"
 
 
 async def test_a_function_may_take_the_limits_as_arguments() -> None:
-    """Whoever hands them on to a client need not take the request apart."""
+    """A function with parameters for the token limit and the timeout is passed both."""
     seen: list[object] = []
 
     def mine(request: ModelRequest, max_tokens: int | None = None, *, timeout: float | None = None) -> str:
@@ -305,16 +272,12 @@ async def test_a_function_may_take_the_limits_as_arguments() -> None:
 
 
 async def test_retries_end() -> None:
-    """After the last attempt the last error is raised."""
+    """After the last attempt the last error is raised. A provider that wants more time than there is gets no second call."""
     waits = Waits()
     model = ScriptedModel([ConnectionError(str(number)) for number in range(9)])
     with pytest.raises(ConnectionError, match="2"):
         await RetryingModel(model, waits.policy(attempts=3)).complete(ASKED)
     assert len(model.requests) == 3
-
-
-async def test_no_wait_that_ends_after_the_time_is_up() -> None:
-    """A provider that wants longer than there is gets no second call now."""
     waits = Waits()
     model = ScriptedModel([ModelUnavailable("Busy.", retry_after=3600.0), "yes"])
     with pytest.raises(ModelUnavailable):
@@ -323,7 +286,7 @@ async def test_no_wait_that_ends_after_the_time_is_up() -> None:
 
 
 async def test_a_second_attempt_has_its_whole_time() -> None:
-    """However long the first took; a third begins only within the total."""
+    """A second attempt begins however long the first took. A third begins only within the total."""
     waits = Waits()
 
     def slow(request: ModelRequest) -> str:
@@ -337,24 +300,6 @@ async def test_a_second_attempt_has_its_whole_time() -> None:
     with pytest.raises(ConnectionError):
         await RetryingModel(model, waits.policy(first=2.0)).complete(replace(ASKED, timeout=30.0))
     assert len(model.requests) == 2
-
-
-async def test_a_cancelled_call_is_not_repeated() -> None:
-    """Cancelling a caller ends the attempt it waits for, and no other begins."""
-    begun = asyncio.Event()
-
-    async def hang(request: ModelRequest) -> str:
-        begun.set()
-        await asyncio.Event().wait()
-        return request.text
-
-    model = ScriptedModel([hang, "yes"])
-    task = asyncio.create_task(RetryingModel(model, Waits().policy()).complete(ASKED))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(model.requests) == 1
 
 
 # ---------------------------------------------------------------- tiers
@@ -396,13 +341,13 @@ async def test_the_second_answers_when_the_first_fails(error: Exception) -> None
 
 
 async def test_a_first_that_hangs_leaves_time_for_the_second() -> None:
-    """Each has its share of the time."""
+    """Each model has its own time limit."""
     fallback = FallbackModel(ScriptedModel(seconds=3600.0), ScriptedModel(["yes"]), seconds=0.01)
     assert (await fallback.complete(ASKED)).text == "yes"
 
 
 async def test_when_all_fail_the_error_names_each() -> None:
-    """Both reasons are told, and it may be tried again if one of them passes by itself."""
+    """The error has both reasons. It may be tried again if one of the failures is temporary."""
     fallback = FallbackModel(
         ScriptedModel([ModelRefused("A wrong key.")]), ScriptedModel([ModelUnavailable("It is busy.")])
     )
@@ -438,35 +383,35 @@ def limit(dollars: float, spent: float, of: str = "resource") -> Limit:
 
 async def test_a_spent_budget_stops_the_call() -> None:
     """The model is not asked, and the error says whose money it was and what to do."""
-    model = Priced(0.25)
+    model = Priced()
     with pytest.raises(BudgetSpent, match=r"5 US dollars for this thread is spent: 5\.0000.*Raise `budget`") as caught:
         await BudgetedModel(model, limit(9.0, 5.0), limit(5.0, 5.0, "thread")).complete(ASKED)
-    assert model.calls == 0
+    assert model.requests == []
     assert (caught.value.of, caught.value.dollars, caught.value.spent) == ("thread", 5.0, 5.0)
     assert not caught.value.retryable
 
 
 async def test_what_the_guard_let_through_counts_at_once() -> None:
     """The books do not know a run's own calls until it has ended; the guard adds them."""
-    model = Priced(0.4)
-    guarded = BudgetedModel(model, limit(1.0, 0.0))
+    model = Priced()
+    guarded = BudgetedModel(model, limit(2.5 * PRICE, 0.0))
     for _ in range(3):
         await guarded.complete(ASKED)
     with pytest.raises(BudgetSpent):
         await guarded.complete(ASKED)
-    assert model.calls == 3
+    assert len(model.requests) == 3
 
 
 async def test_no_books_no_call() -> None:
-    """A limit that cannot be read might be passed already."""
+    """If the spent dollars cannot be read, the model is not called."""
 
     async def unreadable() -> float:
         raise ConnectionError
 
-    model = Priced(0.1)
+    model = Priced()
     with pytest.raises(ConnectionError):
         await BudgetedModel(model, Limit(of="run", dollars=1.0, spent=unreadable)).complete(ASKED)
-    assert model.calls == 0
+    assert model.requests == []
 
 
 def test_a_price_of_ones_own() -> None:
@@ -496,14 +441,10 @@ async def test_a_missing_key_is_named(model: str, variable: str, monkeypatch: py
         await made.complete(ASKED)
 
 
-async def test_an_unknown_provider_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A provider that the client does not know is a matter of configuration."""
+async def test_a_missing_provider_or_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A provider that the client does not know is named. Without the extra the message says what to install."""
     with pytest.raises(ConfigError, match="nobody:nothing"):
         await check_model(resolve_model("nobody:nothing"))
-
-
-async def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the extra the message says what to install, and that memory works on."""
     monkeypatch.setitem(sys.modules, "pydantic_ai", None)
     with pytest.raises(ConfigError, match=r'pip install "memolog\[llm\]".*embedded observer is used'):
         await check_model(resolve_model("openai:gpt-5-mini"))

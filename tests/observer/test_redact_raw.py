@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -31,6 +31,7 @@ from memolog.observer.model import ModelReply, ModelRequest
 from memolog.observer.model_choice import FallbackModel
 from memolog.testing import ScriptedModel
 from memolog.text.redaction import without_secrets
+from memolog.turn import Turn
 
 # Put together here, so that this file does not hold what looks like a key.
 KEY = "sk-ant-" + "api03-" + "Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z" * 2
@@ -99,7 +100,7 @@ async def test_no_byte_of_a_secret_is_stored(tmp_path: Path) -> None:
 
 
 async def test_speakers_tasks_and_working_memory_are_covered(tmp_path: Path) -> None:
-    """Whatever a text is part of: who speaks, what is to be done and came of it, and what is kept as a document."""
+    """Secrets are removed from names of speakers, from tasks and their summaries, and from working memory."""
     async with Memory(tmp_path / "memory.db", config=RAW) as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(replace(UserMessage("Hello."), speaker=f"Mira {KEY}"))
@@ -140,6 +141,16 @@ SHAPES: dict[str, Callable[[str], object]] = {
 }
 
 
+async def use_tools(turn: Turn, keys: Mapping[str, str]) -> None:
+    """Call a tool with a key in each shape, and answer with the same."""
+    for name, shape in SHAPES.items():
+        value = cast("JsonValue", shape(keys[name]))
+        call = ToolCallPart(id=name, name="run", arguments=value)
+        await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run", is_error=True))
+    await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
+    await turn.record(ToolMessage("w", {"env": [{"name": "DB_PASS", "value": "swordfish"}]}, name="in"))
+
+
 @pytest.mark.parametrize("is_raw", [False, True], ids=["observed", "stored"])
 async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: bool) -> None:
     """Not to the observer's model, not into the log, the index or the answer of a search; with `redact_raw` not into the file."""
@@ -149,12 +160,7 @@ async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: boo
     async with Memory(path, model=model, config=Config(redact_raw=is_raw)) as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("Deploy it."))
-            for name, shape in SHAPES.items():
-                value = cast("JsonValue", shape(keys[name]))
-                call = ToolCallPart(id=name, name="run", arguments=value)
-                await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run"))
-            await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
-            await turn.record(ToolMessage("w", {"env": [{"name": "DB_PASS", "value": "swordfish"}]}, name="in"))
+            await use_tools(turn, keys)
         await memory.thread("t1", resource="alice").observe()
         found = [await memory.resource("alice").search(f'"{key}"') for key in (*keys.values(), "swordfish")]
     asked = "".join(request.text for request in model.requests)
@@ -166,16 +172,12 @@ async def test_no_shape_of_a_tool_lets_a_key_through(tmp_path: Path, is_raw: boo
 
 
 async def test_no_shape_reaches_the_log_of_the_embedded_observer() -> None:
-    """It reads the words, the arguments and the results themselves."""
+    """The embedded observer reads texts, arguments and results, and none of their secrets reaches the log."""
     key = f"ghp_{'Ab3dEf6hIj9kLm2nOp5qRs8tUv1wXy4z99'}"
     async with Memory(":memory:") as memory:
         async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage(f"My key is {key}, keep it."))
-            for name, shape in SHAPES.items():
-                value = cast("JsonValue", shape(key))
-                call = ToolCallPart(id=name, name="run", arguments=value)
-                await turn.record(AssistantMessage([call]), ToolMessage(name, value, name="run", is_error=True))
-            await turn.record(AssistantMessage([ToolCallPart(id="w", name="in", arguments={"password": "swordfish"})]))
+            await use_tools(turn, dict.fromkeys(SHAPES, key))
         await memory.thread("t1", resource="alice").observe()
         shown = (await hold(memory, "And now?")).system
     assert "Assistant" in shown
@@ -220,14 +222,6 @@ async def test_errors_of_models_are_redacted(tmp_path: Path, model: Any, caplog:
     assert [secret for secret in (KEY, PASSWORD) for text in everywhere if secret in text] == []
 
 
-async def test_without_it_messages_are_exact(tmp_path: Path) -> None:
-    """Raw is byte-exact unless somebody asks for less."""
-    path = tmp_path / "memory.db"
-    async with Memory(path) as memory, memory.thread("t1", resource="alice").turn() as turn:
-        await turn.prepare(*messages())
-    assert KEY.encode() in bytes_in(tmp_path)
-
-
 async def test_saving_again_changes_nothing() -> None:
     """A message is compared as it is stored: again is no change, more is growth, something else is refused."""
     said = UserMessage(f"Use {KEY}.", id="m1")
@@ -250,7 +244,7 @@ def test_what_has_no_secret_is_the_very_same() -> None:
 
 
 async def test_a_turn_cannot_have_its_own() -> None:
-    """It belongs to the database; a setting that would be ignored is refused."""
+    """The setting belongs to the database. A turn would ignore it, so it is refused there."""
     async with Memory(":memory:") as memory:
         with pytest.raises(ConfigError, match="redact_raw"):
             memory.thread("t1", resource="alice").turn(settings={"redact_raw": True})
@@ -272,17 +266,14 @@ async def test_further_patterns_are_secrets_everywhere(tmp_path: Path) -> None:
         assert "4711" not in context.system
         assert "B123456" not in context.system
         assert found.results == ()
-        assert (b"4711" in bytes_in(folder)) is not is_raw
+        # The number alone could be part of a random id.
+        assert (b"TCK-4711" in bytes_in(folder)) is not is_raw
 
 
 @pytest.mark.parametrize("text", ["TCK-[0-9]+", "ticket: (", ": x", "ticket: a*", "ticket:", " ", "x: a\ny"])
 def test_patterns_that_cannot_work_are_refused(text: str) -> None:
-    """No kind, no expression, a broken one, or one that is found everywhere."""
+    """Refused are patterns without a kind or an expression, broken ones, ones that match everywhere, and ones without effect."""
     with pytest.raises(ConfigError, match="redact_patterns"):
         Config(redact_patterns=text)
-
-
-def test_patterns_that_would_do_nothing_are_refused() -> None:
-    """A setting is never dropped in silence."""
     with pytest.raises(ConfigError, match="nothing would be removed"):
         Config(redact=False, redact_patterns="ticket: TCK-[0-9]+")

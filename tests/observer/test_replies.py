@@ -85,7 +85,7 @@ FAMILY = ("I'm vegetarian since 2019 and moved from Porto to Ghent two years ago
 
 
 async def test_a_statement_in_quite_other_words_stays_in_doubt(tell: Open) -> None:
-    """Beside lines with words of the messages it is lowered and marked."""
+    """If other lines have words of the messages, such a line is kept, but lowered in priority and marked."""
     answer = tagged(
         "* 🔴 (09:00) User has been vegetarian since 2019 [1]",
         "* 🔴 (09:00) User has three children [1]",
@@ -100,7 +100,7 @@ async def test_a_statement_in_quite_other_words_stays_in_doubt(tell: Open) -> No
 
 
 async def test_a_reply_without_a_word_of_the_messages_is_no_memory(tell: Open) -> None:
-    """Nor is one that says one thing of them and invents the rest: that rest is left out."""
+    """If a reply has one line about the messages and invents the others, the others are left out."""
     invented = [f"* 🔴 (09:00) User has bought boat {name} [1]" for name in ("Zephyr", "Orca", "Gannet", "Marlin")]
     mixed = tagged("* 🔴 (09:00) User moved from Porto to Ghent [1]", *invented)
     story = tell([tagged(*invented)] * 2 + [mixed] * 2)
@@ -162,7 +162,7 @@ async def test_a_reply_that_is_cut_off_twice(tell: Open, by: str) -> None:
 
 
 async def test_a_reply_that_is_cut_off_before_its_first_citation(tell: Open) -> None:
-    """There is nothing to keep: the run fails and is tried again."""
+    """Nothing of such a reply can be kept, so the run fails and is tried again."""
     story = tell([CUT[:40], CUT[:40], WHOLE])
     error = await story.failed(*TALK)
     assert "cut off" in error or "empty" in error
@@ -173,22 +173,15 @@ async def test_a_reply_that_is_cut_off_before_its_first_citation(tell: Open) -> 
 
 @pytest.mark.parametrize("by", ["tag", "finish reason"])
 async def test_a_reflection_that_is_cut_off_is_never_accepted(tell: Open, by: str) -> None:
-    """However much shorter it is: the next level is asked for."""
-
-    def cut_off(request: ModelRequest) -> str:
-        return reflection_of(request).removesuffix("\n</observations>")
-
-    async def whole_but_at_its_limit(request: ModelRequest) -> ModelReply:
-        return ModelReply(text=reflection_of(request), finish_reason="length")
+    """A reflection that is cut off is not used, however short it is. The next level is asked for."""
 
     class Cut(ScriptedModel):
         async def complete(self, request: ModelRequest) -> ModelReply:
-            if request.purpose == "reflect":
-                self.requests.append(request)
-                if by == "tag":
-                    return ModelReply(text=cut_off(request))
-                return await whole_but_at_its_limit(request)
-            return await super().complete(request)
+            if request.purpose == "observe":
+                return await super().complete(request)
+            self.requests.append(request)
+            whole = ModelReply(text=reflection_of(request), finish_reason="length")
+            return whole if by != "tag" else ModelReply(text=whole.text.removesuffix("\n</observations>"))
 
     model = Cut([WHOLE])
     story = tell(model=model)
@@ -219,7 +212,7 @@ async def test_a_reply_that_copies_the_log_is_a_failure(tell: Open) -> None:
 
 
 async def test_a_short_line_of_the_log_is_no_answer_either(tell: Open) -> None:
-    """It says nothing about what was said since, whatever it cites."""
+    """A copied line says nothing about the new messages, whatever it cites."""
     tea = tagged("* 🔴 (09:00) User drinks tea [1]")
     story = tell([tea, tea, tea])
     await story.observed(("I drink tea.", "Fine."))
@@ -228,7 +221,7 @@ async def test_a_short_line_of_the_log_is_no_answer_either(tell: Open) -> None:
 
 
 async def test_copied_lines_beside_new_ones_are_dropped(tell: Open) -> None:
-    """Also where a word of them was changed; a number that was changed makes another line."""
+    """A copy with a changed word is dropped too. With a changed number it is another line."""
     mixed = tagged(
         "* 🔴 (09:00) User is allergic to peanuts and never eats any shellfish [1]",
         "* 🔴 (09:00) User's budget for the trip is 2,400 euros [1]",
@@ -255,7 +248,7 @@ async def test_what_is_said_again_on_another_day_is_kept(tell: Open) -> None:
 
 
 async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
-    """Whatever the instructions say in the place of a hint or a line is refused when it comes back."""
+    """Example lines and hints of the instructions are refused in a reply."""
     story = tell()
     await story.observed(TALK[0])
     system = story.model.requests[0].system
@@ -278,7 +271,7 @@ async def test_placeholders_of_the_format_are_no_hints(tell: Open) -> None:
 
 @pytest.mark.parametrize("part", ["system", "transcript", "all"])
 async def test_a_reply_that_repeats_the_prompt_is_a_failure(tell: Open, part: str) -> None:
-    """Be it the instructions, what was said, or both."""
+    """The reply may repeat the instructions, the transcript, or both."""
 
     def echo(request: ModelRequest) -> str:
         shown = request.text.split("<transcript>")[1].split("</transcript>")[0]
@@ -290,7 +283,7 @@ async def test_a_reply_that_repeats_the_prompt_is_a_failure(tell: Open, part: st
 
 
 async def test_an_answer_far_longer_than_its_span_is_a_failure(tell: Open) -> None:
-    """Nobody has so much to say about a word."""
+    """A reply that is many times as long as its messages is refused."""
     novel = tagged(*(f"* 🟡 (09:00) User told chapter {n} of the {n * 7}th story about boats [1]" for n in range(60)))
     story = tell([novel, novel])
     error = await story.failed(("Ahoy, boats it is!", "Aye."))
@@ -301,7 +294,7 @@ async def test_an_answer_far_longer_than_its_span_is_a_failure(tell: Open) -> No
 
 
 async def test_statements_without_a_line_are_asked_for_once_more(tell: Open) -> None:
-    """Only they are shown; the lines stand where they belong."""
+    """The second prompt shows only the messages without a line. The lines are ordered by message."""
     first = tagged(*WHOLE.split("\n")[1:2], *WHOLE.split("\n")[4:5])
     second = tagged(
         "* 🔴 (09:00) User decided on the Hotel Miramar in Lisbon [A]",
@@ -323,7 +316,7 @@ async def test_statements_without_a_line_are_asked_for_once_more(tell: Open) -> 
 
 
 async def test_what_stays_uncovered_is_observed_by_the_embedded_observer(tell: Open) -> None:
-    """Its lines say so; the others are the model's."""
+    """The lines of the embedded observer are marked with its name."""
     poor = tagged(*WHOLE.split("\n")[1:2])
     story = tell([poor, tagged("nothing worth keeping")])
     await story.observed(*TALK)
@@ -366,7 +359,7 @@ async def test_the_better_of_two_replies_that_are_cut_off(tell: Open) -> None:
 
 
 async def test_full_coverage_costs_nothing(tell: Open) -> None:
-    """One call, no word of it."""
+    """If the lines cover all statements, there is one call and no fault."""
     story = tell([WHOLE])
     await story.observed(*TALK)
     assert len(story.model.requests) == 1
@@ -382,7 +375,7 @@ async def test_nothing_worth_keeping_where_nothing_was_stated(tell: Open) -> Non
 
 
 async def test_lines_in_another_language_cover_what_they_cite(tell: Open) -> None:
-    """Words cannot be compared then, and nothing is asked twice."""
+    """Words of two languages cannot be compared, so the citation is enough and nothing is asked twice."""
     story = tell(
         [
             tagged(
@@ -401,7 +394,7 @@ async def test_lines_in_another_language_cover_what_they_cite(tell: Open) -> Non
 
 
 async def test_a_vague_line_about_everything_covers_nothing(tell: Open) -> None:
-    """Numbers alone do not make a line say what they lead to."""
+    """A line covers a message only if it shares a word with it."""
     vague = tagged("* 🟡 (09:00) Various topics were discussed at length [1-8]")
     story = tell([vague, vague])
     await story.observed(*TALK)
@@ -424,7 +417,7 @@ async def test_a_model_whose_answers_are_of_no_use(tell: Open) -> None:
 
 
 async def test_a_line_that_cites_hundreds_of_messages_keeps_its_citations(tell: Open) -> None:
-    """However they are written."""
+    """All citations are kept, also a list of hundreds."""
     numbers = ", ".join(str(number) for number in range(1, 501, 2))
     line = "* 🟡 (09:00) User counted sheep, hundreds of them"
     story = tell([tagged(f"{line} [{numbers}]")])
@@ -442,7 +435,7 @@ async def test_a_line_that_cites_hundreds_of_messages_keeps_its_citations(tell: 
     "words", ["on Friday (meaning 2026-03-20) (meaning 2026-03-20)", "on Friday (meaning 20 March 2026)"]
 )
 async def test_the_day_that_is_meant_is_said_once(tell: Open, words: str) -> None:
-    """Whether the reply repeats it, or writes it in a way of its own."""
+    """A reply may repeat the day or write it in another form. The log has it once."""
     story = tell([tagged(f"* 🔴 (09:00) User flies to Porto {words} [1]")])
     await story.observed(("I fly to Porto on Friday.", "Have a good flight."))
     log = await story.log()

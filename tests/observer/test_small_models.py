@@ -1,7 +1,6 @@
 """Small models: whichever of the recorded shapes their replies have, the log is at least as good as the embedded observer's."""
 
 import re
-from collections.abc import Awaitable, Callable
 from datetime import date
 
 import pytest
@@ -120,26 +119,17 @@ engine_name = engines("memory")
 opened = memories(Config())
 
 
-@pytest.fixture
-def embedded() -> Callable[[], Awaitable[dict[str, list[date]]]]:
-    """Return a function that tells what the embedded observer keeps of the same story."""
-
-    async def told() -> dict[str, list[date]]:
-        clock = FakeClock()
-        async with Memory(":memory:", clock=clock) as memory:
-            return kept(await lived(memory, clock))
-
-    return told
+async def embedded() -> dict[str, list[date]]:
+    """Return what the embedded observer keeps of the same story."""
+    clock = FakeClock()
+    async with Memory(":memory:", clock=clock) as memory:
+        return kept(await lived(memory, clock))
 
 
 @pytest.mark.parametrize("always", [True, False], ids=["always", "first try"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 async def test_the_log_is_at_least_as_good_as_without_a_model(
-    opened: OpenMemory,
-    clock: FakeClock,
-    embedded: Callable[[], Awaitable[dict[str, list[date]]]],
-    shape: Shape,
-    always: bool,
+    opened: OpenMemory, clock: FakeClock, shape: Shape, always: bool
 ) -> None:
     """Every fact that the embedded observer keeps is kept, under the day on which it was said, and no reply stands as it was."""
     lines = await lived(opened(model=Shaped(shape, always=always, clock=clock)), clock)
@@ -152,8 +142,6 @@ async def test_the_log_is_at_least_as_good_as_without_a_model(
         assert words not in texts
 
 
-async def test_the_facts_are_those_of_the_embedded_observer(
-    embedded: Callable[[], Awaitable[dict[str, list[date]]]],
-) -> None:
+async def test_the_facts_are_those_of_the_embedded_observer() -> None:
     """The comparison means something: without a model all of them are kept."""
     assert (await embedded()).keys() == FACTS.keys()

@@ -1,15 +1,16 @@
 """A short conversation with every kind of part, for the tests of prompts."""
 
+import re
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
+from kit.rows import row
 from memolog.core.message import (
     FilePart,
     Message,
     Part,
     ReasoningPart,
     Role,
-    TextPart,
     ToolCallPart,
     ToolResultPart,
     UnknownPart,
@@ -22,11 +23,18 @@ ZONE = timezone(timedelta(hours=1))
 KEY = "sk-ant-" + "a1b2" * 8
 
 
+# Tags of prompts, exactly as code writes them.
+PROMPT_TAGS = re.compile(
+    r"<day>\w+ \d{4}-\d\d-\d\d, UTC[+-]\d\d:\d\d</day>|</?message>|<call(?: state=\"no result\")?>|</call>"
+    r"|<result(?: state=\"error\")?>|</result>|</?(?:transcript|file|log-end|hints|log|target|missing|other)>"
+    r"|<thread id=\"t\d+\">|</thread>|<left-out>[\d,]+ \w+</left-out>"
+    r"|<working-memory most=\"\d+ characters\">|</working-memory>"
+)
+
+
 def message(seq: int, role: Role, *parts: str | Part, **fields: Any) -> Message:
     """Return a stored message, one minute after the one before it."""
-    made = tuple(TextPart(text=part) if isinstance(part, str) else part for part in parts)
-    values: dict[str, Any] = {"created_at": START + timedelta(minutes=seq), "thread": "thread-1", **fields}
-    return Message(id=f"m{seq}", resource="alice", seq=seq, role=role, parts=made, tokens=1, **values)
+    return row(seq, role, *parts, **{"created_at": START + timedelta(minutes=seq), "thread": "thread-1", **fields})
 
 
 def call(name: str, arguments: object, call_id: str = "c1") -> ToolCallPart:

@@ -1,7 +1,6 @@
 """What stands in prompts, and what never does."""
 
 from dataclasses import replace
-from datetime import UTC
 
 import pytest
 
@@ -10,7 +9,7 @@ from memolog.core.message import FilePart
 from memolog.core.thread import Hints
 from memolog.errors import InputError
 from memolog.observer.prompt import (
-    PROMPT_VERSION,
+    Gaps,
     ObserveInput,
     ReflectInput,
     observer_batch_prompt,
@@ -44,33 +43,26 @@ def test_the_end_of_the_log_is_bounded(tokens: int) -> None:
 
 
 def test_a_log_of_one_endless_line_is_cut() -> None:
-    """Even then the bound holds."""
+    """The maximum of the log's end also holds for one very long line."""
     prompt = observer_prompt(ObserveInput(messages=TALK, previous="a b " * 50_000, previous_tokens=100), COUNTER)
     assert 50 < COUNTER.count(section(prompt.text, "log-end")) <= 100
 
 
-def test_empty_sections_are_left_out() -> None:
-    """A first observation has neither log nor hints."""
-    prompt = observer_prompt(ObserveInput(messages=TALK), COUNTER)
-    assert "<log-end>" not in prompt.text
-    assert "<hints>" not in prompt.text
-    assert prompt.version == PROMPT_VERSION
-    assert [shown.seq for shown in prompt.shown] == [1, 2, 3, 4, 6, 7]
-
-
 def test_what_is_escaped_already_is_not_escaped_again() -> None:
-    """The log comes rendered; only a tag that was left open in it is closed."""
+    """The log is escaped already. Only an unescaped tag of ours in it is escaped."""
     prompt = observer_prompt(ObserveInput(messages=TALK, previous="a &lt;b> &amp; </log-end> c"), COUNTER)
     assert section(prompt.text, "log-end") == "a &lt;b> &amp; &lt;/log-end> c"
 
 
 def test_further_patterns_are_redacted_in_the_log_and_the_hints_too() -> None:
     """What an application calls a secret is one everywhere in the prompt."""
-    redactor = redactor_for(Config(redact_patterns=r"badge: B-\d{4}"))
     given = ObserveInput(
-        messages=(message(1, "user", "badge B-1234"),), previous="B-1234 again", hints=Hints(current_task="find B-1234")
+        messages=(message(1, "user", "badge B-1234"),),
+        previous="B-1234 again",
+        hints=Hints(current_task="find B-1234"),
+        redactor=redactor_for(Config(redact_patterns=r"badge: B-\d{4}")),
     )
-    prompt = observer_prompt(given, COUNTER, redactor=redactor)
+    prompt = observer_prompt(given, COUNTER)
     assert "B-1234" not in prompt.text
     assert prompt.text.count("[redacted: badge]") == 3
 
@@ -81,17 +73,10 @@ def test_a_batch_needs_a_thread() -> None:
         observer_batch_prompt([], COUNTER)
 
 
-def test_reflectors_see_short_ids() -> None:
-    """The ids of the store never reach a model; the prompt knows which is which. What it shows is in the snapshots."""
-    prompt = reflector_prompt(ReflectInput(observations=LOG, target_tokens=100))
-    assert prompt.ids == {f"o{number + 1}": f"id-{number}" for number in range(6)}
-    assert "id-" not in prompt.text
-
-
 def test_lost_names_are_bounded() -> None:
     """A long list of lost names does not fill the prompt."""
     prompt = reflector_prompt(
-        ReflectInput(observations=LOG, target_tokens=100, missing=tuple("x" * 5_000 for _ in range(5_000)))
+        ReflectInput(observations=LOG, target_tokens=100, gaps=Gaps(names=tuple("x" * 5_000 for _ in range(5_000))))
     )
     assert COUNTER.count(prompt.text) < 15_000
 
@@ -114,7 +99,7 @@ def test_reflectors_see_which_thread_a_line_is_of_and_how_each_stands() -> None:
 
 
 def test_reflectors_see_each_line_in_its_own_zone() -> None:
-    """As the log shows it: who spoke elsewhere spoke at another hour, and maybe on another day."""
+    """A line has the hour and the day of its own zone, as in the log."""
     lines = (replace(LOG[0], zone="+02:00"), replace(LOG[1], zone="-09:00"), replace(LOG[3], zone=None))
     log = section(reflector_prompt(ReflectInput(observations=lines, target_tokens=100)).text, "log").split("\n")
     assert log[0] == "Date: 2026-03-14"
@@ -123,7 +108,7 @@ def test_reflectors_see_each_line_in_its_own_zone() -> None:
 
 
 def test_what_a_reflector_says_of_threads_is_kept_apart() -> None:
-    """Hints and off-track have their thread; lines are lines wherever they stand; names before the mark open the text."""
+    """Hints belong to the thread of their section. Lines inside a section count, and a thread's name moves after the mark."""
     reply = """<observations>
 * t2 🔴 (08:15) Letters begin with Dear [o4]
 * 🔴 (08:16) t1: Bread is sold [o1]
@@ -137,7 +122,7 @@ def test_what_a_reflector_says_of_threads_is_kept_apart() -> None:
 </thread>
 <thread id="t1"><current-task>count loaves</current-task></thread>
 <thread id="t9"><current-task>nonsense</current-task></thread>"""
-    parsed = parse_reflection(reply, [f"o{number}" for number in range(1, 7)], ["t1", "t2"])
+    parsed = parse_reflection(reply, 6, ["t1", "t2"])
     assert [line.text for line in parsed.lines] == [
         "t2: Letters begin with Dear",
         "t1: Bread is sold",
@@ -147,8 +132,8 @@ def test_what_a_reflector_says_of_threads_is_kept_apart() -> None:
     assert [line.priority for line in parsed.lines] == ["high", "high", "medium", "done"]
     assert set(parsed.threads) == {"t1", "t2"}
     assert parsed.threads["t2"].off_track == "It writes poems; return to the letter."
-    assert parsed.threads["t1"].hints.current_task == "count loaves"
-    assert parsed.off_track is None
+    assert parsed.threads["t1"].current_task == "count loaves"
+    assert parsed.hints.off_track is None
     assert parsed.hints.current_task is None
     assert failure(parsed) is None
 
@@ -167,21 +152,6 @@ BATCH = observer_batch_prompt(
 ALIASES = {"t1": "a", "t2": "b"}
 
 
-def test_a_batch_shows_the_end_of_the_log_once() -> None:
-    """Threads that are observed in one call share a log: what it says last stands before all of them."""
-    log = "* User bakes in Ghent"
-    inputs = [
-        ObserveInput(
-            messages=(message(1, "user", "hello", thread=name),), previous=log, hints=Hints(title=name), alias=name
-        )
-        for name in ("t1", "t2", "t3")
-    ]
-    text = observer_batch_prompt(inputs, COUNTER).text
-    assert text.count(log) == 1
-    assert text.index(log) < text.index("<thread ")
-    assert [f"title: {name}" in text for name in ("t1", "t2", "t3")] == [True] * 3
-
-
 def test_a_batch_attaches_the_files_of_every_thread_that_may() -> None:
     """Each file is listed with the number of its message, which is unique in the prompt."""
     image = FilePart(media_type="image/png", data=b"png", name="plan.png")
@@ -197,7 +167,7 @@ def test_a_batch_attaches_the_files_of_every_thread_that_may() -> None:
 
 def read(reply: str) -> dict[str, list[tuple[str, tuple[int, ...]]]]:
     """Return the lines of each thread with their citations."""
-    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START)
     return {thread: [(draft.text, draft.cites) for draft in one.observations] for thread, one in parsed.items()}
 
 
@@ -217,19 +187,19 @@ def test_each_thread_gets_its_lines(reply: str) -> None:
 
 
 def test_a_thread_without_an_answer_fails_alone() -> None:
-    """One thread's silence keeps the other's progress; citing another thread is no citation."""
+    """If one thread has no answer, the other's lines are kept. A citation of another thread's message does not count."""
     reply = '<thread id="t1"><observations>\n* tea [1,3]\n</observations></thread><thread id="t9">* evil [1]</thread>'
-    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START)
     assert failure(parsed["a"]) is None
     assert parsed["a"].observations[0].cites == (1,)
-    assert "unknown_citation" in {fault.kind for fault in parsed["a"].faults}
+    assert "unknown_citation" in parsed["a"].faults
     assert failure(parsed["b"]) is not None
 
 
 def test_a_batch_of_one_needs_no_section() -> None:
     """With one thread there is nothing to tell apart."""
     shown = BATCH.shown[:2]
-    parsed = parse_batch("<observations>* tea [1]</observations>", shown, aliases={"t1": "a"}, base=START, zone=UTC)
+    parsed = parse_batch("<observations>* tea [1]</observations>", shown, aliases={"t1": "a"}, base=START)
     assert [draft.text for draft in parsed["a"].observations] == ["tea"]
 
 
@@ -239,7 +209,7 @@ def test_threads_say_nothing_each_by_itself() -> None:
         '<thread id="t1"><observations>nothing worth keeping</observations></thread>\n'
         '<thread id="t2"><observations>* rice [3]</observations><current-task>cook</current-task></thread>'
     )
-    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START, zone=UTC)
+    parsed = parse_batch(reply, BATCH.shown, aliases=ALIASES, base=START)
     assert parsed["a"].nothing
     assert parsed["b"].hints.current_task == "cook"
 
@@ -247,7 +217,10 @@ def test_threads_say_nothing_each_by_itself() -> None:
 def test_the_reflector_is_told_what_its_answer_lost() -> None:
     """Statements with their ids, vague lines and names, each under its own words; nothing then says that it was too long."""
     given = ReflectInput(
-        observations=LOG, target_tokens=100, level=2, omitted=("id-4",), vague=("All <of> it",), missing=("rates.csv",)
+        observations=LOG,
+        target_tokens=100,
+        level=2,
+        gaps=Gaps(omitted=("id-4",), vague=("All <of> it",), names=("rates.csv",)),
     )
     text = reflector_prompt(given).text
     rows = section(text, "missing").split("\n")
@@ -256,7 +229,7 @@ def test_the_reflector_is_told_what_its_answer_lost() -> None:
     assert rows[3] == "- All &lt;of> it"
     assert rows[5] == "- rates.csv"
     assert "too long" not in text
-    assert "too long" in reflector_prompt(replace(given, omitted=(), vague=(), missing=())).text
+    assert "too long" in reflector_prompt(replace(given, gaps=Gaps())).text
 
 
 def test_statements_that_fill_the_target_are_merged_by_subject() -> None:

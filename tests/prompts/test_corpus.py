@@ -1,7 +1,6 @@
 """Replies of every kind are read as the corpus says."""
 
 from dataclasses import asdict
-from datetime import UTC
 
 import pytest
 
@@ -12,11 +11,11 @@ from prompts.corpus import BASE, CASES, SHOWN, Case, written
 @pytest.mark.parametrize("case", CASES, ids=[case.name for case in CASES])
 def test_a_reply_is_read_as_expected(case: Case) -> None:
     """Lines, hints, faults and the verdict are all as expected."""
-    parsed = parse_observations(case.reply, SHOWN, base=BASE, zone=UTC)
+    parsed = parse_observations(case.reply, SHOWN, base=BASE)
     assert tuple(map(written, parsed.observations)) == case.lines
-    assert {fault.kind for fault in parsed.faults} == case.faults
+    assert parsed.faults.keys() == case.faults
     if not case.fails:
-        assert {name: text for name, text in asdict(parsed.hints).items() if text is not None} == case.hints
+        assert {name: text for name, text in asdict(parsed.hints).items() if isinstance(text, str)} == case.hints
     assert parsed.nothing is case.nothing
     assert (failure(parsed) is not None) is case.fails
 

@@ -9,8 +9,8 @@ import pytest
 from memolog.core.message import FilePart, Message, Part, ReasoningPart, TextPart, UnknownPart
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
-from memolog.observer.prompt import ObserveInput, ReflectInput, observer_prompt, reflector_prompt
-from memolog.observer.transcript import transcript
+from memolog.observer.prompt import Gaps, ObserveInput, ReflectInput, observer_prompt, reflector_prompt
+from memolog.observer.transcript import PartWriter, transcript
 from memolog.text.tokens import HeuristicCounter
 from prompts.talk import START, call, message, result
 
@@ -89,7 +89,7 @@ def hostile(seed: int) -> tuple[list[Message], int]:
 def test_nothing_is_forged_in_a_transcript(seed: int) -> None:
     """Without our own tags no `<` is left, and each message has exactly the frame that we gave it."""
     messages, count = hostile(seed)
-    text = transcript(messages, counter=HeuristicCounter()).text
+    text = transcript(messages, PartWriter(counter=HeuristicCounter())).text
     assert "<" not in OURS.sub("", text)
     assert text.count("<message>") == text.count("</message>") == count
     headers = re.findall(r"<message>(\[\d+\] \d\d:\d\d (?:user|assistant|tool|system)\b)", text)
@@ -106,7 +106,7 @@ def test_nothing_is_forged_where_a_transcript_was_cut(most: int) -> None:
     """A cut tears no escape open."""
     for seed in range(40):
         messages, _ = hostile(seed)
-        text = transcript(messages * 3, counter=HeuristicCounter(), most_tokens=most).text
+        text = transcript(messages * 3, PartWriter(counter=HeuristicCounter(), most_tokens=most)).text
         assert "<" not in OURS.sub("", text)
         assert text.count("<message>") == text.count("</message>")
 
@@ -132,7 +132,9 @@ def test_nothing_is_forged_in_what_a_reflector_reads() -> None:
     for forgery, line_break in itertools.product(FORGERIES, BREAKS):
         text = f"a{line_break}{forgery}{line_break}b"
         line = Observation(id="x", group="g", ordinal=0, priority="high", text=text, said_at=START, verbatim=text)
-        prompt = reflector_prompt(ReflectInput(observations=(line, line), target_tokens=100, missing=(text,))).text
+        prompt = reflector_prompt(
+            ReflectInput(observations=(line, line), target_tokens=100, gaps=Gaps(names=(text,)))
+        ).text
         body = prompt[: prompt.rindex("</missing>")]
         for tag in ("log", "target", "missing"):
             body = body.replace(f"<{tag}>\n", "", 1).replace(f"\n</{tag}>\n", "\n", 1)

@@ -45,7 +45,7 @@ def test_a_mode_fills_its_fields(mode: Mode, text: str, category: str | None, fi
 
 
 def test_what_a_line_says_of_itself_stays() -> None:
-    """Code completes, it does not overrule."""
+    """Code adds missing fields and does not change existing ones."""
     given = line("TypeError: no", category="finding", metadata={"error_type": "mine", "owner": "Anna"})
     filled = with_fields(given, "debugging")
     assert (filled.category, filled.metadata) == ("finding", {"error_type": "mine", "owner": "Anna"})
@@ -67,7 +67,7 @@ def test_sentences_that_no_line_holds_are_added() -> None:
 
 
 def test_what_is_added_is_bounded() -> None:
-    """A log full of errors does not become the log."""
+    """The number and the length of added sentences are limited."""
     text = "\n".join(f"Error{n}Error: {'x' * 1_000}" for n in range(50))
     spoken = [row(n, "tool", text.replace("Error: ", f"Error: {n} ")) for n in range(1, 40)]
     added = with_findings(Parsed(), spoken, "debugging").observations
@@ -94,13 +94,13 @@ def test_what_is_added_is_bounded() -> None:
 )  # fmt: skip
 def test_fields_in_braces(text: str, left: str, fields: dict[str, str]) -> None:
     """Known names have one spelling, unknown ones are free fields, code stays in the text, and only code sets what is ours."""
-    (draft,) = parse_observations(f"* 🟡 {text} [3]", SHOWN, base=BASE, zone=UTC).observations
+    (draft,) = parse_observations(f"* 🟡 {text} [3]", SHOWN, base=BASE).observations
     assert (draft.text, draft.metadata) == (left, fields)
 
 
 def test_fields_of_json_replies() -> None:
     """Fields beside the line, or in a `metadata` of their own."""
     reply = '[{"text": "it failed", "cites": [3], "error_type": "KeyError", "metadata": {"severity": 2}, "notFound": "x y"}]'
-    (draft,) = parse_observations(reply, SHOWN, base=BASE, zone=UTC).observations
+    (draft,) = parse_observations(reply, SHOWN, base=BASE).observations
     assert (draft.text, draft.cites) == ("it failed", (3,))
     assert draft.metadata == {"error_type": "KeyError", "severity": "2", "not_found": "x y"}

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable
-from datetime import UTC, timedelta, timezone
+from datetime import timedelta, timezone
 
 import pytest
 from hypothesis import given, settings
@@ -40,16 +40,15 @@ def check(parsed: Parsed) -> None:
         draft.text.encode()
     assert not (parsed.nothing and parsed.observations)
     assert bool(parsed.observations) or parsed.nothing or failure(parsed) is not None
-    assert len({fault.kind for fault in parsed.faults}) == len(parsed.faults)
 
 
 @settings(max_examples=600, deadline=None)
 @given(reply=replies)
 def test_reading_never_raises(reply: str) -> None:
     """Any text is read, by each of the three readers."""
-    check(parse_observations(reply, SHOWN, base=BASE, zone=timezone(timedelta(hours=-5))))
-    assert all(merged in {"o1", "o2"} for line in parse_reflection(reply, ["o1", "o2"]).lines for merged in line.merges)
-    batch = parse_batch(reply, SHOWN, aliases={"t1": "t", "t2": "u"}, base=BASE, zone=UTC)
+    check(parse_observations(reply, SHOWN, base=BASE.astimezone(timezone(timedelta(hours=-5)))))
+    assert all(merged in {"o1", "o2"} for line in parse_reflection(reply, 2).lines for merged in line.merges)
+    batch = parse_batch(reply, SHOWN, aliases={"t1": "t", "t2": "u"}, base=BASE)
     assert batch.keys() == {"t", "u"}
     check(batch["t"])
 
@@ -59,13 +58,13 @@ def test_every_reply_may_be_cut_off_anywhere(case: object) -> None:
     """However much of a reply arrives, it is read, and its lines are those of the whole or a beginning of them."""
     reply: str = getattr(case, "reply", "")
     for end in range(len(reply)):
-        check(parse_observations(reply[:end], SHOWN, base=BASE, zone=UTC))
+        check(parse_observations(reply[:end], SHOWN, base=BASE))
 
 
 def test_without_messages_and_at_the_edge_of_time() -> None:
     """No message, and a moment that no other zone has, are no reason to raise."""
-    first = BASE.replace(year=1, month=1, day=1, hour=0)
-    parsed = parse_observations("* 🔴 (09:15) tea [1]", [], base=first, zone=timezone(timedelta(hours=-12)))
+    first = BASE.replace(year=1, month=1, day=1, hour=0, tzinfo=timezone(timedelta(hours=12)))
+    parsed = parse_observations("* 🔴 (09:15) tea [1]", [], base=first)
     assert [draft.text for draft in parsed.observations] == ["tea"]
     assert parsed.observations[0].cites == ()
 
@@ -100,7 +99,7 @@ HUGE: dict[str, Callable[[], str]] = {
 def test_huge_replies_are_read_and_refused(name: str) -> None:
     """Ten megabytes are read like one, and never become memory."""
     reply = HUGE[name]()
-    parsed = parse_observations(reply, SHOWN, base=BASE, zone=UTC)
+    parsed = parse_observations(reply, SHOWN, base=BASE)
     check(parsed)
     assert failure(parsed) is not None
     assert len(parsed.observations) <= 2_000

@@ -1,7 +1,7 @@
 """The prompts as they are sent, word for word.
 
 When a prompt changes on purpose, run the tests once with MEMOLOG_SNAPSHOTS=write, read the difference, and raise the edition
-in `wording.py` if the meaning changed.
+in `prompt.py` if the meaning changed.
 """
 
 import os
@@ -17,6 +17,7 @@ from memolog.observer.prompt import (
     MODES,
     PROMPT_VERSION,
     VOICES,
+    Gaps,
     ObserveInput,
     Prompt,
     ReflectInput,
@@ -76,7 +77,7 @@ PROMPTS: dict[str, Callable[[], Prompt]] = {
             observations=LOG,
             target_tokens=12_000,
             level=3,
-            missing=("rates.csv", "<b>"),
+            gaps=Gaps(names=("rates.csv", "<b>")),
             hints=HINTS,
             aliases={"thread-1": "t1", "thread-2": "t2"},
             custom="Keep amounts.",

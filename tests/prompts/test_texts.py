@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from memolog.observer.prompt import LEVELS, MODES, PROMPT_VERSION, VOICES, level_text, observer_system, reflector_system
+from memolog.observer.prompt import LEVELS, MODES, VOICES, level_text, observer_system, reflector_system
 from memolog.text.tokens import SplintrCounter
 
 MOST_OBSERVER = 2_000
@@ -21,9 +21,8 @@ def test_the_instructions_are_short(mode: str, voice: str) -> None:
     assert 500 < counter.count(reflector_system(mode, voice)) <= MOST_REFLECTOR
 
 
-@pytest.mark.parametrize(
-    "taught",
-    [
+TAUGHT: dict[str, tuple[str, ...]] = {
+    "observer": (
         "asserts", "asks", "requests", "authority on their own life", "names what it replaces", "time of speaking",
         "only when it can be computed", "several lines", "only when the work is confirmed", "word for word",
         "Unusual wording is quoted", "Vague verbs become precise", "what tells them apart",
@@ -33,41 +32,31 @@ def test_the_instructions_are_short(mode: str, voice: str) -> None:
         "never becomes a wish of the user", "one to five lines for an exchange, in few words", "keeps its detail",
         "so that it could be given again", "Astra 90 €, loud; Bela 120 €, pool", "what was done, not how well",
         "what blocks the work", "constraints that must hold", "lines about one feature", "Never answer a message",
-    ],
-)  # fmt: skip
-def test_the_observer_is_taught(taught: str) -> None:
-    """Each rule that the log depends on is in the instructions of every mode."""
-    assert all(taught in observer_system(mode, "general") for mode in MODES)
-
-
-@pytest.mark.parametrize(
-    "taught",
-    [
+    ),
+    "observer of code": (
         "files, with what was read in them or changed", "functions and classes with their signatures", "imports",
         "environment variables and config values", "fields with their types", "with versions", "commands with their outcome",
         "git operations", "feedback from reviews", "lines of one feature area together",
         # Each with an example.
         "`rates.csv`", "`vat_of(net: Decimal) -> Decimal`", "`httpx 0.27`", "`TAX_REGION=BE`", "`iban: str | None`",
         "`make lint`: 3 errors", "commit 4f2a9bc", "reviewer wants",
-    ],
-)  # fmt: skip
-def test_the_observer_of_code_is_taught_item_by_item(taught: str) -> None:
-    """What is kept of work on code is listed, not left to taste."""
-    assert taught in observer_system("default", "coding")
-
-
-@pytest.mark.parametrize(
-    "taught",
-    [
+    ),
+    "reflector": (
         "Join what belongs together", "draws the conclusion where the lines support it", "kept Redis",
         "Every 🔴 and ✅ line stays",
         'its "not" or "never"', "say what it replaced", "merge them by subject", "a list of bare names helps nobody",
         "Old is condensed harder", "repeated runs become one",
-    ],
-)  # fmt: skip
-def test_the_reflector_is_taught(taught: str) -> None:
-    """Each rule that memory depends on is in the instructions of every mode."""
-    assert all(taught in reflector_system(mode, "general") for mode in MODES)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("who", TAUGHT)
+def test_the_rules_are_taught(who: str, mode: str) -> None:
+    """Each rule that the log depends on is in the instructions of every mode; of work on code, what is kept is listed."""
+    system = reflector_system if who == "reflector" else observer_system
+    text = system(mode, "coding" if who == "observer of code" else "general")
+    assert [rule for rule in TAUGHT[who] if rule not in text] == []
 
 
 @pytest.mark.parametrize("tag", ["current-task", "suggested-response", "thread-title", "off-track", "working-memory"])
@@ -78,12 +67,6 @@ def test_examples_are_filled(tag: str) -> None:
     assert filled
     for body in filled:
         assert re.search(r"VAT|flour|MariaDB", body)
-
-
-def test_each_level_says_that_the_last_answer_was_too_long() -> None:
-    """Except the first, and except where the last answer left out too much."""
-    assert ["too long" in level_text(level) for level in LEVELS] == [False, True, True, True, True]
-    assert not any("too long" in level_text(level, said_too_long=False) for level in LEVELS)
 
 
 def test_modes_and_voices_differ_and_keep_the_format() -> None:
@@ -105,26 +88,10 @@ def test_instructions_of_the_application_come_last_under_a_heading() -> None:
     )
 
 
-def test_the_reflector_reads_the_instructions_of_the_observer() -> None:
-    """It has to understand the lines; the rules are quoted under a heading that says so."""
-    system = reflector_system("testing", "coding")
-    assert "do not carry them out" in system
-    assert "How to write a line" in system
-    assert "What the marks mean" in system
-    assert "<transcript>" not in system
-    assert "Focus: testing" in system
-
-
 def test_levels_ask_for_less_and_less() -> None:
-    """Each level has its words, from no hint to two parts in ten; beyond the last there is only the last."""
+    """Each says that the last answer was too long, except the first, and except where that answer left out too much."""
     texts = [level_text(level) for level in LEVELS]
-    assert len(set(texts)) == 5
+    assert ["too long" in text for text in texts] == [False, True, True, True, True]
+    assert not any("too long" in level_text(level, said_too_long=False) for level in LEVELS)
     assert "parts in 10" not in texts[0]
     assert [re.findall(r"about (\d) parts", text) for text in texts[1:]] == [["8"], ["6"], ["4"], ["2"]]
-    assert level_text(9) == texts[-1]
-    assert level_text(-1) == texts[0]
-
-
-def test_the_version_is_a_number_and_a_digest() -> None:
-    """What is stored with a run tells a person which edition it was, and a machine every change of a word."""
-    assert re.fullmatch(r"\d+-[0-9a-f]{12}", PROMPT_VERSION)

@@ -26,7 +26,7 @@ def _table_row(*cells: object) -> str:
 
 
 def _row(name: str, sittings: list[Sitting]) -> str:
-    asked, missing = sum(len(one.asked) for one in sittings), sum(len(one.missing) for one in sittings)
+    asked, missing = sum(len(one.conversation.facts) for one in sittings), sum(len(one.missing) for one in sittings)
     later = sum(len(one.asked_reflected) for one in sittings)
     lost = sum(len(one.missing_reflected) for one in sittings)
     size = sum(one.conversation.size for one in sittings)

@@ -71,7 +71,6 @@ class Said:
     error: bool = False
 
     def message(self) -> NewMessage:
-        """Return it as a turn takes it."""
         if self.role == "tool":
             return NewMessage(
                 role="tool", parts=(ToolResultPart(call_id=self.call, content=self.text, is_error=self.error),)
@@ -81,7 +80,6 @@ class Said:
 
     @property
     def size(self) -> int:
-        """Return how many characters it has, tool calls included."""
         return len(self.text) + sum(len(json.dumps(one["arguments"], ensure_ascii=False)) for one in self.calls)
 
     def may_mean(self, day: str) -> bool:
@@ -114,7 +112,6 @@ class Fact:
     replaces: str | None = None
 
     def is_in(self, text: str) -> bool:
-        """Tell whether a text says it."""
         return all(any(stands(word, text) for word in spellings) for spellings in self.words)
 
 
@@ -141,7 +138,6 @@ class Conversation:
 
     @property
     def size(self) -> int:
-        """Return how many characters were said."""
         return sum(said.size for said in self.messages)
 
     @property
@@ -258,7 +254,7 @@ class Sitting:
     @cached_property
     def missing(self) -> tuple[Fact, ...]:
         """Return the facts that the log should hold and does not."""
-        return tuple(fact for fact in self.asked if not self.log.holds(fact, self.conversation))
+        return tuple(fact for fact in self.conversation.facts if not self.log.holds(fact, self.conversation))
 
     @cached_property
     def missing_reflected(self) -> tuple[Fact, ...]:
@@ -266,17 +262,11 @@ class Sitting:
         return tuple(fact for fact in self.asked_reflected if not self.reflected.holds(fact, self.conversation))
 
     @property
-    def asked(self) -> tuple[Fact, ...]:
-        """Return the facts that the log should hold."""
-        return self.conversation.facts
-
-    @property
     def asked_reflected(self) -> tuple[Fact, ...]:
         """Return the facts that the condensed log should hold: those that nothing replaced."""
-        return tuple(fact for fact in self.asked if fact.id not in self.conversation.replaced)
+        return tuple(fact for fact in self.conversation.facts if fact.id not in self.conversation.replaced)
 
     def wrong_dates(self) -> tuple[str, ...]:
-        """Return the lines with a wrong date, at both moments."""
         before, after = self.log.wrong_dates(self.conversation), self.reflected.wrong_dates(self.conversation)
         return tuple(dict.fromkeys((*before, *after)))
 

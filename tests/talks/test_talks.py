@@ -41,7 +41,7 @@ def told(sittings: tuple[Sitting, ...], missing: list[tuple[Fact, ...]], asked: 
 
 def test_the_log_holds_what_users_stated(sittings: tuple[Sitting, ...]) -> None:
     """At least 97 % of the facts stand in one line of the log each."""
-    asked, missing = sum(len(one.asked) for one in sittings), [one.missing for one in sittings]
+    asked, missing = sum(len(one.conversation.facts) for one in sittings), [one.missing for one in sittings]
     assert sum(map(len, missing)) <= 0.03 * asked, told(sittings, missing, asked)
 
 
@@ -57,7 +57,7 @@ def test_no_allergy_prohibition_or_correction_is_missing(sittings: tuple[Sitting
         tuple(fact for fact in dict.fromkeys((*one.missing, *one.missing_reflected)) if fact.kind in MUST)
         for one in sittings
     ]
-    asked = sum(fact.kind in MUST for one in sittings for fact in one.asked)
+    asked = sum(fact.kind in MUST for one in sittings for fact in one.conversation.facts)
     assert not any(missing), told(sittings, missing, asked)
 
 
@@ -92,7 +92,7 @@ def test_logs_are_at_most_half_of_what_was_said(sittings: tuple[Sitting, ...]) -
 
 
 def test_each_log_has_several_groups_and_was_condensed(sittings: tuple[Sitting, ...]) -> None:
-    """The exam is one: lines come from several runs, and the log was rewritten."""
+    """Lines come from several runs, and the log was condensed."""
     for one in sittings:
         assert len({line.group for line in one.log.lines}) > 2, one.conversation.name
         assert one.reflected.generation > one.log.generation, one.conversation.name

@@ -428,7 +428,7 @@ class _Log:
 
     def _observations(self, record: Record, group: str, text: str) -> list[Observation]:
         base = at_of(record["observed_at"]) or at_of(record["created_at"]) or datetime(1970, 1, 1, tzinfo=UTC)
-        parsed = parse_observations(text, (), base=base, zone=UTC) if text.strip() else Parsed()
+        parsed = parse_observations(text, (), base=base.astimezone(UTC)) if text.strip() else Parsed()
         drafts = parsed.observations
         self.text_hints = Hints(
             current_task=parsed.hints.current_task,

@@ -208,11 +208,11 @@ class Compacting:
     ) -> list[SummaryLine]:
         """Return the observer's lines about messages. The embedded observer is used if `may_ask` is False or the model fails."""
         redactor = redactor_for(config)
-        given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, alias=thread)
+        given = ObserveInput(messages=await cleaned(live, redactor), mode=config.mode, redactor=redactor, alias=thread)
         ask = ModelCalls(self._store, resource, thread, (), config)
         try:
             if may_ask and self._observer.name != EmbeddedObserver.name:
-                answer = (await self._observer.observe([given], redactor, ask))[0]
+                answer = (await self._observer.observe([given], ask))[0]
                 if lines := _lines_of(answer):
                     return lines
         except (RunFault, BudgetSpent) as fault:
@@ -220,11 +220,11 @@ class Compacting:
         finally:
             if ask.usage is not None:
                 await self._store.ledger.add(resource, replace(ask.usage, thread=thread))
-        return _lines_of((await self._embedded.observe([given], redactor, ask))[0])
+        return _lines_of((await self._embedded.observe([given], ask))[0])
 
 
 def _lines_of(answer: Observed) -> list[SummaryLine]:
-    seqs = {shown.number: shown.seq for shown in answer.prompt.shown}
+    seqs = {shown.number: shown.seq for shown in answer.shown}
     return [
         SummaryLine(
             text=draft.text,

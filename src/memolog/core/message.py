@@ -1,7 +1,7 @@
 """Messages and their parts, and their exact JSON form."""
 
 import base64
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from typing import ClassVar, Final, Literal, TypeAlias, cast, get_args
@@ -290,6 +290,27 @@ def continues(stored: tuple[Part, ...], offered: tuple[Part, ...]) -> tuple[Part
 def has_many_parts(messages: Iterable[Message]) -> bool:
     """Return whether the messages have so many parts that a worker thread should process them."""
     return sum(len(message.parts) for message in messages) > _MANY_PARTS
+
+
+def texts_of(
+    part: Part, values: Callable[[JsonValue], Iterator[str]], file: Callable[[FilePart], Iterator[str]]
+) -> Iterator[str]:
+    """Yield the texts of a part. `values` yields the texts of a JSON value, and `file` those of a file."""
+    match part:
+        case TextPart() | ReasoningPart():
+            yield part.text
+        case ToolCallPart():
+            yield part.name
+            yield from values(part.arguments)
+        case ToolResultPart():
+            yield part.name or ""
+            yield from values(part.content)
+            for one in part.files:
+                yield from file(one)
+        case FilePart():
+            yield from file(part)
+        case UnknownPart():
+            yield from values(part.data)
 
 
 def pairs_of(parts: tuple[Part, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:

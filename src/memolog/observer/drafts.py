@@ -2,13 +2,14 @@
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date, datetime, time
 from typing import Final, Literal, TypeAlias, cast, get_args
 
 from memolog.core.exact_json import JsonObject, nothing
 from memolog.core.observation import Priority
+from memolog.core.thread import Hints
 from memolog.text.escape import short_line
 from memolog.text.tokens import TokenCounter
 
@@ -48,39 +49,22 @@ MOST_LINE: Final = 10_000
 """A line is shortened to at most this many characters."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Fault:
-    """A kind of fault, with the detail of its first occurrence and the number of occurrences."""
-
-    kind: FaultKind
-    detail: str
-    count: int = 1
-
-
-class FaultNotes:
-    """Collects the faults of a reply. There is one `Fault` for each kind, so the number of faults is bounded."""
-
-    def __init__(self) -> None:
-        self._found: dict[FaultKind, Fault] = {}
+class Faults(dict[FaultKind, str]):
+    """The kinds of faults in a reply, each with the detail of its first occurrence."""
 
     def note(self, kind: FaultKind, detail: str) -> None:
-        """Add one fault. Only the first fault of a kind keeps its detail; later ones are counted."""
-        self.take([Fault(kind=kind, detail=short_line(detail, 120))])
-
-    def take(self, faults: Iterable[Fault]) -> None:
-        """Add the faults of another reply or section."""
-        for fault in faults:
-            earlier = self._found.get(fault.kind)
-            self._found[fault.kind] = replace(earlier, count=earlier.count + fault.count) if earlier else fault
+        """Add a fault. If the reply already has a fault of this kind, nothing changes."""
+        self.setdefault(kind, short_line(detail, 120))
 
     @property
     def has_fatal(self) -> bool:
         """Whether a fault makes the reply unusable."""
-        return not FATAL.isdisjoint(self._found)
+        return not FATAL.isdisjoint(self)
 
-    def faults(self) -> tuple[Fault, ...]:
-        """Return the faults in the order of `FaultKind`, so that the fatal kinds are first."""
-        return tuple(self._found[kind] for kind in get_args(FaultKind) if kind in self._found)
+    @property
+    def kinds(self) -> tuple[FaultKind, ...]:
+        """The kinds in the order of `FaultKind`, so that the fatal kinds are first."""
+        return tuple(kind for kind in get_args(FaultKind) if kind in self)
 
 
 # ---------------------------------------------------------------- endless repetition
@@ -104,7 +88,6 @@ def is_degenerate(text: str) -> bool:
 
 
 def _repeated(text: str) -> float:
-    """Return the share of the windows that occur earlier in the text."""
     count = len(text) - _WINDOW
     return 1 - len({hash(text[at : at + _WINDOW]) for at in range(count)}) / count if count > 0 else 0.0
 
@@ -267,23 +250,29 @@ class Draft(_Line):
 
     said_at: datetime
     cites: tuple[int, ...] = ()
-    """The numbers of the cited messages in the transcript. A line under a parent without citations has those of the parent."""
-    observer: str | None = None
-    """The observer that wrote the line, if another observer than the called one did."""
+    """The numbers of the cited messages in the transcript. A line without citations has those of its parent."""
+
+
+def selected(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
+    """Return the lines with these indexes. A line whose parent is left out moves under the nearest ancestor that is not."""
+    new = {place: number for number, place in enumerate(places)}
+
+    def above(place: int | None) -> int | None:
+        while place is not None and place not in new:
+            place = drafts[place].parent
+        return None if place is None else new[place]
+
+    return tuple(replace(drafts[place], parent=above(drafts[place].parent)) for place in places)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HintsDraft:
-    """The hints of a reply: current task, suggested response, title, working memory. None stands for a missing hint."""
+class HintsDraft(Hints):
+    """The hints of a reply. None stands for a missing hint, and an empty current task for the end of the task."""
 
-    current_task: str | None = None
-    """Empty if the reply says that there is no current task."""
-    task_at: datetime | None = None
-    """The time of the message that the task comes from; None if it does not come from a single message."""
-    suggested_response: str | None = None
-    title: str | None = None
     working_memory: str | None = None
     """The new text of the whole working memory; None if the text does not change."""
+    off_track: str | None = None
+    """Where the work drifted to and how to return; None while the work is on track. Only a reflector sets it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -292,15 +281,11 @@ class Parsed:
 
     observations: tuple[Draft, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
-    faults: tuple[Fault, ...] = ()
+    faults: Faults = field(default_factory=Faults)
     nothing: bool = False
     """The reply says that nothing is worth observing."""
     known: tuple[Draft, ...] = ()
     """Lines that were dropped because the log has them from the same day. The messages that they cite count as covered."""
-
-    def has(self, kind: FaultKind) -> bool:
-        """Return whether the reply has a fault of this kind."""
-        return any(fault.kind == kind for fault in self.faults)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -319,11 +304,9 @@ class ParsedReflection:
 
     lines: tuple[ReflectedDraft, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
-    off_track: str | None = None
-    """Where the work drifted to and how to return; None while the work is on track."""
-    threads: "Mapping[str, ParsedReflection]" = field(default_factory=lambda: dict[str, ParsedReflection]())  # noqa: PLW0108 - the class is not there yet
-    """The hints and `off_track` of each thread by the alias of the thread, if several threads share the log. `lines` is empty."""
-    faults: tuple[Fault, ...] = ()
+    threads: Mapping[str, HintsDraft] = field(default_factory=dict[str, HintsDraft])
+    """The hints of each thread by the alias of the thread, if several threads share the log."""
+    faults: Faults = field(default_factory=Faults)
 
     def tokens(self, counter: TokenCounter) -> int:
         """Return the tokens of all lines."""

@@ -11,16 +11,7 @@ from functools import cached_property
 from typing import Final, cast
 
 from memolog.core.exact_json import JsonValue, loads
-from memolog.core.message import (
-    FilePart,
-    Message,
-    Part,
-    ReasoningPart,
-    TextPart,
-    ToolCallPart,
-    ToolResultPart,
-    UnknownPart,
-)
+from memolog.core.message import FilePart, Message, Part, TextPart, ToolResultPart, UnknownPart, texts_of
 from memolog.text.identifiers import (
     SEGMENTS,
     Day,
@@ -276,7 +267,12 @@ def said_text(message: Message) -> str:
     """Return the text, reasoning, tool calls and files of a message with the speaker's name; empty for a message of a tool."""
     if message.role == "tool" or message.own:
         return ""
-    texts = [text for part in message.parts if not isinstance(part, ToolResultPart) for text in _texts(part)]
+    texts = [
+        text
+        for part in message.parts
+        if not isinstance(part, ToolResultPart)
+        for text in texts_of(part, _values, _file)
+    ]
     return "\n".join([message.speaker or "", *map(_ends, texts)]).strip()
 
 
@@ -286,7 +282,7 @@ def returned_text(message: Message) -> str:
         return ""
     is_tool = message.role == "tool"
     parts = [part for part in message.parts if is_tool or isinstance(part, ToolResultPart)]
-    return "\n".join(_ends(text) for part in parts for text in _texts(part))
+    return "\n".join(_ends(text) for part in parts for text in texts_of(part, _values, _file))
 
 
 def is_spoken_by_user(message: Message) -> bool:
@@ -304,24 +300,6 @@ def _has_words(part: Part) -> bool:
 
 def _ends(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[: _MOST // 2]}\n{text[-_MOST // 2 :]}"
-
-
-def _texts(part: Part) -> Iterator[str]:
-    match part:
-        case TextPart() | ReasoningPart():
-            yield part.text
-        case ToolCallPart():
-            yield part.name
-            yield from _values(part.arguments)
-        case ToolResultPart():
-            yield part.name or ""
-            yield from _values(part.content)
-            for file in part.files:
-                yield from _file(file)
-        case FilePart():
-            yield from _file(part)
-        case UnknownPart():
-            yield from _values(part.data)
 
 
 def _file(part: FilePart) -> Iterator[str]:

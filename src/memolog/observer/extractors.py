@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from memolog.core.exact_json import JsonObject, JsonValue, check_json, dumps
 from memolog.core.message import Message
-from memolog.core.observation import Extract, NewExtract
+from memolog.core.observation import NewExtract
 from memolog.errors import ConfigError
 from memolog.log.runner import Problem
 from memolog.observer.reply_lines import without_fence
@@ -140,11 +140,6 @@ async def _value(extractor: Extractor, messages: Sequence[Message], said: Mappin
         # The function may block, so it runs in a worker thread.
         value = await asyncio.to_thread(extractor.function, messages)
         return await value if inspect.isawaitable(value) else value
-
-
-def latest(versions: Sequence[Extract]) -> dict[str, Extract]:
-    """Return the newest version of each value by key. `versions` must be ordered from old to new."""
-    return {version.key: version for version in versions}
 
 
 # ---------------------------------------------------------------- the request and the reply

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias, get_args
 from memolog.core.message import Message, ToolResultPart, pairs_of
 from memolog.core.observation import CODE_METADATA, KEPT, Observation, Trust
 from memolog.core.thread import Hints
+from memolog.observer.drafts import Draft
 from memolog.observer.evidence import (
     Evidence,
     has_word,
@@ -43,11 +44,7 @@ def trust_of(message: Message) -> Trust:
 
 def lowest(trusts: Iterable[Trust]) -> Trust:
     """Return the lowest trust; "tool" if `trusts` is empty."""
-    found = frozenset(trusts)
-    for trust in _ORDER:
-        if trust in found:
-            return trust
-    return "tool"
+    return _ORDER[min(map(_ORDER.index, trusts), default=0)]
 
 
 # ---------------------------------------------------------------- lines that speak for the user
@@ -111,7 +108,6 @@ def speaks_for_user(text: str, speakers: Collection[str] = (), owners: Collectio
 
 
 def _has_subject(plain: str, names: Collection[str], verbs: str) -> bool:
-    """Return whether one of the names is the subject of one of the verbs in a text."""
     patterns = [re.escape(folded(name)) for name in names if len(name.strip()) >= _SHORTEST_NAME]
     return bool(patterns) and bool(re.search(rf"\b(?:{'|'.join(patterns)}){_ASIDE}{_BETWEEN}\s+{verbs}", plain))
 
@@ -138,8 +134,8 @@ class Voices:
     def echoes_tool(self, text: str, *, share: float, least: int = 1) -> bool:
         """Return whether a text takes its words from tools.
 
-        This is so in three cases: the text copies a tool (see `copies_tool`); or at least `least` words come from tools and the
-        number of other known words is at most `share` times that; or at least two words come from tools and no other is known.
+        This is so in three cases: The text copies a tool (see `copies_tool`). Or at least `least` words come from tools, and the
+        words of users and models are at most `share` times as many. Or at least two words come from tools and none from others.
         """
         if not self.returned:
             return False
@@ -159,7 +155,7 @@ class Voices:
     def copies_tool(self, text: str) -> bool:
         """Return whether five neighbouring words of a text occur in a tool result and nowhere else.
 
-        Of a text of two to four words, all words are looked up.
+        If a text has only two to four words, all of them must occur there.
         """
         words = squeezed(folded(text)).strip(".").split(".")[:_MOST_WORDS]
         size = min(_COPIED_WORDS, len(words))
@@ -192,7 +188,7 @@ def voices_of(
     return Voices(said=evidence_of([*by_user, *others]), returned=evidence_of(returned), by_user=evidence_of(by_user))
 
 
-def line_text(line: Observation) -> str:
+def line_text(line: Observation | Draft) -> str:
     """Return the text of a line, followed by its verbatim text."""
     return f"{line.text}\n{line.verbatim}" if line.verbatim else line.text
 
@@ -417,47 +413,32 @@ _Verdict: TypeAlias = tuple[Observation, tuple[str, ...]]
 """One checked line with trust and priority, and the kinds of its faults."""
 
 
-def judge(
-    observations: Sequence[Observation],
-    messages: Sequence[Message],
-    *,
-    log: str = "",
-    policy: Policy = "flag",
-    foreign: Sequence[Message] = (),
-    lines: Sequence[Observation] = (),
-    readings: Callable[[], Readings] = dict,
-    extracted: Collection[str] = (),
-) -> Judged:
-    """Return the lines of an observer after comparing each with the messages that it cites.
-
-    `foreign` are messages of other conversations that the observer was shown too. A line whose words come only from these is
-    dropped under every policy. `lines` are the lines of the log that the observer was shown; text of a tool in them counts as
-    the tool's. `readings` is called only if the words of a user do not support a line. `extracted` are the ids of lines that
-    code wrote; their mentions are not checked, because code counts and shortens but does not invent.
-    """
-    checker = _Checker(messages, log, policy, foreign, lines, readings, frozenset(extracted))
-    own = [observation for observation in observations if not checker.is_foreign(observation)]
-    judged = _applied([checker.verdict(observation) for observation in renumbered(observations, own)], policy)
-    return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
-
-
-class _Checker:
-    """Compares lines with the messages of one span. Each message is prepared once."""
+class Judge:
+    """Compares the lines of an observer with the messages of one span. Each message is prepared once."""
 
     def __init__(
         self,
         messages: Sequence[Message],
-        log: str,
-        policy: Policy,
-        foreign: Sequence[Message],
-        lines: Sequence[Observation],
-        readings: Callable[[], Readings],
-        extracted: frozenset[str],
+        *,
+        log: str = "",
+        policy: Policy = "flag",
+        foreign: Sequence[Message] = (),
+        lines: Sequence[Observation] = (),
+        readings: Callable[[], Readings] = dict,
+        extracted: Collection[str] = (),
     ) -> None:
-        self._extracted = extracted
+        """Pass `messages` and everything else that the observer was shown.
+
+        `foreign` are messages of other conversations. A line whose words come only from these is dropped under every policy.
+        `lines` are lines of the log; text of a tool in them counts as the tool's. `readings` is called only if the words of a
+        user do not support a line. `extracted` are the ids of lines that code wrote. Their mentions are not checked, because
+        code counts and shortens but does not invent.
+        """
+        self._extracted = frozenset(extracted)
         self._by_seq = {(message.thread, message.seq): message for message in messages}
         self._texts: dict[tuple[str, int, Callable[[Message], str]], Evidence] = {}
-        self._log, self._policy, self._readings = Evidence(log), policy, cache(readings)
+        self._log, self._readings = Evidence(log), cache(readings)
+        self._policy: Policy = policy
         self._voices = voices_of(messages, foreign=foreign, log=lines)
         own = voices_of(messages)
         others = voices_of((), foreign=foreign).returned
@@ -472,25 +453,29 @@ class _Checker:
         self._speakers = {message.speaker for message in messages if message.speaker and message.role == "user"}
         self._owners = {message.resource for message in messages}
 
-    def is_foreign(self, observation: Observation) -> bool:
+    def judge(self, observations: Sequence[Observation]) -> Judged:
+        """Return the lines after comparing each with the messages that it cites."""
+        own = [observation for observation in observations if not self._is_foreign(observation)]
+        judged = _applied([self._verdict(observation) for observation in renumbered(observations, own)], self._policy)
+        return judged if len(own) == len(observations) else replace(judged, faults=(*judged.faults, "foreign_line"))
+
+    def _is_foreign(self, observation: Observation) -> bool:
         if not self._others.returned:
             return False
         return _is_echo(observation, self._others) or self._others.names_from_tool(observation.text, _OWNED)
 
-    def verdict(self, observation: Observation) -> _Verdict:
+    def _verdict(self, observation: Observation) -> _Verdict:
         cited = [self._by_seq[place] for place in cited_places(observation) if place in self._by_seq]
         is_for_user = speaks_for_user(observation.text, self._speakers, self._owners)
         said = [message for message in cited if _place(message) in self._spoken]
         claims = _claims(observation, is_for_user)
         backed = bool(said) and (not claims or self._is_backed(observation, cited, said))
         trust = lowest(self._trusts[_place(message)] for message in cited)
-        if said and not backed:
-            # The line cites a user's message, but the words of the line are not the user's.
-            trust = _lowered_trust(trust, observation, self._voices)
         is_free = self._policy == "keep" or observation.id in self._extracted
         missing = () if is_free else self._missing(observation, cited)
-        judged = replace(observation, trust=trust)
-        return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=bool(said))
+        is_doubtful = bool(said) and not backed
+        judged = _with_trust(observation, trust, self._voices if is_doubtful else None)
+        return _weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, is_doubtful=is_doubtful)
 
     def _is_backed(self, observation: Observation, cited: Sequence[Message], said: Sequence[Message]) -> bool:
         """Return whether the cited messages of users, or their readings by the embedded observer, support a line."""
@@ -574,18 +559,17 @@ def judge_reflection(
         backed = bool(said) and (not claims or is_backed(observation.text, words, voices))
         if observation.verbatim and claims and voices.copies_tool(observation.verbatim):
             backed = False
-        trust = lowest(root.trust for root in roots)
-        if said and not backed:
-            trust = _lowered_trust(trust, observation, voices)
         missing: tuple[str, ...] = ()
         if policy != "keep":
             # The reflector read all lines, so a line may contain a name from a line that it does not merge.
             moments = [root.said_at for root in roots if root.said_at]
             new = ungrounded(line_text(observation), [all_text], said_at=moments, about=observation.about)
-            missing = tuple(dict.fromkeys((*new, *_inherited(observation, roots))))
-        judged = replace(observation, trust=trust)
-        is_doubtful = (bool(said) and not backed) or (not backed and _stays_doubtful(observation, roots))
-        verdicts.append(_weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, cites_user=is_doubtful))
+            inherited = (str(name) for root in roots for name in root.metadata.get("ungrounded", ()))
+            missing = tuple(dict.fromkeys((*new, *(name for name in inherited if name in observation.text))))
+        is_new = bool(said) and not backed
+        judged = _with_trust(observation, lowest(root.trust for root in roots), voices if is_new else None)
+        is_doubtful = is_new or (not backed and _stays_doubtful(observation, roots))
+        verdicts.append(_weighed(judged, missing, is_backed=backed, is_for_user=is_for_user, is_doubtful=is_doubtful))
     return _applied(verdicts, policy)
 
 
@@ -600,18 +584,16 @@ def _stays_doubtful(observation: Observation, roots: Sequence[Observation]) -> b
     return not sure or sum(has_word(word, theirs) for word in words) >= _FEW
 
 
-def _inherited(observation: Observation, roots: Iterable[Observation]) -> list[str]:
-    named = [str(name) for root in roots for name in root.metadata.get("ungrounded", ())]
-    return [name for name in named if name in observation.text]
-
-
 def _claims(observation: Observation, is_for_user: bool) -> bool:
     return is_for_user or observation.priority in KEPT
 
 
-def _lowered_trust(trust: Trust, observation: Observation, voices: Voices) -> Trust:
-    theirs: Trust = "tool" if _is_echo(observation, voices) or voices.names_from_tool(observation.text) else "assistant"
-    return lowest((trust, theirs))
+def _with_trust(observation: Observation, trust: Trust, voices: Voices | None) -> Observation:
+    """Return a line with this trust. `voices` are given if the line cites a user, but its words are not the user's."""
+    if voices is None:
+        return replace(observation, trust=trust)
+    is_of_tool = _is_echo(observation, voices) or voices.names_from_tool(observation.text)
+    return replace(observation, trust=lowest((trust, "tool" if is_of_tool else "assistant")))
 
 
 def _is_echo(observation: Observation, voices: Voices) -> bool:
@@ -622,7 +604,7 @@ def _is_echo(observation: Observation, voices: Voices) -> bool:
 
 
 def _weighed(
-    observation: Observation, missing: Sequence[str], *, is_backed: bool, is_for_user: bool, cites_user: bool
+    observation: Observation, missing: Sequence[str], *, is_backed: bool, is_for_user: bool, is_doubtful: bool
 ) -> _Verdict:
     """Return a line with the priority that it may have and with marks for its faults."""
     speaks = is_for_user and not is_backed
@@ -633,7 +615,7 @@ def _weighed(
         metadata["ungrounded"] = [name[:_MOST_CHARACTERS] for name in missing[:_MOST_NAMED]]
     if speaks:
         metadata["speaks_for_user"] = True
-    elif cites_user and not is_backed:
+    elif is_doubtful:
         metadata["unverified"] = True
     if priority != observation.priority:
         metadata["lowered_from"] = observation.priority

@@ -19,7 +19,7 @@ from memolog.errors import MemologError
 from memolog.log.decide import closed_ends
 from memolog.log.runner import RunFault
 from memolog.log.state import weights_of
-from memolog.observer.drafts import Draft, Fault, FaultKind, FaultNotes, HintsDraft, Parsed, ParsedReflection
+from memolog.observer.drafts import Draft, FaultKind, Faults, HintsDraft, Parsed, ParsedReflection
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractors import take_extracts
@@ -28,6 +28,8 @@ from memolog.observer.model_choice import ModelPair
 from memolog.observer.observations import gaps_of
 from memolog.observer.plausibility import checked, in_order, uncovered
 from memolog.observer.prompt import (
+    LEVELS,
+    PROMPT_VERSION,
     ObserveInput,
     Prompt,
     ReflectInput,
@@ -37,17 +39,15 @@ from memolog.observer.prompt import (
     with_findings,
 )
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
-from memolog.observer.transcript import Shown, numbered, split, units
+from memolog.observer.transcript import Shown, in_zone, numbered, split, units
 from memolog.text.cutting import cut
-from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
 
-_LEVELS: Final = 5  # maximum number of calls to condense a log, each with stricter instructions
 # The maximum tokens of an answer are this number plus a share of the tokens of the prompt.
 _LEAST_REPLY: Final = 1_000
 _REPLY_SHARE: Final[dict[Purpose, float]] = {"observe": 0.5, "reflect": 1.0}
 # After one of these faults the model is asked a second time, because the second answer often does not have it.
-_PASSING: Final[tuple[FaultKind, ...]] = ("degenerate", "cut_off", "echo", "copied", "unfounded", "too_large")
+_PASSING: Final[frozenset[FaultKind]] = frozenset({"degenerate", "cut_off", "echo", "copied", "unfounded", "too_large"})
 # An answer about a span with more tokens is checked in a worker thread.
 _LONG_TOKENS: Final = 4_000
 _TEMPERATURE: Final[dict[Purpose, float]] = {"observe": 0.3, "reflect": 0.0}
@@ -62,10 +62,13 @@ Ask: TypeAlias = Callable[[Model, ModelRequest], Awaitable[ModelReply]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """The answer about one span, and the prompt with the message numbers that the answer cites."""
+    """The answer about one span."""
 
     parsed: Parsed
-    prompt: Prompt
+    shown: tuple[Shown, ...] = ()
+    """The messages with the numbers that the answer cites."""
+    version: str = PROMPT_VERSION
+    """The version of the prompt."""
     said: Mapping[str, str] | None = None
     """Extracted values of the application by key; None if no model was asked."""
     fault: RunFault | None = None
@@ -76,10 +79,10 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reflected:
-    """A valid answer of a reflector, and the prompt with the ids of the lines that the answer merges."""
+    """The answer of a reflector."""
 
     parsed: ParsedReflection
-    prompt: Prompt
+    version: str = PROMPT_VERSION
     level: int = 0
     """The level of strictness of the prompt. A higher level asks for a shorter answer."""
 
@@ -92,7 +95,7 @@ class Observer(Protocol):
         """Return the name that runs and the ledger store."""
         ...
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Return an answer for each span. Raises RunFault if no answer is usable."""
         ...
 
@@ -121,27 +124,26 @@ class EmbeddedObserver:
     def __init__(self, counter: TokenCounter) -> None:
         self._counter = counter
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Select and shorten sentences of the messages."""
-        del redactor, ask  # Lines are redacted when they become observations.
+        del ask
         # A long span takes tens of milliseconds, so the work runs in a worker thread.
         return await asyncio.to_thread(lambda: [_embedded(given, self._counter) for given in inputs])
 
     async def reflect(self, given: ReflectInput, ask: Ask, *, size: int, most: int) -> Reflected:
         """Merge lines, and drop the least important ones."""
         del ask, most
-        ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
         parsed = await asyncio.to_thread(reflect, given, self._counter)
         length = parsed.tokens(self._counter)
         if not 0 < length < size:
             raise RunFault("the log cannot be condensed without losing statements of users", cause="incompressible")
-        return Reflected(parsed=parsed, prompt=Prompt(system="", text="", version=_EXTRACTIVE, ids=ids))
+        return Reflected(parsed=parsed, version=_EXTRACTIVE)
 
 
 def _embedded(given: ObserveInput, counter: TokenCounter) -> Observed:
     live = [message for message in given.messages if message.state == "live"]
-    prompt = Prompt(system="", text="", version=_EXTRACTIVE, shown=numbered(live))
-    return Observed(parsed=with_findings(observe(given, counter), live, given.mode), prompt=prompt)
+    parsed = with_findings(observe(given, counter), live, given.mode)
+    return Observed(parsed=parsed, shown=numbered(live), version=_EXTRACTIVE)
 
 
 def readings_of(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> dict[tuple[str, int], str]:
@@ -150,7 +152,7 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
     They replace a "yes" or "the second one" by its meaning. So a line with this meaning is recognised as the user's statement.
     """
     observed = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
-    places = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown if shown.role == "user"}
+    places = {shown.number: (shown.thread, shown.seq) for shown in observed.shown if shown.role == "user"}
     found: dict[tuple[str, int], str] = {}
     for draft in observed.parsed.observations:
         if draft.text.startswith("User"):
@@ -161,20 +163,18 @@ def readings_of(given: ObserveInput, messages: Sequence[Message], counter: Token
 
 def embedded_statements(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Return the statements of users that the embedded observer finds, marked with its name."""
-    found = embedded_answer_now(given, messages, counter)
+    found = embedded_answer(given, messages, counter)
     stated = (replace(draft, parent=None) for draft in found.parsed.observations if draft.priority in KEPT)
     return replace(found, parsed=Parsed(observations=tuple(stated)))
 
 
-async def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
-    """Do the same as `embedded_answer_now` on a worker thread."""
-    return await asyncio.to_thread(embedded_answer_now, given, messages, counter)
-
-
-def embedded_answer_now(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
+def embedded_answer(given: ObserveInput, messages: Sequence[Message], counter: TokenCounter) -> Observed:
     """Observe messages for which a model failed with the embedded observer, and mark the lines with its name."""
     found = _embedded(replace(given, messages=tuple(messages), wanted=()), counter)
-    drafts = tuple(replace(draft, observer=EmbeddedObserver.name) for draft in found.parsed.observations)
+    drafts = tuple(
+        replace(draft, metadata={**draft.metadata, "observer": EmbeddedObserver.name})
+        for draft in found.parsed.observations
+    )
     return replace(found, parsed=replace(found.parsed, observations=drafts))
 
 
@@ -191,33 +191,33 @@ class _ModelObserver:
 
     # ------------------------------------------------------------ observing
 
-    async def observe(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def observe(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Ask about one span, or about short spans of several threads in one call."""
         if len(inputs) == 1:
-            return [await self._observe_one(inputs[0], redactor, ask)]
+            return [await self._observe_one(inputs[0], ask)]
         if any(given.wanted for given in inputs):
-            return await self._observe_each(inputs, redactor, ask)
-        prompt = observer_batch_prompt(inputs, self._counter, redactor=redactor)
+            return await self._observe_each(inputs, ask)
+        prompt = observer_batch_prompt(inputs, self._counter)
         reply = await self._ask("observe", prompt, ask)
         threads = {given.alias: given.messages[0].thread for given in inputs}
         answers = parse_batch(
-            reply.text, prompt.shown, aliases=threads, base=inputs[0].messages[0].created_at, zone=inputs[0].zone
+            reply.text, prompt.shown, aliases=threads, base=in_zone(inputs[0].messages[0].created_at, inputs[0].zone)
         )
         observed: list[Observed] = []
         for given in inputs:
             parsed = answers.get(threads[given.alias], Parsed())
             parsed = await self._in_thread(given, checked, parsed, "", given, prompt, self._counter)
-            answer = Observed(parsed=parsed, prompt=prompt)
-            if parsed.has("cut_off"):
+            answer = Observed(parsed=parsed, shown=prompt.shown)
+            if "cut_off" in parsed.faults:
                 # A later call observes this thread alone.
                 fault = RunFault("the answer was cut off inside the section of this thread")
-                answer = Observed(parsed=Parsed(), prompt=prompt, fault=fault)
+                answer = Observed(parsed=Parsed(), fault=fault)
             elif failure(parsed) is None:
-                answer = await self._completed(answer, given, redactor, ask)
+                answer = await self._completed(answer, given, ask)
             observed.append(answer)
         return observed
 
-    async def _observe_each(self, inputs: Sequence[ObserveInput], redactor: Redactor, ask: Ask) -> list[Observed]:
+    async def _observe_each(self, inputs: Sequence[ObserveInput], ask: Ask) -> list[Observed]:
         """Ask about each thread alone, because an extracted value belongs to one thread.
 
         If all threads fail, the first fault is raised. Otherwise a fault is part of the answer for its thread.
@@ -228,22 +228,27 @@ class _ModelObserver:
             try:
                 if away is not None:
                     raise away
-                answers.append(await self._observe_one(given, redactor, ask))
+                answers.append(await self._observe_one(given, ask))
             except RunFault as fault:
                 # If the model cannot be reached, the other threads get the same fault without a call.
                 away = fault if fault.cause != "answer" else None
-                answers.append(Observed(parsed=Parsed(), prompt=Prompt(system="", text=""), fault=fault))
+                answers.append(Observed(parsed=Parsed(), fault=fault))
         if (first := answers[0].fault) is not None and all(answer.fault is not None for answer in answers):
             raise first
         return answers
 
-    async def _observe_one(self, given: ObserveInput, redactor: Redactor, ask: Ask) -> Observed:
+    async def _observe_one(self, given: ObserveInput, ask: Ask) -> Observed:
         """Ask about one span, in several calls if the span is too long for one prompt."""
         messages = tuple(_sliced(given.messages, given.most_tokens, self._counter))
-        pieces = split(messages, given.most_tokens, counter=self._counter, zone=given.zone, redactor=redactor)
+        pieces = split(messages, given.writer(self._counter, given.most_tokens))
         gate, calls, first = asyncio.Semaphore(_CALLS), list[Coroutine[Any, Any, Observed]](), 1
+
+        async def gated(model: Model, request: ModelRequest) -> ModelReply:
+            async with gate:
+                return await ask(model, request)
+
         for piece in pieces:
-            calls.append(self._observe_piece(replace(given, messages=piece), redactor, ask, first, gate))
+            calls.append(self._observe_piece(replace(given, messages=piece), gated, first))
             first += len(piece)
         answers = await _gathered(calls)
         if len(answers) == 1:
@@ -252,26 +257,14 @@ class _ModelObserver:
         # Only the answers up to the first one that was cut off are used. A later run observes the messages after it.
         return replace(join_answers(answers[: end + 1]), last_seq=answers[end].last_seq)
 
-    async def _observe_piece(
-        self, given: ObserveInput, redactor: Redactor, ask: Ask, first: int, gate: asyncio.Semaphore
-    ) -> Observed:
+    async def _observe_piece(self, given: ObserveInput, ask: Ask, first: int) -> Observed:
         """Ask, ask again if the answer is unusable, and then ask for statements of users that are missing."""
-        prompt = observer_prompt(given, self._counter, redactor=redactor, first=first)
+        prompt = observer_prompt(given, self._counter, first=first)
         parsed, said, reply = Parsed(), dict[str, str](), ModelReply(text="")
         before: Parsed | None = None
         for attempt in range(2):
-            async with gate:
-                reply = await self._ask("observe", prompt, ask, times=1 + attempt)
-            text, said = take_extracts(reply.text, [wanted.key for wanted, _ in given.wanted])
-            parsed = parse_observations(
-                text,
-                prompt.shown,
-                base=given.messages[0].created_at,
-                zone=given.zone,
-                is_cut_off=reply.is_cut_off,
-            )
-            parsed = await self._in_thread(given, checked, parsed, text, given, prompt, self._counter)
-            if not parsed.has("cut_off") and (failure(parsed) is None or not any(map(parsed.has, _PASSING))):
+            reply, parsed, said = await self._observed(given, prompt, ask, times=1 + attempt)
+            if "cut_off" not in parsed.faults and (failure(parsed) is None or not parsed.faults.keys() & _PASSING):
                 break
             if attempt == 0:
                 before = parsed
@@ -281,43 +274,41 @@ class _ModelObserver:
         problem = failure(parsed)
         if problem is not None:
             raise RunFault(problem, declines=_declines(reply, parsed))
-        observed = Observed(parsed=parsed, prompt=prompt, said=said)
-        if parsed.has("cut_off"):
+        observed = Observed(parsed=parsed, shown=prompt.shown, said=said)
+        if "cut_off" in parsed.faults:
             observed, given = _before_cut(observed, given)
-        return await self._completed(observed, given, redactor, ask, gate)
+        return await self._completed(observed, given, ask)
 
-    async def _completed(
-        self,
-        observed: Observed,
-        given: ObserveInput,
-        redactor: Redactor,
-        ask: Ask,
-        gate: asyncio.Semaphore | None = None,
-    ) -> Observed:
+    async def _observed(
+        self, given: ObserveInput, prompt: Prompt, ask: Ask, times: int = 1
+    ) -> tuple[ModelReply, Parsed, dict[str, str]]:
+        """Return the reply of the model, its checked lines, and the extracted values by key."""
+        reply = await self._ask("observe", prompt, ask, times)
+        text, said = take_extracts(reply.text, [wanted.key for wanted, _ in given.wanted])
+        start = in_zone(given.messages[0].created_at, given.zone)
+        parsed = parse_observations(text, prompt.shown, base=start, is_cut_off=reply.is_cut_off)
+        return reply, await self._in_thread(given, checked, parsed, text, given, prompt, self._counter), said
+
+    async def _completed(self, observed: Observed, given: ObserveInput, ask: Ask) -> Observed:
         """Add statements of users that are missing in an answer. Ask once more for them, then use the embedded observer."""
-        missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.prompt, self._counter)
+        missing = await self._in_thread(given, uncovered, observed.parsed, given, observed.shown, self._counter)
         if not missing:
             return observed
         asked = replace(given, messages=missing, wanted=(), document=None)
-        first = max((shown.number for shown in observed.prompt.shown), default=0) + 1
-        prompt = observer_prompt(asked, self._counter, redactor=redactor, first=first)
+        first = max((shown.number for shown in observed.shown), default=0) + 1
+        prompt = observer_prompt(asked, self._counter, first=first)
         try:
-            async with gate or asyncio.Semaphore():
-                reply = await self._ask("observe", prompt, ask)
+            _, again, _ = await self._observed(asked, prompt, ask)
         except (BudgetSpent, RunFault):
             # The first answer stays usable. Below, the embedded observer adds the missing statements.
             again = Parsed()
-        else:
-            again = parse_observations(reply.text, prompt.shown, base=missing[0].created_at, zone=given.zone)
-            again = await self._in_thread(asked, checked, again, reply.text, asked, prompt, self._counter)
         if failure(again) is None and again.observations:
             answer = replace(again, hints=HintsDraft())
-            observed = _with_more(observed, Observed(parsed=answer, prompt=prompt))
-            missing = await self._in_thread(asked, uncovered, again, asked, prompt, self._counter)
+            observed = _with_more(observed, Observed(parsed=answer, shown=prompt.shown))
+            missing = await self._in_thread(asked, uncovered, again, asked, prompt.shown, self._counter)
         if missing:
-            observed = _with_more(observed, await embedded_answer(given, missing, self._counter))
-            fault = Fault(kind="uncovered", detail=f"{len(missing)} messages", count=len(missing))
-            observed = replace(observed, parsed=replace(observed.parsed, faults=(*observed.parsed.faults, fault)))
+            observed = _with_more(observed, await asyncio.to_thread(embedded_answer, given, missing, self._counter))
+            observed.parsed.faults.note("uncovered", f"{len(missing)} messages")
         return observed
 
     async def _in_thread(self, given: ObserveInput, work: Callable[..., T], *arguments: object) -> T:
@@ -340,26 +331,23 @@ class _ModelObserver:
         best: Reflected | None = None
         best_size, problem = size, None
         last = ""
-        for level in range(_LEVELS):
-            prompt = reflector_prompt(replace(asked, level=level))
+        for level in LEVELS:
             try:
-                reply = await self._ask("reflect", prompt, ask)
+                text, answer = await self._reflected(replace(asked, level=level), ask)
             except (BudgetSpent, RunFault):
                 if best is None:
                     raise
                 # The best answer until now is valid, but longer than the target.
                 break
-            if reply.text == last:
+            if text == last:
                 break
-            last = reply.text
-            parsed = parse_reflection(reply.text, prompt.ids, asked.aliases.values(), is_cut_off=reply.is_cut_off)
-            problem = failure(parsed)
+            last, problem = text, failure(answer.parsed)
             if problem is not None:
                 continue
-            length = parsed.tokens(self._counter)
+            length = answer.parsed.tokens(self._counter)
             # An answer that is empty, or not shorter than the lines, is never used.
             if 0 < length < best_size:
-                best, best_size = Reflected(parsed=parsed, prompt=prompt, level=level), length
+                best, best_size = answer, length
             if best is not None and best_size <= asked.target_tokens:
                 break
         return best, problem
@@ -368,30 +356,33 @@ class _ModelObserver:
         """Ask once more for details that the answer lost, and return the better answer. Raises RunFault if it is vague."""
         lines = given.observations
         # Comparing many lines takes long, so a worker thread does it.
-        gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, best.prompt.ids, lines)
+        gaps = await asyncio.to_thread(gaps_of, best.parsed.lines, lines)
         if not gaps:
             return best
-        prompt = reflector_prompt(
-            replace(given, level=best.level, missing=gaps.names, omitted=gaps.omitted, vague=gaps.vague)
-        )
         try:
-            reply = await self._ask("reflect", prompt, ask)
+            _, answer = await self._reflected(replace(given, level=best.level, gaps=gaps), ask)
         except (BudgetSpent, RunFault):
             # If the first answer is not vague, it is used. Code adds the lost lines to it.
             if gaps.vague:
                 raise
             return best
-        parsed = parse_reflection(reply.text, prompt.ids, given.aliases.values(), is_cut_off=reply.is_cut_off)
-        length = parsed.tokens(self._counter)
+        length = answer.parsed.tokens(self._counter)
         omitted = set(gaps.omitted)
         room = max(most, best.parsed.tokens(self._counter)) + sum(line.tokens for line in lines if line.id in omitted)
-        if failure(parsed) is None and 0 < length < size and (gaps.vague or length <= room):
-            found = await asyncio.to_thread(gaps_of, parsed.lines, prompt.ids, lines)
+        if failure(answer.parsed) is None and 0 < length < size and (gaps.vague or length <= room):
+            found = await asyncio.to_thread(gaps_of, answer.parsed.lines, lines)
             if found.size < gaps.size:
-                gaps, best = found, Reflected(parsed=parsed, prompt=prompt)
+                gaps, best = found, answer
         if gaps.vague:
             raise RunFault(f"a line replaces many others but has hardly any of their details: {gaps.vague[0][:200]}")
         return best
+
+    async def _reflected(self, given: ReflectInput, ask: Ask) -> tuple[str, Reflected]:
+        """Return the text of an answer, and the parsed answer, which may be unusable."""
+        reply = await self._ask("reflect", reflector_prompt(given), ask)
+        aliases, count = given.aliases.values(), len(given.observations)
+        parsed = parse_reflection(reply.text, count, aliases, is_cut_off=reply.is_cut_off)
+        return reply.text, Reflected(parsed=parsed, level=given.level)
 
     async def _ask(self, purpose: Purpose, prompt: Prompt, ask: Ask, times: int = 1) -> ModelReply:
         """Call the model. `times` multiplies the usual maximum length of an answer."""
@@ -409,7 +400,7 @@ class _ModelObserver:
 
 def _declines(reply: ModelReply, parsed: Parsed) -> bool:
     """Return whether the model refused the content. An empty answer counts, because content filters of providers return one."""
-    return reply.finish_reason == "content_filter" or not reply.text.strip() or parsed.has("refusal")
+    return reply.finish_reason == "content_filter" or not reply.text.strip() or "refusal" in parsed.faults
 
 
 def _reach(parsed: Parsed) -> float:
@@ -417,7 +408,7 @@ def _reach(parsed: Parsed) -> float:
     if failure(parsed) is not None:
         return -1
     last = max((number for draft in parsed.observations for number in draft.cites), default=0)
-    return last if parsed.has("cut_off") else math.inf
+    return last if "cut_off" in parsed.faults else math.inf
 
 
 def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, ObserveInput]:
@@ -425,7 +416,7 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
 
     A tool call and its result stay together. Raises RunFault if the answer covers no message, or only a call without its result.
     """
-    numbers = {shown.number: (shown.thread, shown.seq) for shown in observed.prompt.shown}
+    numbers = {shown.number: (shown.thread, shown.seq) for shown in observed.shown}
     last = _reach(observed.parsed)
     places = {(message.thread, message.seq): place for place, message in enumerate(given.messages)}
     reached = places.get(numbers.get(int(last), ("", 0)), -1)
@@ -441,9 +432,8 @@ def _before_cut(observed: Observed, given: ObserveInput) -> tuple[Observed, Obse
     # The first line that cites a later message and all lines after it are dropped. A later run observes these messages.
     end = next((place for place, draft in enumerate(drafts) if not known.issuperset(draft.cites)), len(drafts))
     parsed = replace(observed.parsed, observations=drafts[:end], hints=HintsDraft())
-    shown = tuple(one for one in observed.prompt.shown if one.number in known)
-    prompt = replace(observed.prompt, shown=shown)
-    limited = replace(observed, parsed=parsed, prompt=prompt, last_seq=messages[-1].seq)
+    shown = tuple(one for one in observed.shown if one.number in known)
+    limited = replace(observed, parsed=parsed, shown=shown, last_seq=messages[-1].seq)
     return limited, replace(given, messages=messages)
 
 
@@ -453,25 +443,25 @@ def join_answers(answers: Sequence[Observed]) -> Observed:
     The messages and the citations are renumbered, so that no two messages have the same number.
     """
     shown, drafts = list[Shown](), list[Draft]()
-    notes, hints = FaultNotes(), HintsDraft()
+    faults, hints = Faults(), HintsDraft()
     for answer in answers:
         offset, start, new = max((s.number for s in shown), default=0), len(drafts), answer.parsed.hints
-        shown += [replace(s, number=s.number + offset) for s in answer.prompt.shown]
+        shown += [replace(s, number=s.number + offset) for s in answer.shown]
         for draft in answer.parsed.observations:
             parent = None if draft.parent is None else draft.parent + start
             drafts.append(replace(draft, parent=parent, cites=tuple(number + offset for number in draft.cites)))
-        notes.take(answer.parsed.faults)
+        faults = Faults({**answer.parsed.faults, **faults})
         with_task = hints if new.current_task is None else new
         hints = HintsDraft(
             current_task=with_task.current_task,
-            task_at=with_task.task_at,
+            at=with_task.at,
             suggested_response=new.suggested_response,
             title=new.title or hints.title,
         )
     said = {key: text for answer in answers for key, text in (answer.said or {}).items()}
     is_nothing = all(answer.parsed.nothing for answer in answers)
-    parsed = Parsed(observations=tuple(drafts), hints=hints, faults=notes.faults(), nothing=is_nothing)
-    return Observed(parsed=parsed, prompt=replace(answers[0].prompt, shown=tuple(shown)), said=said)
+    parsed = Parsed(observations=tuple(drafts), hints=hints, faults=faults, nothing=is_nothing)
+    return Observed(parsed=parsed, shown=tuple(shown), version=answers[0].version, said=said)
 
 
 def _with_more(observed: Observed, more: Observed) -> Observed:
@@ -479,7 +469,7 @@ def _with_more(observed: Observed, more: Observed) -> Observed:
     both = join_answers([observed, more])
     drafts = in_order(both.parsed.observations)
     parsed = replace(both.parsed, observations=drafts, hints=observed.parsed.hints, nothing=not drafts)
-    return replace(observed, parsed=parsed, prompt=both.prompt)
+    return replace(observed, parsed=parsed, shown=both.shown)
 
 
 async def _gathered(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -583,7 +573,6 @@ class _Part:
 async def observe_in_parts(
     observer: Observer,
     given: ObserveInput,
-    redactor: Redactor,
     ask: Ask,
     *,
     attempt: int,
@@ -605,7 +594,7 @@ async def observe_in_parts(
         part = todo.popleft()
         if calls < _MOST_CALLS:
             calls += 1
-            await _ask(part, observer, given, redactor, ask)
+            await _ask(part, observer, given, ask)
         has_answered = has_answered or part.answer is not None
         if calls == least and part.fault is not None and not has_answered:
             if part.fault.cause == "answer" and not (part.fault.declines and is_alive):
@@ -621,9 +610,9 @@ async def observe_in_parts(
     return await _joined(sorted(done, key=lambda part: part.first), given, attempt, counter)
 
 
-async def _ask(part: _Part, observer: Observer, given: ObserveInput, redactor: Redactor, ask: Ask) -> None:
+async def _ask(part: _Part, observer: Observer, given: ObserveInput, ask: Ask) -> None:
     try:
-        answer = (await observer.observe([replace(given, messages=part.messages)], redactor, ask))[0]
+        answer = (await observer.observe([replace(given, messages=part.messages)], ask))[0]
     except RunFault as fault:
         part.fault = fault
     except MemologError:
@@ -661,7 +650,7 @@ async def _joined(parts: Sequence[_Part], given: ObserveInput, attempt: int, cou
             answers.append(_stand_in(messages, given))
         else:
             embedded += len(messages)
-            answers.append(await embedded_answer(given, messages, counter))
+            answers.append(await asyncio.to_thread(embedded_answer, given, messages, counter))
     return DividedAnswer(observed=join_answers(answers), missing=missing, embedded=embedded, error=error)
 
 
@@ -676,4 +665,4 @@ def _stand_in(messages: Sequence[Message], given: ObserveInput) -> Observed:
     """Return an answer with one line, which says that these messages could not be observed and cites them."""
     shown = numbered(messages, given.zone)
     draft = Draft(priority="medium", text=_STAND_IN, said_at=shown[0].at, cites=tuple(s.number for s in shown))
-    return Observed(parsed=Parsed(observations=(draft,)), prompt=Prompt(system="", text="", shown=shown))
+    return Observed(parsed=Parsed(observations=(draft,)), shown=shown)

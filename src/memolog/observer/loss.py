@@ -47,9 +47,9 @@ _BY_KIND: Final[dict[Kind, int]] = {
 _VERBATIM: Final = 10  # added to the rank of an identifier in the verbatim text of a line
 _MERGED: Final = 0.6  # minimum share of words in a result line that merges the old line
 _UNMERGED: Final = 0.8  # minimum share of words in any other result line
-_NEGATED: Final = 0.5  # the same for a denial of few words
+_NEGATED: Final = 0.5  # minimum share of the denied words, if a denial has at most _FEW_DENIED words
 _FEW_DENIED: Final = 2
-_MOST_DENIED: Final = 0.5
+_MOST_DENIED: Final = 0.5  # a result line that denies a larger share of the words of a statement denies the statement
 # An old line is compared with at most this many result lines that do not merge it.
 _MOST_COMPARED: Final = 5
 # A vague result line merges at least this many lines with this many different words, and contains a smaller share of them.
@@ -73,10 +73,6 @@ class _Text:
         return _Words(content_words(self.text))
 
     @cached_property
-    def is_change(self) -> bool:
-        return bool(_CHANGE.search(self.text))
-
-    @cached_property
     def denials(self) -> "tuple[_Denial, ...]":
         return _denials(self.text)
 
@@ -94,14 +90,10 @@ class ResultLine(_Text):
 
     def __init__(self, text: str, stands_for: Iterable[str] = (), priority: Priority = "high") -> None:
         super().__init__(text)
-        self.stands_for, self.given = frozenset(stands_for), _Words(())
+        self.stands_for = frozenset(stands_for)
         self.priority: Priority = priority
-
-    def beside(self, words: Mapping[str, Sequence[str]]) -> "ResultLine":
-        """Return a copy whose `given` are the words of the merged lines. `words` are the words of all old lines by id."""
-        copy = ResultLine(self.text, self.stands_for, self.priority)
-        copy.given = _Words([word for name in self.stands_for for word in words.get(name, ())])
-        return copy
+        self.given = _Words(())
+        """The words of the merged lines. `unsaid` sets them."""
 
     @cached_property
     def denied(self) -> "_Words":
@@ -137,9 +129,10 @@ def unsaid(lines: Sequence[Observation], result: Sequence[ResultLine]) -> tuple[
         return ()
     # Result lines of lower priority do not count, because the next reflection could drop them.
     words = {line.id: content_words(line_text(line)) for line in lines if not is_of_tool(line)}
-    result = [new.beside(words) for new in result if new.priority in KEPT]
+    result = [new for new in result if new.priority in KEPT]
     merging: dict[str, list[ResultLine]] = {}
     for new in result:
+        new.given = _Words([word for name in new.stands_for for word in words.get(name, ())])
         for name in new.stands_for:
             merging.setdefault(name, []).append(new)
     places = {line.id: place for place, line in enumerate(lines)}
@@ -243,7 +236,7 @@ def _supersedes(
     new: ResultLine, older: _Statement, statements: Mapping[str, _Statement], places: Mapping[str, int]
 ) -> bool:
     own = [word for word in older.content if word not in _COMMON]
-    if not new.is_change or not any(map(new.words.has, own)):
+    if not any(map(new.words.has, own)) or not _CHANGE.search(new.text):
         return False
     newer = [statements[name] for name in new.stands_for if name in statements and name != older.line.id]
     if older.denials:
@@ -442,7 +435,6 @@ def _affirmed(text: str) -> str:
 
 
 def _denying(clause: str) -> list[tuple[int, int]]:
-    """Return the start and the end of each negation in a clause."""
     spans: list[tuple[int, int]] = []
     for token in _TOKEN.finditer(clause):
         word = token[0].replace("’", "'")
@@ -555,7 +547,6 @@ _LONG_NAME: Final = 4
 
 
 def _is_caseless(text: str) -> bool:
-    """Return whether most letters of a text belong to scripts without capitals."""
     return 2 * len(_CASELESS_LETTER.findall(text)) > sum(char.isalpha() for char in text)
 
 

@@ -254,8 +254,8 @@ class Retry:
     longest: float = 8.0
     """The maximum seconds of one wait, not including the wait that the provider asked for."""
     total: float | None = None
-    """After this many seconds only a second attempt may begin. None means the timeout of one attempt, which stays the same for
-    every attempt."""
+    """After this many seconds no attempt begins, except a second one. None means the timeout of one attempt. Every attempt may
+    use its whole timeout."""
     chance: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     time: Callable[[], float] = time.monotonic
@@ -341,26 +341,18 @@ class CallableModel:
     """
 
     def __init__(self, function: ModelFunction, *, name: str | None = None, timeout: float | None = None) -> None:
-        self._function, self._timeout = function, timeout
-        self._name = name or f"callable:{getattr(function, '__name__', type(function).__name__)}"
+        self._function = function
+        self.name = name or f"callable:{getattr(function, '__name__', type(function).__name__)}"
+        self.timeout = timeout
+        """The maximum seconds of one call, which take precedence over `model_timeout`; None if not set."""
         call: Any = getattr(function, "__call__", None)  # noqa: B004 - a callable object may have an async method
         self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
         self._named = _named_arguments(function)
 
-    @property
-    def name(self) -> str:
-        """Return the name of the model in events, runs and the ledger."""
-        return self._name
-
-    @property
-    def timeout(self) -> float | None:
-        """Return the maximum seconds of one call, which take precedence over `model_timeout`; None if not set."""
-        return self._timeout
-
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the answer of the function."""
-        seconds = request.timeout or self._timeout or DEFAULT_SECONDS
-        answer = await in_time(self._call(request), seconds, self._name)
+        seconds = request.timeout or self.timeout or DEFAULT_SECONDS
+        answer = await in_time(self._call(request), seconds, self.name)
         match answer:
             case ModelReply():
                 return answer
@@ -368,7 +360,7 @@ class CallableModel:
                 return ModelReply(text=answer)
             case _:
                 raise ConfigError(
-                    f"The model {self._name} answered with a value of type {type(answer).__name__}.",
+                    f"The model {self.name} answered with a value of type {type(answer).__name__}.",
                     then="Return a str or a ModelReply from the function.",
                 )
 

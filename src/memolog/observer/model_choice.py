@@ -9,7 +9,7 @@ import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, cast, get_args
 
 from memolog.core.config import Config
 from memolog.core.message import FilePart
@@ -54,11 +54,7 @@ _VARIABLE: Final = re.compile(r"`([A-Z][A-Z0-9]*_[A-Z0-9_]+)`")
 _KEYS: Final = {"azure": "AZURE_OPENAI_API_KEY", "cohere": "CO_API_KEY", "gateway": "PYDANTIC_AI_GATEWAY_API_KEY"}
 _KINDS: Final = re.compile(r"-(?:chat|responses|cloud)$|/.*$")
 _NOT_ALLOWED: Final = frozenset({401, 403})
-_FINISHED: Final[Mapping[str, FinishReason]] = {
-    "stop": "stop",
-    "length": "length",
-    "content_filter": "content_filter",
-}
+_FINISHED: Final[Mapping[str, FinishReason]] = {reason: reason for reason in get_args(FinishReason)}
 # Added to `max_tokens` for reasoning models, because providers count reasoning tokens as part of the answer.
 _THOUGHT_TOKENS: Final = 16_000
 # Between two pieces of a streamed answer, a quarter of the timeout may pass. A model needs longer before the first piece,
@@ -137,15 +133,12 @@ class PydanticModel(ManagedModel):
         limits the wait for the first piece, a quarter of it limits each pause, and the whole answer may take any time.
         """
         self._address = ModelAt.parse(model) if isinstance(model, str) else model
+        self.name = self._address if isinstance(self._address, str) else self._address.label
+        """`"provider:model"`, or the address and the name of a ModelAt."""
         self._settings, self._timeout, self._stream = dict(settings or {}), timeout, stream
         self._max_tokens, self._price, self._retry = max_tokens, price, retry or Retry(attempts=1)
         self._client: Client | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def name(self) -> str:
-        """Return `"provider:model"`, or the address and the name of a ModelAt."""
-        return self._address if isinstance(self._address, str) else self._address.label
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the provider's answer. Calls again after a transport error, as `retry` says."""
@@ -276,16 +269,14 @@ class PydanticModel(ManagedModel):
             raise self._misconfigured(error) from error
 
     def _misconfigured(self, error: Exception) -> ConfigError:
-        what = f"The model {self.name} cannot be used with its configuration."
-        if isinstance(error, ImportError):
-            return ConfigError(what, why=_text(error), then=_STAND_IN)
         variables = " or ".join(dict.fromkeys(_VARIABLE.findall(str(error))))
-        if variables:
+        if variables and not isinstance(error, ImportError):
             return ConfigError(
                 f"The model {self.name} has no key or address.",
                 why=f"{variables} is not set.",
                 then=f"Set {variables} in the environment of this process. {_STAND_IN}",
             )
+        what = f"The model {self.name} cannot be used with its configuration."
         return ConfigError(what, why=_text(error), then=_STAND_IN)
 
     def _translated(self, error: Exception, client: "Client") -> MemologError | None:
@@ -421,10 +412,7 @@ def resolve_model(
     if spec is None or spec == EMBEDDED:
         return None
     if isinstance(spec, str | ModelAt):
-        address = ModelAt.parse(spec) if isinstance(spec, str) else spec
-        return PydanticModel(
-            address, settings=settings, timeout=timeout, max_tokens=max_tokens, price=price, retry=retry
-        )
+        return PydanticModel(spec, settings=settings, timeout=timeout, max_tokens=max_tokens, price=price, retry=retry)
     if isinstance(spec, type):
         raise ConfigError(
             f"`model` must be an object, got the class {spec.__name__}.", then=f"Pass an object: {spec.__name__}(…)."
@@ -484,11 +472,8 @@ class TieredModel(ManagedModel):
         self._tiers = [(size, needed_model(spec)) for size, spec in sorted(up_to.items(), key=lambda tier: tier[0])]
         self._above = needed_model(above)
         self._counter = counter or HeuristicCounter()
-
-    @property
-    def name(self) -> str:
-        """Return the names of all models, smallest tier first. The usage of a reply has the name of the model that answered."""
-        return " | ".join(dict.fromkeys(model.name for model in self._inside()))
+        self.name = " | ".join(dict.fromkeys(model.name for model in self._inside()))
+        """The names of all models, smallest tier first. The usage of a reply has the name of the model that answered."""
 
     def pick(self, request: ModelRequest) -> Model:
         """Return the model for the size of this request."""
@@ -524,11 +509,8 @@ class FallbackModel(ManagedModel):
             raise ConfigError("A FallbackModel needs at least two models.", then="Pass a second model.")
         self._models: list[Model] = [needed_model(spec) for spec in (first, *others)]
         self._seconds = seconds
-
-    @property
-    def name(self) -> str:
-        """Return the name of the first model. The usage of a reply has the name of the model that answered."""
-        return self._models[0].name
+        self.name = self._models[0].name
+        """The name of the first model. The usage of a reply has the name of the model that answered."""
 
     async def complete(self, request: ModelRequest) -> ModelReply:
         """Return the answer of the first model that does not fail."""

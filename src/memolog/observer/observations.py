@@ -22,10 +22,10 @@ from memolog.observer.drafts import Draft, HintsDraft, Parsed, ParsedReflection,
 from memolog.observer.evidence import Evidence, source_text, support
 from memolog.observer.judge import cited_places, lowest, renumbered, trust_of, trusted_hints
 from memolog.observer.loss import ResultLine, is_bare_list, lost, lost_lines, unsaid, vague
-from memolog.observer.prompt import Prompt, with_fields
-from memolog.observer.transcript import in_zone, said_in_zone
+from memolog.observer.prompt import Gaps, ObserveInput, with_fields
+from memolog.observer.transcript import Shown, in_zone, said_in_zone
 from memolog.text.identifiers import content_words
-from memolog.text.redaction import Redactor
+from memolog.text.redaction import REDACTION, Redactor
 from memolog.text.tokens import TokenCounter
 
 _SAME: Final = 0.5
@@ -33,39 +33,44 @@ _MEANING: Final = re.compile(r"[ ]?\(meaning ([^()\n]{1,80})\)", re.IGNORECASE)
 _OFF_TRACK: Final = "The work has left what was asked for. "
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewGroup:
+    """A group that is being written: its id, and the tools that give its lines ids and token counts and redact them."""
+
+    id: str
+    new_id: Callable[[], str]
+    counter: TokenCounter
+    redactor: Redactor = REDACTION
+
+
 def draft_hints(
-    new: HintsDraft,
-    old: Hints,
-    messages: Sequence[Message],
-    redactor: Redactor,
-    foreign: Sequence[Message] = (),
-    lines: Sequence[Observation] = (),
+    new: HintsDraft, given: ObserveInput, messages: Sequence[Message], foreign: Sequence[Message] = ()
 ) -> tuple[Hints, tuple[str, ...]]:
-    """Return the hints that the messages, the earlier hints or the `lines` of the log support, and the faults of the others.
+    """Return the hints that the messages, the earlier hints or the lines of the log support, and the faults of the others.
 
     A hint that is None is filled from the hints before it when the group is activated, because other groups that were observed
     at the same time may be activated first.
     """
     redacted = Hints(
-        current_task=_redacted(new.current_task, redactor),
-        suggested_response=_redacted(new.suggested_response, redactor),
-        title=_redacted(new.title, redactor),
+        current_task=_redacted(new.current_task, given.redactor),
+        suggested_response=_redacted(new.suggested_response, given.redactor),
+        title=_redacted(new.title, given.redactor),
     )
-    trusted = trusted_hints(redacted, messages, old, foreign=foreign, log=lines)
-    at = new.task_at if trusted.current_task and new.task_at else messages[-1].created_at if messages else None
+    trusted = trusted_hints(redacted, messages, given.hints, foreign=foreign, log=given.lines)
+    at = new.at if trusted.current_task and new.at else messages[-1].created_at if messages else None
     return replace(trusted, at=at), () if trusted == redacted else ("untrusted_hint",)
 
 
 def reflected_hints(
-    parsed: ParsedReflection, old: Hints, lines: Sequence[Observation], redactor: Redactor
+    said: HintsDraft, old: Hints, lines: Sequence[Observation], redactor: Redactor
 ) -> tuple[Hints | None, tuple[str, ...]]:
     """Return the hints of a thread after a reflection (None if they do not change), and their faults.
 
     A warning that the work is off track becomes the suggested response.
     """
-    response = f"{_OFF_TRACK}{parsed.off_track}" if parsed.off_track else parsed.hints.suggested_response
+    response = f"{_OFF_TRACK}{said.off_track}" if said.off_track else said.suggested_response
     redacted = Hints(
-        current_task=_redacted(parsed.hints.current_task, redactor), suggested_response=_redacted(response, redactor)
+        current_task=_redacted(said.current_task, redactor), suggested_response=_redacted(response, redactor)
     )
     trusted = trusted_hints(redacted, (), old, log=lines)
     faults = () if trusted == redacted else ("untrusted_hint",)
@@ -80,47 +85,42 @@ def reflected_hints(
 def observations_from(
     parsed: Parsed,
     messages: Sequence[Message],
-    prompt: Prompt | None,
-    group: str,
+    shown: Sequence[Shown],
     thread: str,
-    new_id: Callable[[], str],
-    counter: TokenCounter,
-    redactor: Redactor,
+    group: NewGroup,
     mode: Mode = "default",
 ) -> tuple[Observation, ...]:
     """Return the observations of one span. The metadata of each contains the mode in which it was observed."""
-    if prompt is None or not messages:
+    if not messages:
         return ()
     by_seq = {message.seq: message for message in messages}
     # A message may have thousands of parts, so its trust is computed once and not for each line.
     trusts: dict[int, Trust] = {message.seq: trust_of(message) for message in messages}
-    shown = {s.number: s.seq for s in prompt.shown if s.thread == thread and s.seq in by_seq}
+    seqs = {one.number: one.seq for one in shown if one.thread == thread and one.seq in by_seq}
     made: list[Observation] = []
     sources_of_all = cache(lambda: [(message, Evidence(source_text(message))) for message in messages])
     for ordinal, found in enumerate(parsed.observations, start=1):
-        draft = _without_secrets(with_fields(found, mode), redactor)
-        cited = sorted({shown[number] for number in draft.cites if number in shown})
+        draft = _without_secrets(with_fields(found, mode), group.redactor)
+        cited = sorted({seqs[number] for number in draft.cites if number in seqs})
         said_by = [by_seq[seq] for seq in cited or by_seq]
         made.append(
             replace(
-                _observation(draft, draft.text, new_id(), group, ordinal, counter),
+                _observation(draft, draft.text, ordinal, group),
                 said_at=draft.said_at if cited else _moment_of(draft, sources_of_all()),
                 zone=min(said_by, key=lambda message: abs(message.created_at - draft.said_at)).zone,
                 sources=_sources(thread, cited or sorted(by_seq)),
                 trust=lowest(trusts[seq] for seq in cited or by_seq),
                 files=draft.files,
-                metadata={**_with_observer(draft), "mode": mode},
+                metadata={**draft.metadata, "mode": mode},
             )
         )
     return tuple(made)
 
 
-def _observation(
-    draft: Draft | ReflectedDraft, text: str, name: str, group: str, ordinal: int, counter: TokenCounter
-) -> Observation:
+def _observation(draft: Draft | ReflectedDraft, text: str, ordinal: int, group: NewGroup) -> Observation:
     return Observation(
-        id=name,
-        group=group,
+        id=group.new_id(),
+        group=group.id,
         ordinal=ordinal,
         priority=draft.priority,
         text=text,
@@ -128,14 +128,8 @@ def _observation(
         parent=None if draft.parent is None else draft.parent + 1,
         verbatim=draft.verbatim,
         category=draft.category,
-        tokens=counter.count(text),
+        tokens=group.counter.count(text),
     )
-
-
-def _with_observer(draft: Draft) -> JsonObject:
-    """Return the metadata of a line with the observer. Only code sets the observer; a value from a reply is removed."""
-    metadata = {name: value for name, value in draft.metadata.items() if name != "observer"}
-    return metadata if draft.observer is None else {**metadata, "observer": draft.observer}
 
 
 def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> datetime:
@@ -143,41 +137,33 @@ def _moment_of(draft: Draft, sources: Sequence[tuple[Message, Evidence]]) -> dat
 
     This is the message with the most words of the line. If it has less than half of them, it is the message nearest in time.
     """
-    found = [(support(draft.text, evidence), message) for message, evidence in sources]
-    best = max(share for share, _ in found)
-    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for share, message in found if share == best]
-    if best >= _SAME:
-        return moments[0]
-    moments = [in_zone(message.created_at, draft.said_at.tzinfo or UTC) for message, _ in sources]
-    return min(moments, key=lambda moment: abs(moment - draft.said_at))
+    zone = draft.said_at.tzinfo or UTC
+    found = [(support(draft.text, evidence), in_zone(message.created_at, zone)) for message, evidence in sources]
+    best, moment = max(found, key=lambda one: one[0])
+    return moment if best >= _SAME else min((at for _, at in found), key=lambda at: abs(at - draft.said_at))
 
 
 def reflections_from(
     parsed: ParsedReflection,
     lines: Sequence[Observation],
-    prompt: Prompt,
-    group: str,
-    new_id: Callable[[], str],
-    counter: TokenCounter,
-    redactor: Redactor,
+    group: NewGroup,
     aliases: Mapping[str, str],
 ) -> tuple[Observation, ...]:
     """Return the observations of a reflection. Each has the sources of the observations that it merges.
 
     `aliases` are the short names of the threads in a shared log. They are removed from the texts.
     """
-    by_id = {line.id: line for line in lines}
     made: list[Observation] = []
     for ordinal, found in enumerate(parsed.lines, start=1):
-        draft = _without_secrets(found, redactor)
-        merged = [by_id[prompt.ids[name]] for name in draft.merges if name in prompt.ids]
+        draft = _without_secrets(found, group.redactor)
+        merged = _merged(draft, lines)
         # A line that cites no observation gets the sources of all, so that no source is lost.
         roots = merged or list(lines)
         text = _without_name(draft.text, roots, aliases)
         said_at, zone = _said_at(draft, roots)
         made.append(
             replace(
-                _observation(draft, text, new_id(), group, ordinal, counter),
+                _observation(draft, text, ordinal, group),
                 priority=weight_of(draft.priority, merged),
                 said_at=said_at,
                 zone=zone,
@@ -192,10 +178,16 @@ def reflections_from(
     return tuple(made)
 
 
+def _merged(draft: ReflectedDraft, lines: Sequence[Observation]) -> list[Observation]:
+    """Return the lines that a draft merges. The short id of the first line is o1."""
+    return [lines[int(name[1:]) - 1] for name in draft.merges]
+
+
 def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonObject:
     """Return the fields of a merged line.
 
-    These are its own fields, those of the merged line if there is only one, and the mode if all merged lines have the same.
+    These are its own fields, the fields of the merged line if there is only one, and the mode if all merged lines have the same
+    mode.
     """
     fields = {**(merged[0].metadata if len(merged) == 1 else {}), **metadata}
     fields.pop("mode", None)
@@ -205,9 +197,9 @@ def _merged_fields(metadata: JsonObject, merged: Sequence[Observation]) -> JsonO
 
 
 def weight_of(priority: Priority, merged: Iterable[Observation]) -> Priority:
-    """Return the priority of a line that merges others. It is 🔴 or ✅ if a merged line is.
+    """Return the priority of a line that merges others. It is 🔴 or ✅ if a merged line has that priority.
 
-    Otherwise the next reflection could drop a statement of the user.
+    With a lower priority, the next reflection could drop a statement of the user.
     """
     if priority in KEPT:
         return priority
@@ -242,7 +234,6 @@ def _without_secrets(draft: _DraftT, redactor: Redactor) -> _DraftT:
 
 
 def _meaning_once(text: str) -> str:
-    """Return a text without repeated "(meaning …)" remarks."""
     seen: set[str] = set()
 
     def first(hit: re.Match[str]) -> str:
@@ -282,26 +273,6 @@ def merged_sources(lines: Sequence[Observation]) -> tuple[Source, ...]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gaps:
-    """The losses of a reflector's answer."""
-
-    omitted: tuple[str, ...] = ()
-    """The ids of 🔴 and ✅ lines that the answer lost."""
-    names: tuple[str, ...] = ()
-    """The paths, symbols, commands and names that the answer lost."""
-    vague: tuple[str, ...] = ()
-    """The lines of the answer that merge many lines and contain hardly any of their words."""
-
-    def __bool__(self) -> bool:
-        return bool(self.omitted or self.names or self.vague)
-
-    @property
-    def size(self) -> tuple[int, int, int]:
-        """Return the numbers of vague lines, lost lines and lost names. The better answer has the smaller tuple."""
-        return len(self.vague), len(self.omitted), len(self.names)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Guarded:
     """The lines of a reflection after the loss guard."""
 
@@ -312,13 +283,12 @@ class Guarded:
     """The ids of merged lines whose names are lost. These lines count as dropped."""
 
 
-def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Sequence[Observation]) -> Gaps:
-    """Return the losses of an answer compared with the old lines. `ids` maps the short ids in drafts to observation ids."""
-    by_id = {line.id: line for line in lines}
+def gaps_of(drafts: Sequence[ReflectedDraft], lines: Sequence[Observation]) -> Gaps:
+    """Return the losses of an answer compared with the old lines."""
     result: list[ResultLine] = []
     texts: list[str] = []
     for draft in drafts:
-        merged = [by_id[ids[name]] for name in draft.merges if name in ids and ids[name] in by_id]
+        merged = _merged(draft, lines)
         # The text of a nested line is checked together with the text of its parent.
         above = f"{texts[draft.parent]}\n" if draft.parent is not None else ""
         texts.append(_words(draft))
@@ -332,9 +302,7 @@ def gaps_of(drafts: Sequence[ReflectedDraft], ids: Mapping[str, str], lines: Seq
     )
 
 
-def guarded(
-    made: Sequence[Observation], lines: Sequence[Observation], new_id: Callable[[], str], group: str
-) -> Guarded:
+def guarded(made: Sequence[Observation], lines: Sequence[Observation], group: NewGroup) -> Guarded:
     """Return the lines of a reflection, with a copy of every 🔴 and ✅ line that they lost, and without bare lists of names.
 
     A line of the reflection that merges only lines copied in this way is dropped.
@@ -344,7 +312,7 @@ def guarded(
     missing_ids = {line.id for line in missing}
     new = [line for line in new if not line.merges or not missing_ids.issuperset(line.merges)]
     kept = list(renumbered(made, new))
-    kept += _carried(missing, new_id, group, after=len(kept))
+    kept += _carried(missing, group, after=len(kept))
     others = [line for line in lines if line.id not in missing_ids]
     merged = {name for line in kept for name in line.merges}
     without_names = lost_lines(others, [_words(line) for line in kept])
@@ -366,14 +334,14 @@ def _words(line: ReflectedDraft | Observation) -> str:
     return f"{line.text}{about}\n{line.verbatim or ''}"
 
 
-def _carried(lines: Sequence[Observation], new_id: Callable[[], str], group: str, *, after: int) -> list[Observation]:
+def _carried(lines: Sequence[Observation], group: NewGroup, *, after: int) -> list[Observation]:
     """Return copies of lines for another group. A line stays under its parent if the parent is copied too."""
     ordinals = {(line.group, line.ordinal): after + number for number, line in enumerate(lines, start=1)}
     return [
         replace(
             line,
-            id=new_id(),
-            group=group,
+            id=group.new_id(),
+            group=group.id,
             ordinal=after + number,
             parent=None if line.parent is None else ordinals.get((line.group, line.parent)),
             merges=(line.id,),
@@ -392,24 +360,19 @@ _MOST_SUBJECTS: Final = 12  # maximum number of subjects, without "other things"
 _OTHER: Final = "other things"
 
 
-def kept_tokens(lines: Iterable[Observation], counter: TokenCounter) -> int:
-    """Return the tokens of the 🔴 and ✅ lines, each with its mark and time."""
-    return sum(_weight(line, counter) for line in lines if line.priority in KEPT)
-
-
-def unchanged(lines: Sequence[Observation], new_id: Callable[[], str], group: str) -> Guarded:
+def unchanged(lines: Sequence[Observation], group: NewGroup) -> Guarded:
     """Return copies of the lines as a reflection that changes nothing, so that some of them can be archived."""
-    return Guarded(observations=tuple(_carried(lines, new_id, group, after=0)), carried=len(lines), omitted=())
+    return Guarded(observations=tuple(_carried(lines, group, after=0)), carried=len(lines), omitted=())
 
 
-def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, counter: TokenCounter) -> Guarded:
+def archived(kept: Guarded, limit: int, group: NewGroup) -> Guarded:
     """Archive the oldest 🔴 and ✅ lines if all 🔴 and ✅ lines together exceed `limit` tokens.
 
     One line for each subject replaces the archived lines and contains their number and days. Nothing is lost: search finds
     the archived lines, recall returns their messages, and `restore` returns them to the log.
     """
     lines = kept.observations
-    size = kept_tokens(lines, counter)
+    size = sum(_weight(line, group.counter) for line in lines if line.priority in KEPT)
     if size <= limit:
         return kept
     over = size - round(_ROOM * limit)
@@ -419,11 +382,11 @@ def archived(kept: Guarded, limit: int, new_id: Callable[[], str], group: str, c
     leaving: list[Observation] = []
     while candidates and over > 0:
         leaving.append(candidates.pop(0))
-        over -= _weight(leaving[-1], counter)
+        over -= _weight(leaving[-1], group.counter)
     gone = earlier_ids | {line.id for line in leaving}
     rest = renumbered(lines, [line for line in lines if line.id not in gone])
     archive = [
-        _archive_line(subject, found, earlier, new_id(), group, ordinal=len(rest) + number, counter=counter)
+        _archive_line(subject, found, earlier, len(rest) + number, group)
         for number, (subject, found) in enumerate(_by_subject(leaving, earlier).items(), start=1)
     ]
     return replace(kept, observations=(*rest, *archive))
@@ -455,11 +418,8 @@ def _archive_line(
     subject: str,
     lines: Sequence[Observation],
     earlier: Sequence[Observation],
-    name: str,
-    group: str,
-    *,
     ordinal: int,
-    counter: TokenCounter,
+    group: NewGroup,
 ) -> Observation:
     """Return the archive line of a subject. It includes the earlier archive lines of the same subject."""
     before = [line for line in earlier if line.metadata.get(_SUBJECT) == subject]
@@ -474,8 +434,8 @@ def _archive_line(
     text = f"Archive: {count} {things} about {subject}{period}; search memory{hint} to read them"
     newest = max(all_lines, key=_age)
     return Observation(
-        id=name,
-        group=group,
+        id=group.new_id(),
+        group=group.id,
         ordinal=ordinal,
         priority="high",
         text=text,
@@ -485,5 +445,5 @@ def _archive_line(
         merges=tuple(dict.fromkeys(merged for line in all_lines for merged in line.merges)),
         trust=lowest(line.trust for line in all_lines),
         metadata={_ARCHIVED: count, _SUBJECT: subject, _SINCE: days[0] if days else None},
-        tokens=counter.count(text),
+        tokens=group.counter.count(text),
     )

@@ -7,14 +7,16 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import date
-from typing import Final, TypeAlias
+from typing import Final
 
 from memolog.core.message import Message
 from memolog.core.observation import KEPT
-from memolog.observer.drafts import Draft, FaultNotes, HintsDraft, Parsed
+from memolog.observer.drafts import Draft, Faults, HintsDraft, Parsed, selected
 from memolog.observer.evidence import Evidence, is_english, source_text, support
 from memolog.observer.extractive.observer import observe
+from memolog.observer.judge import line_text
 from memolog.observer.prompt import ObserveInput, Prompt
+from memolog.observer.transcript import Shown, said_in_zone
 from memolog.text.identifiers import content_words, folded, squeezed
 from memolog.text.tokens import TokenCounter
 
@@ -41,11 +43,6 @@ _TRANSCRIPT: Final = re.compile(r"<(transcript)>(?=\n)")
 _HEADER: Final = re.compile(r"<message>\[\d+\] \d\d:\d\d \w+")
 # Markup around messages in a transcript, and unfilled placeholders of the format.
 _SHELL: Final = re.compile(r"</?message>|\A\W*(?:<[^<>\n]{1,100}>|\{[^{}\n]{1,100}\})\W*\Z")
-_DATE: Final = re.compile(r"Date: (\d{4}-\d\d-\d\d)\Z")
-_LOG_LINE: Final = re.compile(
-    r"\s*\* (?:[🔴🟡🟢✅] ?)?(?:\((?:\d{4}-\d\d-\d\d )?\d\d:\d\d\) ?)?(?:t\d{1,9}: )?(?:\(unverified\) )?(.*)\Z",
-    re.DOTALL,
-)
 _MEANING: Final = re.compile(r"[ ]?\(meaning [^()\n]{1,60}\)", re.IGNORECASE)
 
 
@@ -79,46 +76,44 @@ def checked(parsed: Parsed, reply: str, given: ObserveInput, prompt: Prompt, cou
 
     A reply without usable lines is a failure, unless the log already contains all of its lines.
     """
-    notes = FaultNotes()
-    notes.take(parsed.faults)
-    if notes.has_fatal:
+    faults = Faults(parsed.faults)
+    if faults.has_fatal:
         return parsed
     said = Evidence("\n".join(map(source_text, given.messages)))
     echoes = _Echoes(prompt, said)
-    hints = _checked_hints(parsed.hints, given, echoes, notes)
+    hints = _checked_hints(parsed.hints, given, echoes, faults)
     if parsed.nothing:
-        return replace(parsed, hints=hints, faults=notes.faults())
+        return replace(parsed, hints=hints, faults=faults)
     if echoes.are_most_of(reply):
-        notes.note("echo", reply)
-        notes.note("empty", "the reply repeats the prompt")
-        return Parsed(faults=notes.faults())
+        faults.note("echo", reply)
+        faults.note("empty", "the reply repeats the prompt")
+        return Parsed(faults=faults)
     if _is_too_long(parsed, given, counter):
-        notes.note("too_large", f"over {_MOST_TIMES} times as long as the messages")
-        return Parsed(faults=notes.faults())
-    kept, known = _checked_lines(parsed, given, prompt, echoes, said, notes)
+        faults.note("too_large", f"over {_MOST_TIMES} times as long as the messages")
+        return Parsed(faults=faults)
+    kept, known = _checked_lines(parsed, given, prompt, echoes, said, faults)
     if parsed.observations and not kept and not known:
-        notes.note("empty", "the reply contains nothing new about these messages")
+        faults.note("empty", "the reply contains nothing new about these messages")
     nothing = bool(known) and not kept
-    return Parsed(observations=kept, hints=hints, faults=notes.faults(), nothing=nothing, known=known)
+    return Parsed(observations=kept, hints=hints, faults=faults, nothing=nothing, known=known)
 
 
 def _is_too_long(parsed: Parsed, given: ObserveInput, counter: TokenCounter) -> bool:
-    lines = sum(counter.count(_words(draft)) for draft in parsed.observations)
+    lines = sum(counter.count(line_text(draft)) for draft in parsed.observations)
     span = sum(message.tokens or counter.count(source_text(message)) for message in given.messages)
     return lines > max(_MOST_TIMES * span, _LEAST_ROOM)
 
 
 def _checked_lines(
-    parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, notes: FaultNotes
+    parsed: Parsed, given: ObserveInput, prompt: Prompt, echoes: "_Echoes", said: Evidence, faults: Faults
 ) -> tuple[tuple[Draft, ...], tuple[Draft, ...]]:
     """Return the usable lines, and the lines that the log already has from the same day.
 
     A statement with citations that shares no word with the messages may be a paraphrase. It is usable if enough other lines
     share words with the messages. `judge` marks it later.
     """
-    log = list(_log_lines(given.previous))
-    numbered = dict(_numbered(given, prompt))
-    days = [_days_of(draft.text, log) for draft in parsed.observations]
+    numbered = dict(_numbered(given, prompt.shown))
+    days = _days_by_line(parsed, given)
     is_said = [
         bool(found) and _is_said_again(draft, _cited(draft, numbered) or said)
         for draft, found in zip(parsed.observations, days, strict=True)
@@ -132,19 +127,19 @@ def _checked_lines(
     for place, draft in enumerate(parsed.observations):
         is_echo = echoes.has(draft.text, _LINE_WORDS) and support(draft.text, said) < _SUPPORTED
         if is_echo or echoes.is_shell(draft.text):
-            notes.note("echo", draft.text)
+            faults.note("echo", draft.text)
         elif _is_unfounded(draft, said):
             if draft.cites and not days[place]:
                 doubtful.append(place)
             else:
-                notes.note("copied" if days[place] else "unfounded", draft.text)
+                faults.note("copied" if days[place] else "unfounded", draft.text)
         elif not (found := days[place]) or not (copies or is_long[place]):
             kept.append(place)
         elif not is_said[place]:
-            notes.note("copied", draft.text)
+            faults.note("copied", draft.text)
         elif draft.said_at.date() in found or None in found:
             known.append(draft)
-            notes.note("copied", draft.text)
+            faults.note("copied", draft.text)
         else:
             # The user made the same statement again on another day.
             kept.append(place)
@@ -153,8 +148,8 @@ def _checked_lines(
         kept = sorted((*kept, *doubtful))
     else:
         for place in doubtful:
-            notes.note("unfounded", parsed.observations[place].text)
-    return _at(parsed.observations, kept), tuple(known)
+            faults.note("unfounded", parsed.observations[place].text)
+    return selected(parsed.observations, kept), tuple(known)
 
 
 def _cited(draft: Draft, numbered: Mapping[int | None, Message]) -> Evidence | None:
@@ -179,27 +174,15 @@ def _is_said_again(draft: Draft, evidence: Evidence) -> bool:
     words, share = content_words(draft.text), support(draft.text, evidence)
     # A single common word may be chance, unless the line contains at least half of the words of the messages.
     is_more = share * len(words) >= _FEW_WORDS or support(evidence.literal, Evidence(draft.text)) >= _SUPPORTED
-    return share >= _SUPPORTED and is_more and _log_line(draft.text)[1] <= evidence.words
+    return share >= _SUPPORTED and is_more and _words_of(draft.text)[1] <= evidence.words
 
 
-def _at(drafts: Sequence[Draft], places: Sequence[int]) -> tuple[Draft, ...]:
-    """Return the drafts with these indexes. A draft whose parent is dropped moves under the nearest ancestor that is not."""
-    new = {place: number for number, place in enumerate(places)}
-
-    def above(place: int | None) -> int | None:
-        while place is not None and place not in new:
-            place = drafts[place].parent
-        return None if place is None else new[place]
-
-    return tuple(replace(drafts[place], parent=above(drafts[place].parent)) for place in places)
-
-
-def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", notes: FaultNotes) -> HintsDraft:
+def _checked_hints(hints: HintsDraft, given: ObserveInput, echoes: "_Echoes", faults: Faults) -> HintsDraft:
     earlier = {given.hints.current_task, given.hints.suggested_response, given.hints.title}
     for name in ("current_task", "suggested_response", "title"):
         text: str | None = getattr(hints, name)
         if text and text not in earlier and echoes.has(text, _HINT_WORDS):
-            notes.note("echo", text)
+            faults.note("echo", text)
             hints = replace(hints, **{name: None})
     return hints
 
@@ -248,46 +231,39 @@ def _row(text: str) -> str:
 # ---------------------------------------------------------------- the log
 
 
-_LogLine: TypeAlias = tuple[frozenset[str], frozenset[str], date | None]
-"""All words of a line, its words with digits, and its day."""
-
-
-def _log_lines(text: str) -> Iterator[_LogLine]:
-    day: date | None = None
-    for row in text.split("\n"):
-        if heading := _DATE.match(row.strip()):
-            day = date.fromisoformat(heading[1])
-        elif (hit := _LOG_LINE.match(row)) and (line := _log_line(hit[1], day))[0]:
-            yield line
-
-
-def _log_line(text: str, day: date | None = None) -> _LogLine:
+def _words_of(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return all words of a line, and its words with digits."""
     words = frozenset(squeezed(folded(_MEANING.sub("", text))).strip(".").split(".")) - {""}
-    return words, frozenset(word for word in words if any(map(str.isdigit, word))), day
+    return words, frozenset(word for word in words if any(map(str.isdigit, word)))
 
 
-def _days_of(text: str, log: Sequence[_LogLine]) -> frozenset[date | None]:
-    """Return the days on which the log has nearly the same line with the same numbers."""
-    words, numbers, _ = _log_line(text)
-    alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
-    return frozenset(day for _, _, day in alike)
+def _days_by_line(parsed: Parsed, given: ObserveInput) -> list[frozenset[date | None]]:
+    """Return for each line of a reply the days on which the log has nearly the same line with the same numbers."""
+    log = [(*_words_of(line.text), said_in_zone(line, given.zone)) for line in given.lines if line.state == "active"]
+    days: list[frozenset[date | None]] = []
+    for words, numbers in (_words_of(draft.text) for draft in parsed.observations):
+        alike = (line for line in log if line[1] == numbers and len(words & line[0]) >= _ALIKE * len(words | line[0]))
+        days.append(frozenset(said and said.date() for _, _, said in alike))
+    return days
 
 
 # ---------------------------------------------------------------- covered statements
 
 
-def _numbered(given: ObserveInput, prompt: Prompt) -> list[tuple[int | None, Message]]:
+def _numbered(given: ObserveInput, shown: Sequence[Shown]) -> list[tuple[int | None, Message]]:
     """Return the live messages of a span, each with its number in the transcript (None if it was not shown)."""
     # The slices of a long message have the same `seq` and different numbers.
     unused: dict[tuple[str, int], list[int]] = {}
-    for shown in reversed(prompt.shown):
-        unused.setdefault((shown.thread, shown.seq), []).append(shown.number)
+    for one in reversed(shown):
+        unused.setdefault((one.thread, one.seq), []).append(one.number)
     live = (message for message in given.messages if message.state == "live")
     found = ((unused.get((message.thread, message.seq)), message) for message in live)
     return [(numbers.pop() if numbers else None, message) for numbers, message in found]
 
 
-def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: TokenCounter) -> tuple[Message, ...]:
+def uncovered(
+    parsed: Parsed, given: ObserveInput, shown: Sequence[Shown], counter: TokenCounter
+) -> tuple[Message, ...]:
     """Return the messages with a statement of a user that no line covers.
 
     A line with citations covers a cited message if the two share a word or a number, or if lines and messages are in different
@@ -302,27 +278,23 @@ def uncovered(parsed: Parsed, given: ObserveInput, prompt: Prompt, counter: Toke
     for draft in lines:
         for number in draft.cites:
             cited.setdefault(number, []).append(draft)
-    is_foreign = _are_in_other_languages("\n".join(map(_words, lines)), "\n".join(map(source_text, stated)))
+    is_foreign = _are_in_other_languages("\n".join(map(line_text, lines)), "\n".join(map(source_text, stated)))
 
     def is_covered(number: int | None, text: str) -> bool:
         said = Evidence(text)
-        if any(is_foreign or _shares_words(_words(draft), said) for draft in cited.get(number or 0, ())):
+        if any(is_foreign or _shares_words(line_text(draft), said) for draft in cited.get(number or 0, ())):
             return True
-        return any(support(text, Evidence(_words(draft))) >= _SUPPORTED for draft in loose)
+        return any(support(text, Evidence(line_text(draft))) >= _SUPPORTED for draft in loose)
 
     return tuple(
         message
-        for number, message in _numbered(given, prompt)
+        for number, message in _numbered(given, shown)
         if message in stated and not is_covered(number, source_text(message))
     )
 
 
 def _shares_words(line: str, said: Evidence) -> bool:
-    return bool(_log_line(line)[1] & said.words) or support(line, said) > 0
-
-
-def _words(draft: Draft) -> str:
-    return f"{draft.text}\n{draft.verbatim or ''}"
+    return bool(_words_of(line)[1] & said.words) or support(line, said) > 0
 
 
 def _are_in_other_languages(lines: str, said: str) -> bool:
@@ -355,4 +327,4 @@ def in_order(drafts: Sequence[Draft]) -> tuple[Draft, ...]:
             root, above = above, drafts[above].parent
         trees.setdefault(root, []).append(place)
     ordered = sorted(trees, key=lambda root: drafts[root].said_at)
-    return _at(drafts, [place for root in ordered for place in trees[root]])
+    return selected(drafts, [place for root in ordered for place in trees[root]])

@@ -1,6 +1,7 @@
 """Build the prompts of the observer and the reflector from the texts under `texts/`. Their version is stored with every result.
 
-Also finds the sentences that a mode looks for (such as errors). The embedded observer adds them as lines, and lines get fields.
+Also finds the sentences that a mode looks for, such as errors. The embedded observer adds these sentences as lines. A line with
+such a sentence gets the category and the fields of the mode.
 """
 
 import hashlib
@@ -20,7 +21,7 @@ from memolog.errors import InputError
 from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.evidence import source_text
 from memolog.observer.extractors import Wanted, wanted_section
-from memolog.observer.transcript import Shown, last_lines, said_in_zone, transcript
+from memolog.observer.transcript import PartWriter, Shown, last_lines, said_in_zone, transcript
 from memolog.text.escape import clean, closed, escape, short_line
 from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION, Redactor
@@ -43,7 +44,7 @@ _NAMES: Final = (
 )
 _ABOUT_LINES: Final = "# What the marks mean"
 _TOO_LONG: Final = "Your last answer was"
-_LEVEL: Final = re.compile(r"^## (\d)\n", re.MULTILINE)
+_LEVEL: Final = re.compile(r"^## \d\n", re.MULTILINE)
 
 
 @cache
@@ -84,13 +85,11 @@ def reflector_system(mode: str, voice: str, custom: str = "") -> str:
 
 
 def level_text(level: int, *, said_too_long: bool = True) -> str:
-    """Return the instructions of a compression level. A level outside of `LEVELS` is replaced by the nearest.
+    """Return the instructions of a compression level.
 
     `said_too_long=False` leaves out the sentence that the last answer was too long. Use it if that answer lost too much.
     """
-    pieces = _LEVEL.split(_text("levels"))
-    texts = dict(zip(map(int, pieces[1::2]), pieces[2::2], strict=True))
-    text = texts[min(max(level, LEVELS[0]), LEVELS[-1])].strip()
+    text = _LEVEL.split(_text("levels"))[level + 1].strip()
     return text if said_too_long or not text.startswith(_TOO_LONG) else text.partition(". ")[2]
 
 
@@ -142,15 +141,12 @@ _ASK_REFLECTION_SHARED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A request to a model, with the numbers and ids that are needed to parse the reply."""
+    """A request to a model, with the numbers that are needed to parse the reply."""
 
     system: str
     text: str
-    version: str = PROMPT_VERSION
     shown: tuple[Shown, ...] = ()
     """The messages that the reply may cite."""
-    ids: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The ids of the observations that the reply may merge, by the short id in the prompt."""
     files: tuple[FilePart, ...] = ()
     """The attached files, in the order of the list in the text."""
 
@@ -164,6 +160,8 @@ class ObserveInput:
     """The messages directly before `messages`, which may contain the questions that `messages` answer. They are not shown."""
     previous: str = ""
     """The end of the log, rendered."""
+    lines: tuple[Observation, ...] = ()
+    """The lines of the log in `previous`."""
     previous_tokens: int = 2_000
     """The maximum tokens of `previous` in the prompt."""
     most_tokens: int = 50_000
@@ -174,6 +172,8 @@ class ObserveInput:
     custom: str = ""
     """The instructions of the application, which follow those of Memolog."""
     zone: tzinfo = UTC
+    redactor: Redactor = REDACTION
+    """Removes secrets from all texts in the prompt."""
     alias: str = "t1"
     wanted: tuple[Wanted, ...] = ()
     """The values of the application that the prompt asks for too."""
@@ -184,6 +184,30 @@ class ObserveInput:
     document_most: int = 0
     """The maximum characters of the working memory."""
 
+    def writer(self, counter: TokenCounter, most_tokens: int) -> PartWriter:
+        """Return the writer for a transcript of at most this many tokens."""
+        return PartWriter(counter=counter, zone=self.zone, most_tokens=most_tokens, redactor=self.redactor)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gaps:
+    """The losses of a reflector's answer."""
+
+    omitted: tuple[str, ...] = ()
+    """The ids of 🔴 and ✅ lines that the answer lost."""
+    names: tuple[str, ...] = ()
+    """The paths, symbols, commands and names that the answer lost."""
+    vague: tuple[str, ...] = ()
+    """The lines of the answer that merge many lines and contain hardly any of their words."""
+
+    def __bool__(self) -> bool:
+        return bool(self.omitted or self.names or self.vague)
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """Return the numbers of vague lines, lost lines and lost names. The better answer has the smaller tuple."""
+        return len(self.vague), len(self.omitted), len(self.names)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReflectInput:
@@ -192,12 +216,8 @@ class ReflectInput:
     observations: tuple[Observation, ...]
     target_tokens: int
     level: int = 0
-    missing: tuple[str, ...] = ()
-    """Identifiers that the last answer lost."""
-    omitted: tuple[str, ...] = ()
-    """The ids of 🔴 and ✅ lines that the last answer lost."""
-    vague: tuple[str, ...] = ()
-    """Lines of the last answer that merged many lines and contained hardly any of their words."""
+    gaps: Gaps = field(default_factory=Gaps)
+    """The losses of the last answer."""
     hints: Hints = field(default_factory=Hints)
     mode: Mode = "default"
     voice: Voice = "coding"
@@ -210,18 +230,14 @@ class ReflectInput:
     """The hints of each thread that has any, if several threads share the log."""
 
 
-def observer_prompt(
-    given: ObserveInput, counter: TokenCounter, *, redactor: Redactor = REDACTION, first: int = 1
-) -> Prompt:
+def observer_prompt(given: ObserveInput, counter: TokenCounter, *, first: int = 1) -> Prompt:
     """Return the prompt to observe one span of one thread. The first message has the number `first`."""
-    text, shown = _thread(given, counter, given.most_tokens, redactor, first)
+    text, shown = _thread(given, counter, given.most_tokens, first)
     wanted = _section("wanted", wanted_section(given.wanted))
-    return _observer_prompt([given], [text], shown, _ASK, wanted, counter, redactor)
+    return _observer_prompt([given], [text], shown, _ASK, wanted, counter)
 
 
-def observer_batch_prompt(
-    inputs: Sequence[ObserveInput], counter: TokenCounter, *, redactor: Redactor = REDACTION
-) -> Prompt:
+def observer_batch_prompt(inputs: Sequence[ObserveInput], counter: TokenCounter) -> Prompt:
     """Return the prompt to observe spans of several threads at once. Each thread has a section with its alias.
 
     The end of the log, the mode, the voice and the application's instructions come from the first input and occur once. The
@@ -232,10 +248,10 @@ def observer_batch_prompt(
         raise InputError("`inputs` is empty.", then="Pass at least one thread to observe.")
     blocks, shown = list[str](), list[Shown]()
     for given in inputs:
-        text, seen = _thread(given, counter, given.most_tokens // len(inputs), redactor, len(shown) + 1)
+        text, seen = _thread(given, counter, given.most_tokens // len(inputs), len(shown) + 1)
         blocks.append(f'<thread id="{_alias(given.alias)}">\n{text}\n</thread>')
         shown.extend(seen)
-    return _observer_prompt(inputs, blocks, shown, _ASK_BATCH, "", counter, redactor)
+    return _observer_prompt(inputs, blocks, shown, _ASK_BATCH, "", counter)
 
 
 def _observer_prompt(
@@ -245,18 +261,17 @@ def _observer_prompt(
     ask: str,
     wanted: str,
     counter: TokenCounter,
-    redactor: Redactor,
 ) -> Prompt:
     first = inputs[0]
     aliases = ", ".join(_alias(given.alias) for given in inputs)
     # The log may contain secrets from a time before the application defined its redaction patterns.
-    lines = redactor.redact(last_lines(closed(first.previous), first.previous_tokens, counter))
+    lines = first.redactor.redact(last_lines(closed(first.previous), first.previous_tokens, counter))
     log_end = _section("log-end", lines)
     repeated = _ASK_REPEATED if log_end else ""
     keeps = any(given.document is not None for given in inputs)
     asked = ask.format(aliases=aliases, messages=_ask_messages(shown), repeated=repeated)
     asked = f"{asked} {_ASK_DOCUMENT}" if keeps else asked
-    listed, files = _attachments(inputs, shown, redactor)
+    listed, files = _attachments(inputs, shown)
     return Prompt(
         system=observer_system(first.mode, first.voice, first.custom, keeps_document=keeps),
         text="\n\n".join(filter(None, (log_end, *blocks, listed, wanted, asked))),
@@ -267,8 +282,7 @@ def _observer_prompt(
 
 def reflector_prompt(given: ReflectInput) -> Prompt:
     """Return the prompt to condense observations. It numbers them o1, o2 … in their order."""
-    ids = {f"o{number}": observation.id for number, observation in enumerate(given.observations, 1)}
-    ask = _ASK_REFLECTION.format(last=len(ids))
+    ask = _ASK_REFLECTION.format(last=len(given.observations))
     sections = [
         _section("log", _log(given)),
         _section("hints", _hints(given.hints) or _shared_hints(given)),
@@ -277,7 +291,7 @@ def reflector_prompt(given: ReflectInput) -> Prompt:
         " ".join(filter(None, (_ASK_REFLECTION_SHARED if given.aliases else "", ask))),
     ]
     system = reflector_system(given.mode, given.voice, given.custom)
-    return Prompt(system=system, text="\n\n".join(filter(None, sections)), ids=ids)
+    return Prompt(system=system, text="\n\n".join(filter(None, sections)))
 
 
 def _ask_messages(shown: Sequence[Shown]) -> str:
@@ -311,28 +325,22 @@ _MOST_DAYS: Final = 20
 _MOST_FILE_BYTES: Final = 20_000_000
 
 
-def _thread(
-    given: ObserveInput, counter: TokenCounter, most_tokens: int, redactor: Redactor, first: int
-) -> tuple[str, tuple[Shown, ...]]:
-    read = transcript(
-        given.messages, counter=counter, zone=given.zone, most_tokens=most_tokens, redactor=redactor, first=first
-    )
+def _thread(given: ObserveInput, counter: TokenCounter, most_tokens: int, first: int) -> tuple[str, tuple[Shown, ...]]:
+    read = transcript(given.messages, given.writer(counter, most_tokens), first)
     sections = [
-        _section("hints", redactor.redact(_hints(given.hints))),
-        _document(given, redactor),
+        _section("hints", given.redactor.redact(_hints(given.hints))),
+        _document(given),
         _section("transcript", read.text or "(no messages)"),
     ]
     return "\n\n".join(filter(None, sections)), read.shown
 
 
-def _attachments(
-    inputs: Sequence[ObserveInput], shown: Sequence[Shown], redactor: Redactor
-) -> tuple[str, tuple[FilePart, ...]]:
+def _attachments(inputs: Sequence[ObserveInput], shown: Sequence[Shown]) -> tuple[str, tuple[FilePart, ...]]:
     """Return the section that lists the attached files, and the files. Files beyond the limits of a request are left out."""
     numbers = {(message.thread, message.seq): message.number for message in shown}
     room, lines, files = _MOST_FILE_BYTES, list[str](), list[FilePart]()
-    messages = (message for given in inputs if given.attach_files for message in given.messages)
-    for message in messages:
+    messages = ((given, message) for given in inputs if given.attach_files for message in given.messages)
+    for given, message in messages:
         number = numbers.get((message.thread, message.seq))
         if number is None or message.own:
             continue
@@ -342,13 +350,12 @@ def _attachments(
                 continue
             room -= size
             files.append(file)
-            name = escape(quoted_label(redactor.redact(file.name or file.media_type), 80, is_tool=True))
+            name = escape(quoted_label(given.redactor.redact(file.name or file.media_type), 80, is_tool=True))
             lines.append(f"{len(files)}. {name}, of message [{number}]")
     return _section("attached", "\n".join(lines)), tuple(files)
 
 
 def _files_of(message: Message) -> list[FilePart]:
-    """Return the images and PDF documents of a message that can be attached."""
     found: list[FilePart] = []
     for part in message.parts:
         found += part.files if isinstance(part, ToolResultPart) else (part,) if isinstance(part, FilePart) else ()
@@ -356,10 +363,10 @@ def _files_of(message: Message) -> list[FilePart]:
     return [file for file in visible if file.data is not None or (file.url or "").startswith("https://")]
 
 
-def _document(given: ObserveInput, redactor: Redactor) -> str:
+def _document(given: ObserveInput) -> str:
     if given.document is None:
         return ""
-    text = escape(clean(redactor.redact(given.document))).strip("\n") or "(empty)"
+    text = escape(clean(given.redactor.redact(given.document))).strip("\n") or "(empty)"
     return f'<working-memory most="{given.document_most} characters">\n{text}\n</working-memory>'
 
 
@@ -388,8 +395,7 @@ def _alias(alias: str) -> str:
 def _target(given: ReflectInput) -> str:
     kept = sum(line.tokens for line in given.observations if line.priority in KEPT)
     by_subject = f" {_BY_SUBJECT}" if kept >= given.target_tokens else ""
-    is_lossy = bool(given.missing or given.omitted or given.vague)
-    level = level_text(given.level, said_too_long=not is_lossy)
+    level = level_text(given.level, said_too_long=not given.gaps)
     return f"At most {given.target_tokens:,} tokens in all. {level}{by_subject}"
 
 
@@ -400,9 +406,9 @@ def _missing(given: ReflectInput) -> str:
     }
     pieces: list[str] = []
     for ask, lost in (
-        (_MISSING_LINES, [lines[name] for name in given.omitted if name in lines]),
-        (_MISSING_DETAIL, [("", text) for text in given.vague]),
-        (_MISSING_NAMES, [("", name) for name in given.missing]),
+        (_MISSING_LINES, [lines[name] for name in given.gaps.omitted if name in lines]),
+        (_MISSING_DETAIL, [("", text) for text in given.gaps.vague]),
+        (_MISSING_NAMES, [("", name) for name in given.gaps.names]),
     ):
         pieces += [ask] if lost else []
         pieces += [f"- {head}{escape(short_line(text, _MISSING_CHARACTERS))}" for head, text in lost[:_MOST_MISSING]]
@@ -459,57 +465,51 @@ _SENTENCES: Final = re.compile(r"\n+|(?<=[.!?])\s+(?=[A-Z\"'`(])")
 _OPENING: Final = re.compile(r"^[\s>*•#|-]+(?:\d{1,3}[.)]\s)?")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Search:
     """A pattern for sentences that a mode looks for, their category, and the patterns for their fields."""
 
-    sentence: re.Pattern[str]
-    category: str
-    fields: Mapping[str, re.Pattern[str]]
+    def __init__(self, sentence: str, category: str, **fields: str) -> None:
+        self.sentence, self.category = re.compile(sentence, re.IGNORECASE), category
+        self.fields = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in fields.items()}
 
 
-def _search(sentence: str, category: str, **fields: str) -> _Search:
-    compiled = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in fields.items()}
-    return _Search(sentence=re.compile(sentence, re.IGNORECASE), category=category, fields=compiled)
-
-
-_ERROR: Final = _search(
+_ERROR: Final = _Search(
     r"\b[\w.]{0,60}(?:Error|Exception|Panic)\b(?=[:( ]|\Z)|\bTraceback\b|\bERR_\w+|\bE\d{4}\b|\bexit code [1-9]",
     "error",
     error_type=r"\b([\w.]{0,60}(?:Error|Exception))\b(?=[:( ]|\Z)",
     stack_trace=r"\bat (\S{1,200}:\d{1,7}(?::\d{1,7})?)|(File \"[^\"]{1,200}\", line \d{1,7})",
 )
-_NOT_FOUND: Final = _search(
+_NOT_FOUND: Final = _Search(
     r"\bnot found\b|\bno (?:results|matches|such|occurrences)\b|\bnothing found\b|\b0 (?:results|matches)\b|\bdoes not exist\b"
     r"|\bcould not find\b|\bnicht gefunden\b|\bkeine Treffer\b|\bno se encontr|\bintrouvable\b",
     "gap",
     not_found=r"\b(?:no (?:results|matches|occurrences) (?:for|of)|could not find|no such)\s+[`\"']?([^`\"'\n.;,]{2,80})"
     r"|[`\"']([^`\"'\n]{2,80})[`\"'] (?:was |is )?not found",
 )
-_TESTS: Final = _search(
+_TESTS: Final = _Search(
     r"\b\d+ (?:tests? )?(?:passed|failed|skipped|errors?)\b|\bcoverage\b.{0,40}\d|\bflaky\b|\buntested\b",
     "test",
     tests=r"((?:\d+ (?:tests? )?(?:passed|failed|skipped)(?:, | and )?){1,4})",
     coverage=r"\bcoverage\b[^\d\n]{0,40}(\d{1,3}(?:[.,]\d+)?\s?%)|(\d{1,3}(?:[.,]\d+)?\s?%)[^\n]{0,20}\bcoverage\b",
 )
-_CAUSE: Final = _search(
+_CAUSE: Final = _Search(
     r"\broot cause\b|\bcaused by\b|\bthe cause (?:is|was)\b|\breproduc|\bregression\b|\bdie Ursache\b|\bla causa\b",
     "finding",
     root_cause=r"\b(?:root cause(?: is| was)?:?|caused by|the cause (?:is|was))\s*([^\n.;]{3,120})",
 )
-_CHANGE: Final = _search(
+_CHANGE: Final = _Search(
     r"\b(?:renamed?|moved?|extracted?|inlined?|deprecated?|replaced?)\b.{0,80}(?:->|\bto\b|\binto\b|\bwith\b|\bfrom\b)"
     r"|\bbreaking change\b|\bbreaks\b|\bcallers?\b|\bdepend(?:s|ants|ents) on\b|\bused by\b",
     "change",
     breaks=r"\bbreaks\s+([^\n.;]{3,120})",
     dependants=r"\b(?:used by|callers? (?:is|are|in):?)\s+([^\n.;]{3,120})",
 )
-_SOURCE: Final = _search(
+_SOURCE: Final = _Search(
     r"https?://\S{4,}|\baccording to\b|\bet al\.|\bdoi:|\bpublished (?:in|by)\b",
     "source",
     sources=r"(https?://[^\s<>\"')\]]{4,300})|\baccording to ([^\n,.;]{3,100})",
 )
-_SYMPTOM: Final = _search(
+_SYMPTOM: Final = _Search(
     r"\b(?:timed? ?out|hangs?|crash(?:es|ed)?|leak(?:s|ed)?|stalls?|refused|deadlock|OOM|FATAL|WARN(?:ING)?)\b",
     "finding",
     symptom=r"([^\n.;]{0,60}\b(?:timed? ?out|hangs?|crash(?:es|ed)?|leak(?:s|ed)?|deadlock)\b[^\n.;]{0,60})",

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime, time, tzinfo
+from datetime import UTC, date, datetime, time
 from typing import Any, Final, cast
 
 from memolog.core.observation import MARKS, Priority
@@ -18,7 +18,7 @@ from memolog.observer.drafts import (
     LONGEST_LINE,
     MOST_LINE,
     Draft,
-    FaultNotes,
+    Faults,
     HintsDraft,
     Parsed,
     ParsedReflection,
@@ -28,6 +28,7 @@ from memolog.observer.drafts import (
     is_degenerate,
     is_nonsense,
     is_refusal,
+    selected,
 )
 from memolog.observer.reply_lines import (
     PRIORITY_WORDS,
@@ -48,7 +49,6 @@ from memolog.text.dates import find_date
 from memolog.text.escape import short_line, unescape
 from memolog.text.word_lists import NOTHING
 
-_ID: Final = re.compile(r"o(\d{1,9})")
 _LEADING_ID: Final = re.compile(r"^([ \t]*(?:[*•-][ \t]+)?)o\d{1,9}[:.)]?[ \t]+(?=\S)", re.MULTILINE)
 
 
@@ -65,29 +65,29 @@ _THREAD: Final = re.compile(rf"{THREAD_OPENING}(.*?)(?:</thread>|\Z)", re.DOTALL
 class _Reply:
     lines: tuple[Line, ...] = ()
     hints: HintsDraft = field(default_factory=HintsDraft)
-    off_track: str | None = None
     nothing: bool = False
 
 
 class _Times:
     """Computes the time of a line from the times of the messages."""
 
-    def __init__(self, shown: Sequence[Shown], base: datetime, zone: tzinfo) -> None:
-        self._by_number = {message.number: in_zone(message.at, zone) for message in shown}
-        self._base, self._zone = in_zone(base, zone), zone
+    def __init__(self, shown: Sequence[Shown], base: datetime) -> None:
+        self._zone = base.tzinfo or UTC
+        self._by_number = {message.number: in_zone(message.at, self._zone) for message in shown}
+        self._base = in_zone(base, self._zone)
         self._days = sorted({self._base.date(), *(moment.date() for moment in self._by_number.values())})
 
-    def said_at(self, line: Line, parent: Draft | None, notes: FaultNotes) -> datetime:
+    def said_at(self, line: Line, parent: Draft | None, faults: Faults) -> datetime:
         """Return the time of a cited message, else of the parent, else of the message nearest to the time in the line.
 
         A line under a parent has the parent's time only if it has no time and no other date.
         """
         cited = sorted(self._by_number[number] for number in line.refs)
         if cited:
-            return self._among(cited, line, notes)
+            return self._among(cited, line, faults)
         day = line.on
         if day and self._by_number and not self._days[0] <= day <= self._days[-1]:
-            notes.note("wrong_date", day.isoformat())
+            faults.note("wrong_date", day.isoformat())
             day = None
         if line.at is None and parent is not None and day in {None, parent.said_at.date()}:
             return parent.said_at
@@ -100,9 +100,9 @@ class _Times:
             return self._base
         return min(same_day, default=datetime.combine(day, time(), tzinfo=self._zone))
 
-    def _among(self, cited: list[datetime], line: Line, notes: FaultNotes) -> datetime:
+    def _among(self, cited: list[datetime], line: Line, faults: Faults) -> datetime:
         if line.on and line.on not in {moment.date() for moment in cited}:
-            notes.note("wrong_date", f"{line.on.isoformat()}: {line.text}")
+            faults.note("wrong_date", f"{line.on.isoformat()}: {line.text}")
             return cited[0]
         if line.at is None:
             return next((moment for moment in cited if line.on in {None, moment.date()}), cited[0])
@@ -113,144 +113,105 @@ class _Times:
         return min(among, key=lambda moment: abs(moment.timestamp() - said.timestamp()), default=said)
 
 
-def parse_observations(
-    reply: str, shown: Sequence[Shown], *, base: datetime, zone: tzinfo, is_cut_off: bool = False
-) -> Parsed:
+def parse_observations(reply: str, shown: Sequence[Shown], *, base: datetime, is_cut_off: bool = False) -> Parsed:
     """Return the parsed reply of an observer about the messages in `shown`.
 
-    `base` is the time for lines without time and citations, usually the time of the first message. `is_cut_off` is True if the
-    provider reported that the reply reached its maximum length.
+    `base` is the time for lines without time and citations, usually the time of the first message. Times in the reply are in
+    the zone of `base`. `is_cut_off` is True if the provider reported that the reply reached its maximum length.
     """
-    notes = FaultNotes()
-    return _parsed(cleaned(reply, notes), shown, base, zone, notes, is_cut_off=is_cut_off)
+    faults = Faults()
+    return _parsed(cleaned(reply, faults), shown, base, faults, is_cut_off=is_cut_off)
 
 
-def _parsed(
-    text: str, shown: Sequence[Shown], base: datetime, zone: tzinfo, notes: FaultNotes, *, is_cut_off: bool = False
-) -> Parsed:
-    read = _read_reply(text, Known(message.number for message in shown), notes, is_cut_off=is_cut_off)
-    drafts = _drafts(read, _Times(shown, base, zone), notes)
-    if not drafts and not read.nothing and not notes.has_fatal:
-        notes.note("empty", "no observation, and no statement that nothing is worth observing")
-    return Parsed(observations=drafts, hints=read.hints, faults=notes.faults(), nothing=read.nothing and not drafts)
-
-
-def _drafts(read: _Reply, times: _Times, notes: FaultNotes) -> tuple[Draft, ...]:
-    drafts: list[Draft] = []
+def _parsed(text: str, shown: Sequence[Shown], base: datetime, faults: Faults, *, is_cut_off: bool = False) -> Parsed:
+    read = _read_reply(text, Known(message.number for message in shown), faults, is_cut_off=is_cut_off)
+    times, drafts = _Times(shown, base), list[Draft]()
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
         cites = line.refs or (above.cites if above else ())
         fields = _fields(line, parent, above)
-        drafts.append(Draft(**fields, said_at=times.said_at(line, above, notes), cites=cites))
-    return tuple(drafts)
+        drafts.append(Draft(**fields, said_at=times.said_at(line, above, faults), cites=cites))
+    if not drafts and not read.nothing and not faults.has_fatal:
+        faults.note("empty", "no observation, and no statement that nothing is worth observing")
+    nothing = read.nothing and not drafts
+    return Parsed(observations=tuple(drafts), hints=read.hints, faults=faults, nothing=nothing)
 
 
 def _fields(line: Line, parent: int | None, above: Draft | ReflectedDraft | None) -> dict[str, Any]:
-    return {
-        "priority": line.priority or (above.priority if above else "medium"),
-        "text": line.text,
-        "about": line.about,
-        "parent": parent,
-        "verbatim": line.verbatim,
-        "category": line.category,
-        "files": line.files,
-        "metadata": line.facts,
-    }
+    fields = {name: getattr(line, name) for name in ("text", "about", "verbatim", "category", "files", "metadata")}
+    return {**fields, "priority": line.priority or (above.priority if above else "medium"), "parent": parent}
 
 
-def parse_batch(
-    reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime, zone: tzinfo
-) -> dict[str, Parsed]:
+def parse_batch(reply: str, shown: Sequence[Shown], *, aliases: Mapping[str, str], base: datetime) -> dict[str, Parsed]:
     """Return the parsed answer for each thread of a batch, by thread id. `aliases` maps each alias to a thread id.
 
     If the reply has no sections for threads, the first citation of a line decides its thread. If a thread has no line, only the
-    answer for this thread has a fault. `base` and `zone` are used for a thread without shown messages.
+    answer for this thread has a fault. `base` is used for a thread without shown messages.
     """
-    notes = FaultNotes()
-    text = cleaned(reply, notes)
+    faults = Faults()
+    text = cleaned(reply, faults)
     by_thread = {thread: [message for message in shown if message.thread == thread] for thread in aliases.values()}
-    bodies = thread_sections(text, frozenset(aliases), notes)
+    bodies = thread_sections(text, frozenset(aliases), faults)
     if not bodies and len(aliases) > 1:
-        return _by_citations(text, shown, by_thread, base, zone, notes)
+        return _by_citations(text, shown, by_thread, base, faults)
     if not bodies:
         bodies = dict.fromkeys(aliases, text)
-    common = notes.faults()
     results: dict[str, Parsed] = {}
     for alias, thread in aliases.items():
-        own = FaultNotes()
-        own.take(common)
         mine = by_thread[thread]
         # The users of two threads may be in different zones.
-        start, own_zone = (mine[0].at, mine[0].at.tzinfo or zone) if mine else (base, zone)
-        results[thread] = _parsed(bodies.get(alias, ""), mine, start, own_zone, own)
+        results[thread] = _parsed(bodies.get(alias, ""), mine, mine[0].at if mine else base, Faults(faults))
     return results
 
 
 def _by_citations(
-    text: str,
-    shown: Sequence[Shown],
-    by_thread: Mapping[str, list[Shown]],
-    base: datetime,
-    zone: tzinfo,
-    notes: FaultNotes,
+    text: str, shown: Sequence[Shown], by_thread: Mapping[str, list[Shown]], base: datetime, faults: Faults
 ) -> dict[str, Parsed]:
-    whole = _parsed(text, shown, base, zone, notes)
+    whole = _parsed(text, shown, base, faults)
     owners = {message.number: message.thread for message in shown}
     results: dict[str, Parsed] = {}
     for thread in by_thread:
         found = whole.observations
         places = [place for place, draft in enumerate(found) if draft.cites and owners[draft.cites[0]] == thread]
         drafts = tuple(
-            replace(
-                found[place],
-                parent=places.index(parent) if (parent := found[place].parent) in places else None,
-                cites=tuple(number for number in found[place].cites if owners[number] == thread),
-            )
-            for place in places
+            replace(draft, cites=tuple(number for number in draft.cites if owners[number] == thread))
+            for draft in selected(found, places)
         )
-        own = FaultNotes()
-        own.take(whole.faults)
+        own = Faults(whole.faults)
         own.note("untagged", "no sections for threads")
         if not drafts and not own.has_fatal:
             own.note("empty", "no line cites a message of this thread")
-        results[thread] = Parsed(observations=drafts, faults=own.faults())
+        results[thread] = Parsed(observations=drafts, faults=own)
     return results
 
 
 def parse_reflection(
-    reply: str, ids: Collection[str], aliases: Collection[str] = (), *, is_cut_off: bool = False
+    reply: str, count: int, aliases: Collection[str] = (), *, is_cut_off: bool = False
 ) -> ParsedReflection:
-    """Return the parsed reply of a reflector about the lines with these short ids (o1, o2 …).
+    """Return the parsed reply of a reflector about this many lines, whose short ids are o1, o2 and so on.
 
     `aliases` are the short names of the threads (t1, t2 …) if several threads share the log. Then the reply has a section with
     hints for each thread. `is_cut_off` is True if the provider reported that the reply reached its maximum length.
     """
-    notes = FaultNotes()
+    faults = Faults()
     if is_cut_off:
-        notes.note("cut_off", "the reply reached its maximum length")
-    numbers = {int(hit[1]): name for name in ids if (hit := _ID.fullmatch(name))}
+        faults.note("cut_off", "the reply reached its maximum length")
     # Some models copy the id before a line from the prompt. It is removed, because only the ids at the end of a line count.
-    text = _LEADING_ID.sub(r"\1", cleaned(reply, notes))
-    of_threads: dict[str, ParsedReflection] = {}
+    text = _LEADING_ID.sub(r"\1", cleaned(reply, faults))
+    of_threads: dict[str, HintsDraft] = {}
     if aliases:
         text = _LEADING_NAMES.sub(_with_name_after_mark, text)
-        text, of_threads = _of_threads(text, frozenset(aliases), notes)
-    read = _read_reply(text, Known(numbers), notes)
+        text, of_threads = _of_threads(text, frozenset(aliases), faults)
+    read = _read_reply(text, Known(range(1, count + 1)), faults)
     drafts: list[ReflectedDraft] = []
     for line, parent in zip(read.lines, _parents(read.lines), strict=True):
         above = None if parent is None else drafts[parent]
-        merges = tuple(numbers[number] for number in line.refs)
+        merges = tuple(f"o{number}" for number in line.refs)
         on = line.on or (above.on if above else None)
         drafts.append(ReflectedDraft(**_fields(line, parent, above), merges=merges, on=on, at=line.at))
-    if not drafts and not notes.has_fatal:
-        notes.note("empty", "the reply has no line, but a reflection must not delete all lines")
-    return ParsedReflection(
-        lines=tuple(drafts),
-        hints=read.hints,
-        off_track=read.off_track,
-        threads=of_threads,
-        faults=notes.faults(),
-    )
+    if not drafts and not faults.has_fatal:
+        faults.note("empty", "the reply has no line, but a reflection must not delete all lines")
+    return ParsedReflection(lines=tuple(drafts), hints=read.hints, threads=of_threads, faults=faults)
 
 
 def _with_name_after_mark(hit: re.Match[str]) -> str:
@@ -258,20 +219,19 @@ def _with_name_after_mark(hit: re.Match[str]) -> str:
     return f"{hit[1]}{hit[3]}" + ("" if "," in hit[2] else f"{hit[2]}: ")
 
 
-def _of_threads(text: str, aliases: frozenset[str], notes: FaultNotes) -> tuple[str, dict[str, ParsedReflection]]:
+def _of_threads(text: str, aliases: frozenset[str], faults: Faults) -> tuple[str, dict[str, HintsDraft]]:
     """Return a reply without the sections of threads, and the hints in these sections by alias.
 
     Lines inside a section of a thread stay in the reply.
     """
-    found: dict[str, ParsedReflection] = {}
+    found: dict[str, HintsDraft] = {}
 
     def replacement(hit: re.Match[str]) -> str:
-        inside = sections(hit[2], notes)
+        inside = sections(hit[2], faults)
         if hit[1] in aliases:
-            hints, off_track = _hints_of(inside.hints, notes)
-            found.setdefault(hit[1], ParsedReflection(hints=hints, off_track=off_track))
+            found.setdefault(hit[1], _hints_of(inside.hints, faults))
         else:
-            notes.note("forged_tag", f"the thread {hit[1]}, which was not shown")
+            faults.note("forged_tag", f"the thread {hit[1]}, which was not shown")
         lines = inside.loose if inside.observations is None else inside.observations
         return f"\n<observations>\n{lines}\n</observations>\n" if lines.strip() else ""
 
@@ -285,9 +245,9 @@ def failure(parsed: Parsed | ParsedReflection) -> str | None:
     have the rest observed again.
     """
     fatal = FATAL if isinstance(parsed, Parsed) else FATAL | {"cut_off", "cut_off_hint"}
-    for fault in parsed.faults:
-        if fault.kind in fatal:
-            return f"{fault.kind.replace('_', ' ')}: {fault.detail}"
+    for kind in parsed.faults.kinds:
+        if kind in fatal:
+            return f"{kind.replace('_', ' ')}: {parsed.faults[kind]}"
     has_lines = bool(parsed.observations or parsed.nothing) if isinstance(parsed, Parsed) else bool(parsed.lines)
     return None if has_lines else "empty: the reply has no line"
 
@@ -297,95 +257,93 @@ def failure(parsed: Parsed | ParsedReflection) -> str | None:
 _MOST_DUPLICATES: Final = 10
 
 
-def _read_reply(text: str, known: Known, notes: FaultNotes, *, is_cut_off: bool = False) -> _Reply:
+def _read_reply(text: str, known: Known, faults: Faults, *, is_cut_off: bool = False) -> _Reply:
     """Return the lines and hints of a cleaned reply. `is_cut_off` is True if the provider reported that the end is missing."""
     if not text:
-        notes.note("empty", "no text")
+        faults.note("empty", "no text")
         return _Reply()
     if is_degenerate(text) or max(map(len, text.split("\n"))) > LONGEST_LINE:
-        notes.note("degenerate", text[-80:])
+        faults.note("degenerate", text[-80:])
         return _Reply()
     if is_nonsense(without_fence(text)):
-        notes.note("nonsense", text)
+        faults.note("nonsense", text)
         return _Reply()
-    found = _found(text, notes)
+    found = _found(text, faults)
     body = found.loose if found.observations is None else found.observations
     if found.observations is None:
-        notes.note("untagged", "no section of observations")
+        faults.note("untagged", "no section of observations")
     if found.unclosed and found.unclosed != "observations":
         # An incomplete hint or working memory must not replace the complete old one.
-        notes.note("cut_off_hint", f"<{found.unclosed}> has no closing tag")
+        faults.note("cut_off_hint", f"<{found.unclosed}> has no closing tag")
         found.hints.pop(found.unclosed, None)
-    hints, off_track = _hints_of(found.hints, notes)
-    hints = replace(hints, working_memory=_document(found.hints.get("working-memory")))
+    hints = _hints_of(found.hints, faults)
     if _is_nothing(body):
         if found.observations is None and _ONE_WORD.fullmatch(body.strip()):
             # Outside of a section, a single word such as "none" may come from a program that failed to get an answer.
-            notes.note("empty", body)
+            faults.note("empty", body)
             return _Reply()
-        return _Reply(hints=hints, off_track=off_track, nothing=True)
+        return _Reply(hints=hints, nothing=True)
     is_torn = found.unclosed == "observations" or (is_cut_off and found.observations is None)
-    lines = _checked_lines(found, body, known, notes, is_torn=is_torn)
-    return _Reply(lines=tuple(lines), hints=hints, off_track=off_track)
+    lines = _checked_lines(found, body, known, faults, is_torn=is_torn)
+    return _Reply(lines=tuple(lines), hints=hints)
 
 
-def _found(text: str, notes: FaultNotes) -> Sections:
+def _found(text: str, faults: Faults) -> Sections:
     """Return the sections of a reply with tags, in Markdown or in JSON. JSON inside the section of observations is read too."""
     plain = without_fence(text)
-    if whole := _json_reply(plain, notes):
+    if whole := _json_reply(plain, faults):
         return Sections(observations=whole[0], hints=whole[1])
-    found = sections(plain, notes)
-    if inner := _json_reply(without_fence(found.observations or ""), notes):
+    found = sections(plain, faults)
+    if inner := _json_reply(without_fence(found.observations or ""), faults):
         found.observations, found.unclosed = inner[0], ""
         found.hints = {**inner[1], **found.hints}
     return found
 
 
-def _checked_lines(found: Sections, body: str, known: Known, notes: FaultNotes, *, is_torn: bool) -> list[Line]:
-    lines = read_lines(body, known, notes)
+def _checked_lines(found: Sections, body: str, known: Known, faults: Faults, *, is_torn: bool) -> list[Line]:
+    lines = read_lines(body, known, faults)
     if found.observations is not None:
         # Some models close the section too early. So rows after it with a bullet and a mark are lines too.
-        silent = FaultNotes()
-        lines += [line for line in read_lines(found.loose, known, silent) if line.is_bullet and line.priority]
+        lines += [line for line in read_lines(found.loose, known, Faults()) if line.is_bullet and line.priority]
     if lines and not any(line.is_marked for line in lines):
         if is_refusal([line.text for line in lines]):
-            notes.note("refusal", lines[0].text)
+            faults.note("refusal", lines[0].text)
             return []
         useful = [line for line in lines if not is_chatter(line.text)]
         if not useful:
-            notes.note("empty", f"the reply has no observation: {lines[0].text}")
+            faults.note("empty", f"the reply has no observation: {lines[0].text}")
             return []
         lines = useful
     if is_torn:
-        notes.note("cut_off", "the reply ends inside the observations")
-        while lines and not lines[-1].is_cited:
+        faults.note("cut_off", "the reply ends inside the observations")
+        while lines and not lines[-1].refs:
             # Citations are at the end of a line, so a last line without citations may be incomplete.
             lines.pop()
     elif not lines and any(char.isalnum() for char in body):
-        notes.note("unparsable", body)
-    return _without_duplicates(_without_apologies(lines, notes), notes)
+        faults.note("unparsable", body)
+    return _without_duplicates(_without_apologies(lines, faults), faults)
 
 
-def _without_apologies(lines: list[Line], notes: FaultNotes) -> list[Line]:
+def _without_apologies(lines: list[Line], faults: Faults) -> list[Line]:
     kept = [line for line in lines if not is_apology(line.text)]
     if len(kept) < len(lines):
         refused = next(line.text for line in lines if is_apology(line.text))
-        notes.note("apology" if kept else "refusal", refused)
+        faults.note("apology" if kept else "refusal", refused)
     return kept
 
 
-def _without_duplicates(lines: list[Line], notes: FaultNotes) -> list[Line]:
+def _without_duplicates(lines: list[Line], faults: Faults) -> list[Line]:
     seen: set[tuple[object, ...]] = set()
     kept: list[Line] = []
     for line in lines:
         key = (line.text, line.on, line.at, line.refs, line.is_result, line.verbatim)
         if key in seen:
-            notes.note("duplicate", line.text)
+            faults.note("duplicate", line.text)
         else:
             seen.add(key)
             kept.append(line)
     if len(lines) - len(kept) >= max(_MOST_DUPLICATES, len(kept)):
-        notes.note("degenerate", f"{len(lines) - len(kept)} lines are repeated")
+        faults.note("degenerate", f"{len(lines) - len(kept)} lines are repeated")
         return []
     return kept
 
@@ -436,18 +394,22 @@ def _is_nothing(body: str) -> bool:
     return 0 < len(words) <= _LONGEST_NOTHING and "\n" not in words and bool(_NOTHING.fullmatch(words))
 
 
-def _hints_of(texts: dict[str, str], notes: FaultNotes) -> tuple[HintsDraft, str | None]:
-    """Return the hints among the sections of a reply, and the text of its off-track section."""
-    task = _hint(texts.get("current-task"), notes)
+def _hints_of(texts: dict[str, str], faults: Faults) -> HintsDraft:
+    task = _hint(texts.get("current-task"), faults)
     if task is None and _NO_TASK.fullmatch(texts.get("current-task", "")[:100]):
         # An explicit "none" ends the current task. A missing section does not end it.
         task = ""
-    response = _hint(texts.get("suggested-response"), notes)
-    title = _hint(texts.get("thread-title"), notes)
+    response = _hint(texts.get("suggested-response"), faults)
+    title = _hint(texts.get("thread-title"), faults)
     title = cut(re.sub(r"\s+", " ", title or "").strip("\"'“”*#` "), _MOST_TITLE) or None
-    off_track = _hint(texts.get("off-track"), notes)
-    hints = HintsDraft(current_task=task, suggested_response=response, title=title)
-    return hints, None if off_track is None or _ON_TRACK.fullmatch(off_track) else off_track
+    off_track = _hint(texts.get("off-track"), faults)
+    return HintsDraft(
+        current_task=task,
+        suggested_response=response,
+        title=title,
+        working_memory=_document(texts.get("working-memory")),
+        off_track=None if off_track is None or _ON_TRACK.fullmatch(off_track) else off_track,
+    )
 
 
 def _document(text: str | None) -> str | None:
@@ -455,8 +417,8 @@ def _document(text: str | None) -> str | None:
     return None if not plain.strip() or _EMPTY_HINT.fullmatch(plain) else f"{plain}\n"
 
 
-def _hint(text: str | None, notes: FaultNotes) -> str | None:
-    plain = unescape(without_tags(cut(text or "", _MOST_HINT), notes)).strip()
+def _hint(text: str | None, faults: Faults) -> str | None:
+    plain = unescape(without_tags(cut(text or "", _MOST_HINT), faults)).strip()
     return None if _EMPTY_HINT.fullmatch(plain[:100]) and len(plain) < 100 else plain  # noqa: PLR2004 - far above any such word
 
 
@@ -494,7 +456,7 @@ _LOOKS_LIKE: Final = re.compile(r"\s*(?:\{\s*(?:\"|\}|\Z)|\[\s*(?:[\{\"\]]|\Z))"
 _CLOCK: Final = re.compile(r"\d{1,2}[:：]\d{2}")
 
 
-def _json_reply(text: str, notes: FaultNotes) -> tuple[str, dict[str, str]] | None:
+def _json_reply(text: str, faults: Faults) -> tuple[str, dict[str, str]] | None:
     """Return the lines of a reply in JSON as text, and its hints by tag; None if the reply is not JSON."""
     if not _LOOKS_LIKE.match(text):
         return None
@@ -507,7 +469,7 @@ def _json_reply(text: str, notes: FaultNotes) -> tuple[str, dict[str, str]] | No
     hints: dict[str, str] = {}
     lines = "\n".join(_lines(value, 0, hints))
     if not lines:
-        notes.note("unparsable", "JSON without observations")
+        faults.note("unparsable", "JSON without observations")
     return lines, hints
 
 

@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Final
 
 from memolog.core.observation import CODE_METADATA, MARKS, UNVERIFIED, Priority
-from memolog.observer.drafts import LONGEST_LINE, MOST_LINE, MOST_REPLY, FaultNotes
+from memolog.observer.drafts import LONGEST_LINE, MOST_LINE, MOST_REPLY, Faults
 from memolog.text.cutting import cut
 from memolog.text.dates import TIME, date_heading, find_date, read_time
 from memolog.text.escape import clean, unescape
@@ -73,27 +73,28 @@ _ANSWER: Final = re.compile(r"\n(?=[ \t]*<observations)", re.IGNORECASE)
 FENCE: Final = re.compile(r"[ \t]*(?:```|~~~)")
 
 
-def cleaned(reply: str, notes: FaultNotes) -> str:
+def cleaned(reply: str, faults: Faults) -> str:
     """Return the text of a reply with a limited length and plain line ends, without the model's reasoning."""
     if len(reply) > MOST_REPLY:
-        notes.note("too_large", f"{len(reply):,} characters")
+        faults.note("too_large", f"{len(reply):,} characters")
         reply = reply[:MOST_REPLY]
-    return _without_thoughts(clean(reply), notes).strip()
+    return _without_thoughts(clean(reply), faults).strip()
 
 
-def _without_thoughts(text: str, notes: FaultNotes) -> str:
+def _without_thoughts(text: str, faults: Faults) -> str:
     """Remove reasoning between tags, and reasoning before a closing tag without an opening tag."""
     at = orphan = _orphan_end(text)
     kept: list[str] = []
     endless: set[str] = set()
     while hit := _THOUGHTS.search(text, at):
-        if hit.start() != orphan and not _starts_line(text, hit.start()):
+        before = text[max(hit.start() - 200, 0) : hit.start()].rpartition("\n")[2]
+        if hit.start() != orphan and before.strip():
             # A tag in the middle of a line is part of the text.
             kept.append(text[at : hit.end()])
             at = hit.end()
             continue
         kept.append(text[at : hit.start()])
-        notes.note("thinking", "reasoning beside the answer")
+        faults.note("thinking", "reasoning beside the answer")
         name = hit[1].lower()
         end = None if name in endless else re.compile(rf"</{name}>", re.IGNORECASE).search(text, hit.end())
         if end is None:
@@ -102,7 +103,7 @@ def _without_thoughts(text: str, notes: FaultNotes) -> str:
             end = _ANSWER.search(text, hit.end())
         at = len(text) if end is None else end.end()
     if orphan:
-        notes.note("thinking", "reasoning before the answer")
+        faults.note("thinking", "reasoning before the answer")
     return "".join([*kept, text[at:]])
 
 
@@ -110,10 +111,6 @@ def _orphan_end(text: str) -> int:
     """Return the position after a closing tag of reasoning that has no opening tag; 0 if there is none."""
     end = _END_OF_THOUGHTS.search(text)
     return end.end() if end and not _BEFORE_THOUGHTS.search(text, 0, end.start()) else 0
-
-
-def _starts_line(text: str, at: int) -> bool:
-    return not text[max(at - 200, 0) : at].rpartition("\n")[2].strip()
 
 
 def without_fence(text: str) -> str:
@@ -125,16 +122,16 @@ def without_fence(text: str) -> str:
     return text
 
 
-def without_tags(text: str, notes: FaultNotes) -> str:
+def without_tags(text: str, faults: Faults) -> str:
     """Return a line without tags of Memolog and of chat templates. Other tags stay."""
     if "<" not in text and "[" not in text:
         return text
     plain = _FORGED.sub("", text)
     if plain != text:
-        notes.note("forged_tag", text)
+        faults.note("forged_tag", text)
     bare = _FOREIGN.sub("", plain)
     if bare != plain:
-        notes.note("foreign_tag", text)
+        faults.note("foreign_tag", text)
     return bare
 
 
@@ -142,10 +139,10 @@ def without_tags(text: str, notes: FaultNotes) -> str:
 
 
 class _SectionReader:
-    def __init__(self, notes: FaultNotes) -> None:
+    def __init__(self, faults: Faults) -> None:
         self.texts: dict[str, list[str]] = {"": []}
         self.current = ""
-        self.notes = notes
+        self.faults = faults
 
     def take(self, line: str) -> None:
         """Add one row of the reply. It may contain opening tags, text, a closing tag, and more of these after it."""
@@ -181,16 +178,15 @@ class _SectionReader:
             self.current = "" if name == self.current else self.current
         elif name != "observations" and name in self.texts:
             # Only the first section of a name counts. A second one is usually copied from the messages.
-            self.notes.note("forged_tag", f"a second <{name}>")
+            self.faults.note("forged_tag", f"a second <{name}>")
             self.current = "ignored"
-            self.texts.setdefault("ignored", [])
         else:
             self.current = name
-            self.texts.setdefault(name, [])
+        self.texts.setdefault(self.current, [])
 
     def _text(self, text: str) -> None:
         if _LONE_TAG.fullmatch(text):
-            self.notes.note("foreign_tag", text)
+            self.faults.note("foreign_tag", text)
         else:
             self.texts[self.current].append(text)
 
@@ -199,19 +195,16 @@ def _name(tag: str) -> str | None:
     return _KNOWN.get(tag.lower().replace("_", "-").replace(" ", "-"))
 
 
-def sections(text: str, notes: FaultNotes) -> Sections:
+def sections(text: str, faults: Faults) -> Sections:
     """Return the sections of a reply by their tags. If the reply has no tags, headings separate the sections."""
-    reader = _SectionReader(notes)
+    reader = _SectionReader(faults)
     for line in text.split("\n"):
         reader.take(line)
-    if len(reader.texts) == 1:
-        return _by_headings(text)
-    joined = {name: "\n".join(lines).strip("\n") for name, lines in reader.texts.items()}
+    texts = reader.texts if len(reader.texts) > 1 else _by_headings(text)
+    joined = {name: "\n".join(lines).strip("\n") for name, lines in texts.items() if name != "ignored"}
+    unclosed = reader.current if reader.current != "ignored" else ""
     return Sections(
-        observations=joined.pop("observations", None),
-        loose=joined.pop(""),
-        unclosed=reader.current if reader.current != "ignored" else "",
-        hints={name: body for name, body in joined.items() if name != "ignored"},
+        observations=joined.pop("observations", None), loose=joined.pop(""), unclosed=unclosed, hints=joined
     )
 
 
@@ -222,7 +215,7 @@ _HEADING: Final = re.compile(
 )
 
 
-def _by_headings(text: str) -> Sections:
+def _by_headings(text: str) -> dict[str, list[str]]:
     texts: dict[str, list[str]] = {"": []}
     current = ""
     for line in text.split("\n"):
@@ -232,8 +225,7 @@ def _by_headings(text: str) -> Sections:
             texts.setdefault(current, [])
             line = line[hit.end() :]  # noqa: PLW2901 - the rest of the heading's line is the section's first
         texts[current].append(line)
-    joined = {name: "\n".join(lines).strip("\n") for name, lines in texts.items()}
-    return Sections(observations=joined.pop("observations", None), loose=joined.pop(""), hints=joined)
+    return texts
 
 
 # ---------------------------------------------------------------- threads
@@ -249,7 +241,7 @@ _THREAD_TAG: Final = re.compile(r"(<thread[ \t][^<>\n]{1,80}>|</thread>)", re.IG
 _THREAD_END: Final = re.compile(r"[ \t]*</thread>[ \t]*$", re.IGNORECASE)
 
 
-def thread_sections(text: str, aliases: frozenset[str], notes: FaultNotes) -> dict[str, str]:
+def thread_sections(text: str, aliases: frozenset[str], faults: Faults) -> dict[str, str]:
     """Return the section of each thread by alias. Sections of unknown threads are left out."""
     found: dict[str, list[str]] = {}
     current: list[str] = []
@@ -260,7 +252,7 @@ def thread_sections(text: str, aliases: frozenset[str], notes: FaultNotes) -> di
             current = found.setdefault(name or "", [])
             current.append(line[hit.end() :])
         elif hit and hit[1]:
-            notes.note("forged_tag", f"the thread {name}, which was not shown")
+            faults.note("forged_tag", f"the thread {name}, which was not shown")
             current = []
         elif _THREAD_END.match(line):
             current = []
@@ -295,15 +287,12 @@ class Line:
     is_result: bool = False
     """The line begins with an arrow and belongs under the line before it."""
     is_bullet: bool = False
-    is_whole: bool = False
-    """The line has a mark, a time or a citation, which prose does not have."""
-    is_cited: bool = False
     priority: Priority | None = None
     on: date | None = None
     at: time | None = None
     about: date | None = None
     refs: tuple[int, ...] = ()
-    facts: Mapping[str, str] = field(default_factory=dict[str, str])
+    metadata: Mapping[str, str] = field(default_factory=dict[str, str])
     """The facts in braces at the end of the line, by normalised name. The fact `lines` has the form path:number."""
     category: str | None = None
     files: tuple[str, ...] = ()
@@ -311,8 +300,8 @@ class Line:
 
     @property
     def is_marked(self) -> bool:
-        """Whether this looks like a line of the log and not like prose."""
-        return self.is_bullet or self.is_whole
+        """Whether this looks like a line of the log. Prose has no bullet, mark, time or citation."""
+        return self.is_bullet or bool(self.priority or self.refs) or self.at is not None
 
 
 # ---------------------------------------------------------------- all lines
@@ -329,25 +318,25 @@ PRIORITY_WORDS: Final[dict[str, Priority]] = {
 }
 
 
-def read_lines(text: str, known: Known, notes: FaultNotes) -> list[Line]:
+def read_lines(text: str, known: Known, faults: Faults) -> list[Line]:
     """Return the lines of a section, each with the date of the heading above it.
 
     If at least one line looks like a line of the log, lines that look like prose are dropped.
     """
-    lines = list(islice(_all_lines(text, known, notes), _MOST_LINES + 1))
+    lines = list(islice(_all_lines(text, known, faults), _MOST_LINES + 1))
     if len(lines) > _MOST_LINES:
-        notes.note("too_many", f"more than {_MOST_LINES:,} lines")
+        faults.note("too_many", f"more than {_MOST_LINES:,} lines")
         del lines[_MOST_LINES:]
     if not any(line.is_marked for line in lines):
         return lines
     for line in lines:
         if not line.is_marked:
-            notes.note("prose", line.text)
+            faults.note("prose", line.text)
     return [line for line in lines if line.is_marked]
 
 
-def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
-    gathered = _LineRows(known, notes)
+def _all_lines(text: str, known: Known, faults: Faults) -> Iterator[Line]:
+    gathered = _LineRows(known, faults)
     for kind, raw in _with_kinds(text):
         if kind == "verbatim":
             gathered.verbatim.append(raw)
@@ -357,12 +346,12 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
             yield from gathered.finished()
             gathered.day = heading.day
             if heading.day is None:
-                notes.note("wrong_date", raw)
+                faults.note("wrong_date", raw)
         else:
             if gathered.first and _is_reference(raw, known):
                 gathered.rows.append(f"[{raw.strip(_AROUND)}]")
                 continue
-            line = _line(raw, known, FaultNotes())
+            line = _line(raw, known, Faults())
             if gathered.goes_on(line):
                 gathered.rows.append(raw.strip())
                 continue
@@ -374,8 +363,8 @@ def _all_lines(text: str, known: Known, notes: FaultNotes) -> Iterator[Line]:
 class _LineRows:
     """Collects the rows of text that belong to one line, until the next line begins."""
 
-    def __init__(self, known: Known, notes: FaultNotes) -> None:
-        self.known, self.notes = known, notes
+    def __init__(self, known: Known, faults: Faults) -> None:
+        self.known, self.faults = known, faults
         self.day: date | None = None
         self.first: Line | None = None
         self.rows: list[str] = []
@@ -389,21 +378,21 @@ class _LineRows:
         if not self.first or not self.first.is_bullet or self.verbatim or len(self.rows) > _MOST_ROWS:
             return False
         is_bare = bool(line.text) and not (line.is_bullet or line.is_result or line.priority or line.at)
-        return is_bare and (line.indent > self.first.indent or (line.is_cited and not self.has_gap))
+        return is_bare and (line.indent > self.first.indent or (bool(line.refs) and not self.has_gap))
 
     def finished(self) -> Iterator[Line]:
         if self.first:
-            line = _line(" ".join(self.rows), self.known, self.notes)
+            line = _line(" ".join(self.rows), self.known, self.faults)
             if line.text:
-                yield replace(line, on=line.on or self.day, verbatim=_verbatim(self.verbatim, self.notes))
+                yield replace(line, on=line.on or self.day, verbatim=_verbatim(self.verbatim, self.faults))
         self.first = None
 
 
-def _verbatim(rows: list[str], notes: FaultNotes) -> str | None:
+def _verbatim(rows: list[str], faults: Faults) -> str | None:
     text = "\n".join(rows).strip("\n")
     if len(text) > _MOST_VERBATIM:
-        notes.note("over_long", f"{len(text):,} characters of verbatim text")
-    return unescape(without_tags(cut(text, _MOST_VERBATIM), notes)) if text.strip() else None
+        faults.note("over_long", f"{len(text):,} characters of verbatim text")
+    return unescape(without_tags(cut(text, _MOST_VERBATIM), faults)) if text.strip() else None
 
 
 def _with_kinds(text: str) -> Iterator[tuple[str, str]]:
@@ -442,45 +431,42 @@ _TAB: Final = "    "
 _DOUBT: Final = re.compile(rf"(?:{re.escape(UNVERIFIED)}\s*)+", re.IGNORECASE)
 
 
-def _line(raw: str, known: Known, notes: FaultNotes) -> Line:
+def _line(raw: str, known: Known, faults: Faults) -> Line:
     raw = cut(raw.replace("\t", _TAB), LONGEST_LINE)
     indent = len(raw) - len(raw.lstrip(" "))
     bullet = _BULLET.match(raw)
     head = _Head(raw[bullet.end() :] if bullet else raw.strip())
     if head.wrong_date:
-        notes.note("wrong_date", head.wrong_date)
-    text = without_tags(unescape(without_tags(head.rest, notes)), notes).strip()
+        faults.note("wrong_date", head.wrong_date)
+    text = without_tags(unescape(without_tags(head.rest, faults)), faults).strip()
     # Only code sets "(unverified)". It is removed, because a model may copy it with a line of the log.
     text = _DOUBT.sub("", text)
-    text, refs = _take_references(text, known, notes)
+    text, refs = _take_references(text, known, faults)
     if not refs and head.priority is not None and head.at is None:
         # Small models write the citation at the place of the time.
         text, refs = _take_leading_references(text, known)
-    is_cited = bool(refs)
     text, facts = _take_facts(text)
     if len(text) > MOST_LINE:
-        notes.note("over_long", f"{len(text):,} characters")
+        faults.note("over_long", f"{len(text):,} characters")
         text = cut(text, MOST_LINE)
-    text, about = _about(text, notes)
+    text, about = _about(text, faults)
     return Line(
         text=_tidy(text),
         indent=indent,
         is_result=head.is_result,
         is_bullet=bullet is not None,
-        is_whole=head.is_whole or is_cited,
-        is_cited=is_cited,
         priority=head.priority,
         on=head.on,
         at=head.at,
         about=about,
         refs=refs,
-        facts=facts,
+        metadata=facts,
         category=_normal(facts.pop("category", ""))[:_MOST_WORD] or None,
         files=_take_files(facts),
     )
 
 
-def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
+def _about(text: str, faults: Faults) -> tuple[str, date | None]:
     """Return the text, and the day in its first "(meaning …)". A "(meaning …)" with an impossible day is removed."""
     first: date | None = None
 
@@ -488,7 +474,7 @@ def _about(text: str, notes: FaultNotes) -> tuple[str, date | None]:
         nonlocal first
         found = find_date(hit[1])
         if found and found.day is None:
-            notes.note("wrong_date", hit[0])
+            faults.note("wrong_date", hit[0])
             return ""
         first = first or (found.day if found else None)
         return hit[0]
@@ -544,10 +530,6 @@ class _Head:
         for _ in range(_MOST_HEADS):
             if not (self._mark() or self._when() or self._arrow()):
                 break
-
-    @property
-    def is_whole(self) -> bool:
-        return self.priority is not None or self.at is not None
 
     def _mark(self) -> bool:
         if hit := _MARK.match(self.rest):
@@ -606,7 +588,7 @@ _LONGEST_REFERENCES: Final = 20_000
 _MOST_GROUPS: Final = 50
 
 
-def _take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, tuple[int, ...]]:
+def _take_references(text: str, known: Known, faults: Faults) -> tuple[str, tuple[int, ...]]:
     """Return the text without its citations, and the cited numbers that were shown, in order."""
     found: set[int] = set()
     for _ in range(_MOST_GROUPS):
@@ -614,7 +596,7 @@ def _take_references(text: str, known: Known, notes: FaultNotes) -> tuple[str, t
         opened = max(end.rfind("["), end.rfind("【"), end.rfind("("), end.rfind("（"))
         if opened < 0 or not (hit := _AT_END.match(end, opened)):
             break
-        found.update(_numbers(hit[0], known, notes))
+        found.update(_numbers(hit[0], known, faults))
         text = text[: len(text) - len(end) + opened].rstrip()
     text = _inside(text, known, found)
     return text, tuple(sorted(found))
@@ -631,16 +613,15 @@ def _take_leading_references(text: str, known: Known) -> tuple[str, tuple[int, .
 
 
 def _is_reference(row: str, known: Known) -> bool:
-    """Return whether a row consists of numbers in brackets that were all shown."""
     hit = _ALONE.fullmatch(row) if len(row) <= _LONGEST_REFERENCES else None
     return bool(hit and _shown(hit[1], known))
 
 
 def _shown(group: str, known: Known) -> tuple[int, ...]:
     """Return the numbers in a bracket if all of them were shown, else an empty tuple."""
-    notes = FaultNotes()
-    numbers = _numbers(group, known, notes)
-    return () if notes.faults() else tuple(sorted(set(numbers)))
+    faults = Faults()
+    numbers = _numbers(group, known, faults)
+    return () if faults else tuple(sorted(set(numbers)))
 
 
 def _inside(text: str, known: Known, found: set[int]) -> str:
@@ -654,7 +635,7 @@ def _inside(text: str, known: Known, found: set[int]) -> str:
         numbers = [int(item.lstrip("#moMO")) for item in re.findall(_ITEM, hit[1], re.IGNORECASE)]
         if not known.members.issuperset(numbers):
             return hit[0]
-        found.update(_numbers(hit[1], known, FaultNotes()))
+        found.update(_numbers(hit[1], known, Faults()))
         return ""
 
     for at in range(0, len(pieces), step):
@@ -664,12 +645,12 @@ def _inside(text: str, known: Known, found: set[int]) -> str:
     return "`".join(pieces).rstrip()
 
 
-def _numbers(group: str, known: Known, notes: FaultNotes) -> list[int]:
+def _numbers(group: str, known: Known, faults: Faults) -> list[int]:
     numbers: list[int] = []
     for first, last, single in _RANGE.findall(group):
         low, high = sorted(int(item.lstrip("#moMO")) for item in (first or single, last or single))
         if not {low, high} <= known.members:
-            notes.note("unknown_citation", group.strip())
+            faults.note("unknown_citation", group.strip())
         numbers.extend(known.between(low, high))
     return numbers
 
@@ -692,7 +673,7 @@ _NAMES: Final = {
     **dict.fromkeys(("not_found", "notfound"), "not_found"),
     **dict.fromkeys(("breaking", "breaking_change", "what_breaks"), "breaks"),
 }
-_RESERVED: Final = CODE_METADATA | {"mode"}
+_RESERVED: Final = CODE_METADATA | {"mode", "observer"}
 """Names of facts that only code may set."""
 _BRACES: Final = re.compile(r"\{([^{}\n]{3,1500})\}[ .]*\Z")
 _HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import tzinfo
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from memolog.core.config import Config
@@ -25,8 +26,8 @@ from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
 from memolog.observer.drafts import Parsed, ParsedReflection
-from memolog.observer.extractors import Extractors, latest
-from memolog.observer.judge import Judged, cited_places, judge, judge_reflection, trusted_document
+from memolog.observer.extractors import Extractors
+from memolog.observer.judge import Judge, Judged, cited_places, judge_reflection, trusted_document
 from memolog.observer.llm import (
     TRIES,
     EmbeddedObserver,
@@ -34,7 +35,6 @@ from memolog.observer.llm import (
     Observer,
     Reflected,
     embedded_answer,
-    embedded_answer_now,
     embedded_statements,
     observe_in_parts,
     readings_of,
@@ -51,6 +51,7 @@ from memolog.observer.model import (
 )
 from memolog.observer.observations import (
     Guarded,
+    NewGroup,
     archived,
     draft_hints,
     guarded,
@@ -59,7 +60,7 @@ from memolog.observer.observations import (
     reflections_from,
     unchanged,
 )
-from memolog.observer.prompt import ObserveInput, Prompt, ReflectInput
+from memolog.observer.prompt import ObserveInput, ReflectInput
 from memolog.observer.reply import failure
 from memolog.text.redaction import REDACTION, Redactor, cleaned, messages_without_secrets, redactor_for
 from memolog.text.tokens import TokenCounter
@@ -79,10 +80,10 @@ async def spent_of(store: "Store", resource: str, thread: str | None, config: Co
 
 
 class ModelCalls:
-    """Calls models for the runs of one batch, within their budget. Create one for each batch."""
+    """Calls models for the runs of one batch, with their resource and configuration and within their budget."""
 
     def __init__(self, store: "Store", resource: str, thread: str | None, runs: Sequence[str], config: Config) -> None:
-        self._store, self._resource, self._runs, self._config = store, resource, runs, config
+        self._store, self._runs, self.resource, self.config = store, runs, resource, config
         self._guarded: BudgetedModel | None = None
         self._limits: tuple[Limit, ...] = ()
         if config.budget is not None:
@@ -96,9 +97,9 @@ class ModelCalls:
         """Return the model's answer. Raises BudgetSpent without a call if the budget is spent, or RunFault if the call fails."""
         if self._guarded is None:
             self._guarded = BudgetedModel(model, *self._limits)
-        most = min(filter(None, (request.max_tokens, self._config.reply_tokens)))
+        most = min(filter(None, (request.max_tokens, self.config.reply_tokens)))
         own = model.timeout if isinstance(model, CallableModel) else None
-        request = replace(request, max_tokens=most, timeout=own or self._config.model_timeout)
+        request = replace(request, max_tokens=most, timeout=own or self.config.model_timeout)
         try:
             return await self._once(self._guarded, request)
         except (BudgetSpent, KeyboardInterrupt, SystemExit):
@@ -126,7 +127,7 @@ class ModelCalls:
         return reply
 
     async def _keep(self, request: ModelRequest, reply: str | None, error: Exception | None) -> None:
-        if not self._config.keep_prompts:
+        if not self.config.keep_prompts:
             return
         asked = {
             "purpose": request.purpose,
@@ -140,7 +141,7 @@ class ModelCalls:
         for run in self._runs:
             # The answer is used even if its prompt cannot be stored.
             with contextlib.suppress(MemologError):
-                await self._store.runs.keep_prompt(self._resource, run, dumps(encode(asked)), reply)
+                await self._store.runs.keep_prompt(self.resource, run, dumps(encode(asked)), reply)
 
 
 def _is_ours(error: BaseException) -> bool:
@@ -152,16 +153,10 @@ def _is_ours(error: BaseException) -> bool:
 def _sum(one: Usage | None, other: Usage) -> Usage:
     if one is None:
         return other
-    return replace(
-        one,
-        input_tokens=one.input_tokens + other.input_tokens,
-        output_tokens=one.output_tokens + other.output_tokens,
-        cache_read_tokens=one.cache_read_tokens + other.cache_read_tokens,
-        cache_write_tokens=one.cache_write_tokens + other.cache_write_tokens,
-        cost=one.cost + other.cost,
-    )
+    return replace(one, **{name: getattr(one, name) + getattr(other, name) for name in _SUMMED})
 
 
+_SUMMED: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _LONG_TOKENS: Final = 20_000
 _TOKENS_A_MESSAGE: Final = 100
 # The call of a tool result is searched in at most this many messages before the span.
@@ -182,16 +177,10 @@ class _ClaimedRun:
     given: ObserveInput
     known: Mapping[str, JsonValue]
     """The extracted values of the application before this span."""
-    lines: tuple[Observation, ...]
-    """The lines of the log that the observer is shown."""
     config: Config
     observer: Observer
     foreign: tuple[Message, ...] = ()
     """The messages of other conversations in the same prompt."""
-
-    @property
-    def redactor(self) -> Redactor:
-        return redactor_for(self.config)
 
     def messages_of(self, answer: Observed) -> tuple[Message, ...]:
         """Return the messages that an answer covers. If the answer was cut off, the other messages stay in the tail."""
@@ -230,25 +219,25 @@ class RunExecutor:
             self._store, resource, found[0][1].run.thread or thread, [claim.run for claim, _ in found], config
         )
         try:
-            return await self._with_fallback(resource, found, config, ask)
+            return await self._with_fallback(found, ask)
         except RunFault as fault:
             raise fault.billed(ask.usage) from fault
 
     async def _with_fallback(
-        self, resource: str, found: Sequence[tuple[RunClaim, StoredRun]], config: Config, ask: ModelCalls
+        self, found: Sequence[tuple[RunClaim, StoredRun]], ask: ModelCalls
     ) -> tuple[RunOutcome, ...]:
         observer = self._reflector if found[0][1].run.kind == "reflect" else self._observer
         problems: tuple[Problem, ...] = ()
         try:
-            outcomes = await self._outcomes(resource, found, config, observer, ask)
-            self._over_budget.discard(resource)
+            outcomes = await self._outcomes(found, observer, ask)
+            self._over_budget.discard(ask.resource)
         except BudgetSpent as spent:
-            if config.over_budget == "wait":
+            if ask.config.over_budget == "wait":
                 raise RunFault(str(spent)) from spent
-            if resource not in self._over_budget:
-                self._over_budget.add(resource)
+            if ask.resource not in self._over_budget:
+                self._over_budget.add(ask.resource)
                 problems = (Problem(what="asking the model", error=f"{spent} The embedded observer is used."),)
-            outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+            outcomes = await self._outcomes(found, self._embedded, ask)
             outcomes = [replace(outcome, faults=(*outcome.faults, "over_budget")) for outcome in outcomes]
         except RunFault as fault:
             is_full = fault.cause == "incompressible" and observer is not self._embedded
@@ -257,7 +246,7 @@ class RunExecutor:
             error = f"{str(fault).rstrip('.')}. The embedded reflector is used."
             problems = (Problem(what="condensing the log", error=error),)
             try:
-                outcomes = await self._outcomes(resource, found, config, self._embedded, ask)
+                outcomes = await self._outcomes(found, self._embedded, ask)
             except RunFault as another:
                 raise (another if another.cause == "incompressible" else fault) from another
             outcomes = [replace(outcome, faults=(*outcome.faults, "stood_in")) for outcome in outcomes]
@@ -267,24 +256,19 @@ class RunExecutor:
         return (replace(first, result=result, usage=ask.usage, problems=(*first.problems, *problems)), *outcomes[1:])
 
     async def _outcomes(
-        self,
-        resource: str,
-        found: Sequence[tuple[RunClaim, StoredRun]],
-        config: Config,
-        observer: Observer,
-        ask: ModelCalls,
+        self, found: Sequence[tuple[RunClaim, StoredRun]], observer: Observer, ask: ModelCalls
     ) -> list[RunOutcome]:
         if found[0][1].run.kind == "reflect":
-            return [await self._reflect(resource, *found[0], config, observer, ask)]
+            return [await self._reflect(*found[0], observer, ask)]
         threads = [work.run.thread for _, work in found if work.run.thread is not None]
-        aliases = await self._aliases(resource, found[0][1].log_pk, threads)
+        aliases = await self._aliases(ask.resource, found[0][1].log_pk, threads)
         tasks = [
-            await self._task(resource, claim, work, config, observer, aliases.get(work.run.thread or "", f"c{number}"))
+            await self._task(claim, work, observer, aliases.get(work.run.thread or "", f"c{number}"), ask)
             for number, (claim, work) in enumerate(found, start=1)
         ]
         spoken = [task for task in tasks if task.messages]
         outcomes = await self._observe(spoken, ask) if spoken else []
-        nothing = Observed(parsed=Parsed(nothing=True), prompt=Prompt(system="", text=""))
+        nothing = Observed(parsed=Parsed(nothing=True))
         return [*outcomes, *(self._outcome(task, nothing) for task in tasks if not task.messages)]
 
     # ------------------------------------------------------------ observing
@@ -295,9 +279,9 @@ class RunExecutor:
         return {thread: f"t{number}" for thread, number in numbers.items()}
 
     async def _task(
-        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, alias: str
+        self, claim: RunClaim, work: StoredRun, observer: Observer, alias: str, ask: ModelCalls
     ) -> _ClaimedRun:
-        run = work.run
+        run, resource, config = work.run, ask.resource, ask.config
         if run.thread is None or run.span is None:
             raise RunFault("the run has no span")
         redactor = redactor_for(config)
@@ -318,7 +302,7 @@ class RunExecutor:
         known: dict[str, JsonValue] = {}
         if self._extractors:
             drawn = await self._store.extracts.list(resource, run.thread, before=run.span.first)
-            known = {key: extract.value for key, extract in latest(drawn).items()}
+            known = {extract.key: extract.value for extract in drawn}
         given = ObserveInput(
             messages=(
                 *await cleaned(await self._calls_before(resource, run.thread, run.span, messages), redactor),
@@ -326,6 +310,7 @@ class RunExecutor:
             ),
             before=await cleaned(await self._before(resource, run.thread, run.span), redactor),
             previous="\n".join(filter(None, (group.text for group in shown))),
+            lines=tuple(lines),
             previous_tokens=config.observation.previous_tokens,
             most_tokens=config.observation.prompt_tokens,
             hints=hints,
@@ -333,6 +318,7 @@ class RunExecutor:
             voice=config.voice,
             custom=config.observation.instructions or "",
             zone=_zone(messages),
+            redactor=redactor,
             alias=alias,
             wanted=self._extractors.wanted(known),
             attach_files=config.observation.attach_files,
@@ -345,7 +331,6 @@ class RunExecutor:
             messages=messages,
             given=given,
             known=known,
-            lines=tuple(lines),
             config=config,
             observer=observer,
         )
@@ -390,7 +375,7 @@ class RunExecutor:
     async def _observe(self, tasks: Sequence[_ClaimedRun], ask: ModelCalls) -> list[RunOutcome]:
         if len(tasks) == 1 and tasks[0].work.run.attempt > TRIES:
             return [await self._observe_divided(tasks[0], ask)]
-        answers = await tasks[0].observer.observe([task.given for task in tasks], tasks[0].redactor, ask)
+        answers = await tasks[0].observer.observe([task.given for task in tasks], ask)
         outcomes: list[RunOutcome] = []
         for task, answer in zip(tasks, answers, strict=True):
             others = tuple(message for other in tasks if other is not task for message in other.messages)
@@ -405,14 +390,14 @@ class RunExecutor:
         is_long = sum(message.tokens + _TOKENS_A_MESSAGE for message in task.messages) > _LONG_TOKENS
         outcome = await offload(self._outcome, task, answer, when=is_long)
         if answer.parsed.observations and outcome.result and not outcome.result.observations:
-            embedded = await embedded_answer(task.given, task.messages_of(answer), self._counter)
+            embedded = await asyncio.to_thread(embedded_answer, task.given, task.messages_of(answer), self._counter)
             answer = replace(embedded, said=answer.said, last_seq=answer.last_seq)
             again = await offload(self._outcome, task, answer, when=is_long)
             outcome = replace(again, faults=(*outcome.faults, *again.faults, "stood_in"))
         if outcome.result is None or not self._extractors:
             return outcome
         values, problems = await self._extractors.extract(
-            task.messages_of(answer), answer.said, task.known, task.redactor
+            task.messages_of(answer), answer.said, task.known, task.given.redactor
         )
         return replace(
             outcome,
@@ -426,7 +411,6 @@ class RunExecutor:
         divided = await observe_in_parts(
             task.observer,
             task.given,
-            task.redactor,
             ask,
             attempt=task.work.run.attempt,
             is_alive=_is_alive(task.work),
@@ -451,7 +435,7 @@ class RunExecutor:
         task = replace(task, messages=task.messages_of(answer))
         problem = str(answer.fault) if answer.fault else None if parsed.nothing else failure(parsed)
         result = None
-        faults: tuple[str, ...] = tuple(fault.kind for fault in parsed.faults)
+        faults: tuple[str, ...] = parsed.faults.kinds
         if problem is None:
             result, found = self._result(task, answer)
             faults = (*faults, *found)
@@ -461,46 +445,40 @@ class RunExecutor:
         return RunOutcome(claim=task.claim, result=result, kind="observe", thread=thread, faults=faults, error=problem)
 
     def _result(self, task: _ClaimedRun, answer: Observed) -> tuple[RunResult, tuple[str, ...]]:
-        hinted, name, group = answer.parsed.hints, task.observer.name, self._store.new_id()
-        drafted = self._drafted(answer, task.messages, task, group)
+        hinted, name, thread = answer.parsed.hints, task.observer.name, task.work.run.thread or ""
+        group = self._new_group(task.given.redactor)
+        drafted = observations_from(answer.parsed, task.messages, answer.shown, thread, group, task.given.mode)
         first = task.messages[0].seq if task.messages else 0
         log = _seen_log(task.given, [message for message in task.given.messages if message.seq < first])
-        judged = judge(
-            drafted,
+        judge = Judge(
             task.messages,
             log=log,
             policy=task.config.grounding,
             foreign=task.foreign,
-            lines=task.lines,
-            readings=lambda: readings_of(task.given, task.messages, self._counter),
+            lines=task.given.lines,
+            readings=partial(readings_of, task.given, task.messages, self._counter),
             extracted=[line.id for line in drafted if EmbeddedObserver.name in {name, line.metadata.get("observer")}],
         )
-        judged = self._with_statements(judged, task, group)
-        hints, wrong = draft_hints(
-            hinted, task.given.hints, task.messages, task.redactor, foreign=task.foreign, lines=task.lines
-        )
+        judged = self._with_statements(judge.judge(drafted), task, group)
+        hints, wrong = draft_hints(hinted, task.given, task.messages, task.foreign)
         proposal, refused = _proposal(hinted.working_memory, task)
         result = RunResult(
-            group=group,
+            group=group.id,
             observations=judged.observations,
             proposal=proposal,
             hints=hints,
             tokens=sum(observation.tokens for observation in judged.observations),
             model=name,
-            prompt_version=answer.prompt.version,
+            prompt_version=answer.version,
             last_seq=answer.last_seq,
         )
         return result, (*judged.faults, *wrong, *refused)
 
-    def _drafted(
-        self, answer: Observed, messages: Sequence[Message], task: _ClaimedRun, group: str
-    ) -> tuple[Observation, ...]:
-        new_id, run, mode = self._store.new_id, task.work.run, task.given.mode
-        return observations_from(
-            answer.parsed, messages, answer.prompt, group, run.thread or "", new_id, self._counter, task.redactor, mode
-        )
+    def _new_group(self, redactor: Redactor) -> NewGroup:
+        new_id = self._store.new_id
+        return NewGroup(id=new_id(), new_id=new_id, counter=self._counter, redactor=redactor)
 
-    def _with_statements(self, judged: Judged, task: _ClaimedRun, group: str) -> Judged:
+    def _with_statements(self, judged: Judged, task: _ClaimedRun, group: NewGroup) -> Judged:
         """Add statements of users that the embedded observer finds in messages whose lines were lowered in priority."""
         places = {(message.thread, message.seq): message for message in task.messages if message.role == "user"}
         doubtful = (line for line in judged.observations if line.is_unverified)
@@ -511,19 +489,19 @@ class RunExecutor:
         messages = tuple(places[place] for place in sorted(lowered) if place in places and place not in covered)
         if not messages or task.observer is self._embedded:
             return judged
-        drafted = self._drafted(embedded_statements(task.given, messages, self._counter), messages, task, group)
-        more = judge(
-            drafted, task.messages, policy="keep", readings=lambda: readings_of(task.given, messages, self._counter)
-        )
+        found = embedded_statements(task.given, messages, self._counter)
+        thread = task.work.run.thread or ""
+        drafted = observations_from(found.parsed, messages, found.shown, thread, group, task.given.mode)
+        readings = partial(readings_of, task.given, messages, self._counter)
+        more = Judge(task.messages, policy="keep", readings=readings).judge(drafted).observations
         after = len(judged.observations)
-        added = (replace(line, ordinal=line.ordinal + after) for line in more.observations if line.priority in KEPT)
+        added = (replace(line, ordinal=line.ordinal + after) for line in more if line.priority in KEPT)
         return replace(judged, observations=(*judged.observations, *added))
 
     # ------------------------------------------------------------ reflecting
 
-    async def _reflect(
-        self, resource: str, claim: RunClaim, work: StoredRun, config: Config, observer: Observer, ask: ModelCalls
-    ) -> RunOutcome:
+    async def _reflect(self, claim: RunClaim, work: StoredRun, observer: Observer, ask: ModelCalls) -> RunOutcome:
+        resource, config = ask.resource, ask.config
         names = [str(name) for name in work.run.inputs.get("groups", ())]
         lines = await self._store.logs.observations(resource, work.log_pk, names)
         lines = tuple(line for line in lines if line.state == "active")
@@ -552,7 +530,7 @@ class RunExecutor:
             if fault.cause != "incompressible" or observer is not self._embedded:
                 raise
             # The lines cannot be condensed further. Those that do not fit in the log are archived.
-            answer = Reflected(parsed=ParsedReflection(), prompt=Prompt(system="", text="", version="archive"))
+            answer = Reflected(parsed=ParsedReflection(), version="archive")
         # Comparing many lines takes long, so a worker thread does it.
         group, kept, faults = await asyncio.to_thread(self._kept, given, answer, config)
         length = sum(observation.tokens for observation in kept.observations)
@@ -571,7 +549,7 @@ class RunExecutor:
                 thread_hints=new_hints,
                 tokens=length,
                 model=observer.name,
-                prompt_version=answer.prompt.version,
+                prompt_version=answer.version,
                 omitted=kept.omitted,
             ),
             kind="reflect",
@@ -582,22 +560,19 @@ class RunExecutor:
     def _kept(self, given: ReflectInput, answer: Reflected, config: Config) -> tuple[str, Guarded, tuple[str, ...]]:
         """Return the id of the new group, its lines after the loss guard and the archive, and the faults."""
         parsed, lines = answer.parsed, given.observations
-        group, new_id = self._store.new_id(), self._store.new_id
+        group = self._new_group(redactor_for(config))
         if not parsed.lines:
-            kept = archived(unchanged(lines, new_id, group), config.reflect_at, new_id, group, self._counter)
-            return group, kept, ()
-        drafted = reflections_from(
-            parsed, lines, answer.prompt, group, new_id, self._counter, redactor_for(config), given.aliases
-        )
+            return group.id, archived(unchanged(lines, group), config.reflect_at, group), ()
+        drafted = reflections_from(parsed, lines, group, given.aliases)
         judged = judge_reflection(drafted, lines, policy=config.grounding)
-        kept = guarded(judged.observations, lines, new_id, group)
+        kept = guarded(judged.observations, lines, group)
         faults = (
-            *(fault.kind for fault in parsed.faults),
+            *parsed.faults.kinds,
             *judged.faults,
             *(("carried_over",) if kept.carried else ()),
             *(("lost",) if kept.omitted else ()),
         )
-        return group, archived(kept, config.reflect_at, new_id, group, self._counter), faults
+        return group.id, archived(kept, config.reflect_at, group), faults
 
     async def _hints_before(self, resource: str, work: StoredRun) -> dict[str, Hints]:
         """Return the hints of the log's threads by thread, without hints that changed since the run was created."""
@@ -629,10 +604,9 @@ def embedded_lines(
         voice=config.voice,
         zone=_zone(messages),
     )
-    found = embedded_answer_now(given, given.messages, counter)
-    return observations_from(
-        found.parsed, given.messages, found.prompt, group, thread, new_id, counter, redactor, config.mode
-    )
+    found = embedded_answer(given, given.messages, counter)
+    new = NewGroup(id=group, new_id=new_id, counter=counter, redactor=redactor)
+    return observations_from(found.parsed, given.messages, found.shown, thread, new, config.mode)
 
 
 def _results_without_calls(messages: Sequence[Message]) -> set[PartPlace]:
@@ -654,7 +628,7 @@ def _proposal(answered: str | None, task: _ClaimedRun) -> tuple[Proposal | None,
     base, shown, most = task.work.run.inputs.get("document"), task.given.document, task.given.document_most
     if answered is None or base is None or shown is None:
         return None, ()
-    wanted = task.redactor.redact(answered)
+    wanted = task.given.redactor.redact(answered)
     is_json = shown.lstrip().startswith("{")
     text = trusted_document(shown, wanted, task.messages, foreign=task.foreign, whole=is_json)
     wrong = () if text.strip() == wanted.strip() else ("untrusted_document",)
@@ -702,7 +676,7 @@ def _changed_hints(
         said = parsed.threads.get(given.aliases.get(thread, ""))
         if said is None and len(given.aliases) <= 1:
             # The log has only one thread.
-            said = parsed
+            said = parsed.hints
         if said is None:
             continue
         lines = [line for line in given.observations if any(source.thread == thread for source in line.sources)]

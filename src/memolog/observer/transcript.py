@@ -2,6 +2,7 @@
 
 import json
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, tzinfo
@@ -53,7 +54,6 @@ class Transcript:
 
     text: str
     shown: tuple[Shown, ...]
-    tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,9 +120,10 @@ _BLOB: Final = re.compile(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartWriter:
-    """Renders names and texts for a transcript of at most `most_tokens` tokens."""
+    """Renders names, texts and times for a transcript of at most `most_tokens` tokens."""
 
     counter: TokenCounter
+    zone: tzinfo = UTC
     most_tokens: int = 100_000
     redactor: Redactor = REDACTION
 
@@ -145,61 +146,40 @@ class PartWriter:
         return escape(self.redactor.redact(short_line(text, most)))
 
 
-def transcript(
-    messages: Sequence[Message],
-    *,
-    counter: TokenCounter,
-    zone: tzinfo = UTC,
-    most_tokens: int = 100_000,
-    redactor: Redactor = REDACTION,
-    first: int = 1,
-) -> Transcript:
-    """Return the transcript of the messages, numbered from `first`, with at most `most_tokens` tokens (but at least 200).
+def transcript(messages: Sequence[Message], writer: PartWriter, first: int = 1) -> Transcript:
+    """Return the transcript of the messages, numbered from `first`. A limit below 200 tokens counts as 200.
 
     Withdrawn and forgotten messages are left out. The middle of a long text is replaced by a mark with the number of missing
     characters. If there are too many messages to show a part of each, the messages in the middle are replaced by a mark too.
     """
-    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
-    entries = _entries(messages, zone, writer, first)
-    most = max(most_tokens, _LEAST_TOKENS)
-    budget = most
-    text = _written(entries, 0)
+    entries, counter = _entries(messages, writer, first), writer.counter
+    budget = most = max(writer.most_tokens, _LEAST_TOKENS)
+    kept, text = entries, _written(entries, 0)
     tokens = counter.count(text)
     while tokens > most:
         kept, left_out = _fitting(entries, budget, counter)
         text = _written(kept, left_out)
         tokens = counter.count(text)
-        if tokens <= most:
-            entries = kept
-            break
-        # The budget did not include tags and dates, so the next try has a smaller budget.
+        # The budget does not include tags and dates, so a further try has a smaller budget.
         budget -= max(tokens - most, most // 20)
-    return Transcript(text=text, shown=tuple(entry.shown for entry in entries), tokens=tokens)
+    return Transcript(text=text, shown=tuple(entry.shown for entry in kept))
 
 
-def split(
-    messages: Sequence[Message],
-    most_tokens: int,
-    *,
-    counter: TokenCounter,
-    zone: tzinfo = UTC,
-    redactor: Redactor = REDACTION,
-) -> tuple[tuple[Message, ...], ...]:
-    """Split messages into consecutive pieces whose transcripts have at most `most_tokens` tokens each.
+def split(messages: Sequence[Message], writer: PartWriter) -> tuple[tuple[Message, ...], ...]:
+    """Split messages into consecutive pieces whose transcripts have at most `writer.most_tokens` tokens each.
 
     A tool call and its result are in the same piece, even if the piece is then too long; `transcript` shortens it. Every
     message is in exactly one piece, even a message that is not shown.
     """
-    writer = PartWriter(counter=counter, most_tokens=most_tokens, redactor=redactor)
     pieces: list[list[Message]] = []
     room, day = 0, ""
     for unit in units(messages):
-        entries = _entries(unit, zone, writer, 1)
-        cost, day_after = _cost(entries, day, counter)
+        entries = _entries(unit, writer, 1)
+        cost, day_after = _cost(entries, day, writer.counter)
         if not pieces or cost > room:
             pieces.append([])
-            room = max(most_tokens, _LEAST_TOKENS)
-            cost, day_after = _cost(entries, "", counter)
+            room = max(writer.most_tokens, _LEAST_TOKENS)
+            cost, day_after = _cost(entries, "", writer.counter)
         pieces[-1].extend(unit)
         room, day = room - cost, day_after
     return tuple(map(tuple, pieces))
@@ -253,11 +233,11 @@ def in_zone(moment: datetime, zone: tzinfo) -> datetime:
 # ---------------------------------------------------------------- rendering
 
 
-def _entries(messages: Sequence[Message], zone: tzinfo, writer: PartWriter, first: int) -> list[_Entry]:
+def _entries(messages: Sequence[Message], writer: PartWriter, first: int) -> list[_Entry]:
     live = [message for message in messages if message.state == "live"]
     calls = _Calls(live)
     entries: list[_Entry] = []
-    for message, shown in zip(live, numbered(live, zone, first), strict=True):
+    for message, shown in zip(live, numbered(live, writer.zone, first), strict=True):
         # The role precedes the name and the name is quoted, so that a name cannot look like a role.
         speaker = f" {writer.name(message.speaker)}" if message.speaker else ""
         again = " (continued)" if message.continuation else ""
@@ -508,11 +488,6 @@ def _characters(middle: str) -> int:
     return max(len(middle) + before, 0)
 
 
-def _fits(text: str, tokens: int, counter: TokenCounter) -> bool:
-    """Return whether a text has at most `tokens` tokens. The tokens of a text that is far too long are not counted."""
-    return len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens
-
-
 def _ends_of(text: str, tokens: int) -> str:
     """Return the beginning and the end of a huge text. It is cut between words, so that no secret is divided."""
     room = max(_USUAL_CHARACTERS * tokens // 2, 2 * _WORD)
@@ -528,7 +503,8 @@ def _ends_of(text: str, tokens: int) -> str:
 
 def _shorten(text: str, tokens: int, counter: TokenCounter) -> str:
     """Return the beginning and the end of an escaped text, with at most `tokens` tokens and a mark for the missing middle."""
-    if _fits(text, tokens, counter):
+    # The tokens of a text that is far too long are not counted.
+    if len(text) <= _MOST_CHARACTERS * max(tokens, 0) and counter.count(text) <= tokens:
         return text
     room = tokens - _MARK_TOKENS
     while room > 0:
@@ -555,14 +531,8 @@ def _end_tokens(text: str, tokens: int, counter: TokenCounter) -> str:
     size = min(4 * max(tokens, 1), len(text))
     while size < len(text) and counter.count(cut_end(text, size)) <= tokens:
         size = min(2 * size, len(text))
-    low, high = 0, size + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if counter.count(cut_end(text, middle)) <= tokens:
-            low = middle
-        else:
-            high = middle
-    tail = cut_end(text, low)
+    limit = bisect_right(range(1, size + 1), tokens, key=lambda length: counter.count(cut_end(text, length)))
+    tail = cut_end(text, limit)
     torn = _torn(text[: len(text) - len(tail)][-_ENTITY:])
     return tail[tail.find(";") + 1 :] if torn and 0 <= tail.find(";") < _ENTITY else tail
 

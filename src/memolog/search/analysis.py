@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final, cast
 
 from memolog.core.cache import remembered
-from memolog.core.message import FilePart, Part, ReasoningPart, TextPart, ToolCallPart, ToolResultPart, UnknownPart
+from memolog.core.message import FilePart, Part, TextPart, texts_of
 from memolog.search.bm25 import ASSISTANT, TOOL, USER
 from memolog.text.words import NUMBERS, STOP_WORDS, TIMES, names_in, normal, plain_of, terms_of_word, words_of
 
@@ -125,26 +125,12 @@ def text_of_parts(parts: Sequence[Part]) -> str:
     """Return all text in the parts of a message, including tool calls and results."""
     if len(parts) == 1 and isinstance(parts[0], TextPart):
         return parts[0].text
-    return "\n".join(text for part in parts for text in _texts(part) if text)
+    return "\n".join(text for part in parts for text in texts_of(part, _strings, _file) if text)
 
 
-def _texts(part: Part) -> Iterator[str]:
-    match part:
-        case TextPart() | ReasoningPart():
-            yield part.text
-        case ToolCallPart():
-            yield part.name
-            yield from _strings(part.arguments)
-        case ToolResultPart():
-            yield part.name or ""
-            yield from _strings(part.content)
-            for file in part.files:
-                yield from _texts(file)
-        case FilePart():
-            yield part.name or ""
-            yield part.url or ""
-        case UnknownPart():
-            yield from _strings(part.data)
+def _file(part: FilePart) -> Iterator[str]:
+    yield part.name or ""
+    yield part.url or ""
 
 
 def _strings(value: Any, depth: int = 0) -> Iterator[str]:

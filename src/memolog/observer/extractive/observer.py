@@ -538,7 +538,7 @@ def _hints_of(utterances: Sequence[Utterance], messages: Sequence[Message], know
         return HintsDraft(current_task="", title=title)
     if asked is None:
         return HintsDraft(title=title)
-    return HintsDraft(current_task=task, task_at=messages[asked.number - 1].created_at, title=title)
+    return HintsDraft(current_task=task, at=messages[asked.number - 1].created_at, title=title)
 
 
 def _is_over(task: str, since: Sequence[Utterance], *, is_old: bool) -> bool:
