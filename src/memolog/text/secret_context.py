@@ -1,6 +1,6 @@
-"""Find secrets by their context: the value after the name of a password or a key, after a header, in a command or in a phrase.
+"""Find secrets by their context: a value after the name of a password or a key, after a header, in a command or in a sentence.
 
-Each search starts at a fixed word, so that a text without these words is rejected quickly.
+Every search starts at a fixed word, so that a text without these words takes little time.
 """
 
 import re
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from memolog.text.secret_formats import Found, is_random
 
-# Names of passwords in many languages: those that may be a part of a word, whole words in ASCII, and names in other letters.
+# Names of passwords in many languages: names that may be a part of a word, whole words in ASCII, and names in other letters.
 _PASSWORDS_INSIDE: Final = ("pass", "pwd")
 _PASSWORDS: Final = (
     "pw", "psk", "mdp", "contrase", "kennwort", "senha", "wachtwoord", "haslo", "heslo", "jelsz", "salasana", "adgangskode",
@@ -22,7 +22,7 @@ _PASSWORDS_ELSEWHERE: Final = (
 )  # fmt: skip
 _NAMES_INSIDE: Final = ("secret", "token", "key", "credential")
 _PASSWORD_WORDS: Final = frozenset(name.encode() for name in _PASSWORDS)
-# For speed, a text is searched for a name only if it has the first letter of the name that is not ASCII.
+# Each name with its first letter that is not ASCII. For speed, a text without this letter is not searched for the name.
 _PASSWORD_SIGNS: Final = tuple((next(one for one in name if not one.isascii()), name) for name in _PASSWORDS_ELSEWHERE)
 _NAME_WORDS: Final = frozenset({b"auth", b"creds", b"dsn"})
 
@@ -106,7 +106,7 @@ def _kinds_of_name(name: str) -> Iterator[str]:
 
 
 def kind_of_name(name: str) -> str | None:
-    """Return the kind of secret that has such a name, or None if it is not the name of a secret."""
+    """Return the kind of secret that a name shows, or None if it is not the name of a secret."""
     return next(_kinds_of_name(name), None)
 
 
@@ -122,7 +122,7 @@ def kind_of_entry(name: str, value: str) -> str | None:
 
 
 def stands_for_secret(kind: str, name: str, value: str) -> bool:
-    """Return whether a value is a secret of this kind, for a value inside a table or column with the name of a secret.
+    """Return whether a value is a secret of this kind. The table or column around the value has the name of a secret.
 
     `name` is the key of the value inside the table, or empty.
     """
@@ -146,8 +146,8 @@ _QUOTED: Final = (
 )
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>{_BARE}{{2,500}}+)(?P<after>[(\[]?))"
 _GROUPS: Final = ("double", "single", "tick", "curly", "corner", "bare")
-# The rest of a value after a sign that may end values, such as a comma. The sign does not end the value if a word character
-# follows directly. The beginning of the next name and value, of a tag, an entity or an escape is not part of the value.
+# The rest of a value after a sign that may end it, such as a comma. The value continues if a word character follows the sign
+# directly. It does not continue if the sign begins a tag, an entity or an escape, or if another name with a value follows.
 _TAIL: Final = re.compile(
     rf"(?:{_BARE}"
     r"|[,&;](?=[\w!@#$%^*~+-])(?![\w.-]{1,40}[\"']?[=:])(?!(?:amp|quot|lt|gt|apos|nbsp|#\w{1,6});)"
@@ -233,7 +233,7 @@ def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], b
 
 
 def _end_of_word(text: str, at: int, end: int) -> int:
-    """Return the end of a value that may continue after a sign at `at`, or `end` if the value does not continue."""
+    """Return the end of a value. If the value does not continue after the sign at `at`, the end is `end`."""
     hit = _TAIL.match(text, at)
     return max(end, at + len(hit[0].rstrip(_STRIPPED))) if hit else end
 
@@ -265,7 +265,7 @@ def _and_more(text: str, stated: Iterator[Found], is_secret: Callable[[str], boo
 
 
 def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield a value that is alone on the line below a name, unless the value looks like code or prose."""
+    """Yield the value below a name if it is alone on its line and does not look like code or prose."""
     hit = _BELOW.match(text, end)
     if not hit or is_reference(hit["bare"]) or not is_secret(hit["bare"]):
         return
@@ -280,7 +280,7 @@ def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> 
 
 
 def _is_in_cell(hit: re.Match[str]) -> bool:
-    """Return whether a value is in a cell beside its name. A cell shows less clearly than an assignment that it is a secret."""
+    """Return whether a value is in the cell beside the cell of its name. It is a secret less often than an assigned value."""
     return _CELL.match(hit["sep"]) is not None
 
 
@@ -302,7 +302,7 @@ _PASS_OWNER: Final = re.compile(
     r"(?i:(?:^|.{0,40}[^A-Za-z])(?:db|user|usr|my|root|admin|ssh|sudo|smtp|imap|mail|ftp|sql|mysql|pg|http|proxy|store|key|login|wifi"
     r"|redis|mongo)?)\Z"
 )
-# Letters after "pass" in words that are not passwords: passed, passes, passing, passage, passive, passion, passenger, passport.
+# Letters after "pass" in words that do not mean a password: passed, passes, passing, passage, passive, passion, passport.
 _NOT_PASSWORDS: Final = ("ed", "es", "ing", "age", "ive", "ion", "eng", "por", "ly")
 _ENV_REST: Final = re.compile(r"[A-Z0-9_]{0,60}\Z")
 _ENV_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
@@ -316,10 +316,7 @@ _NO_PASSWORD_AFTER: Final = (
 
 
 def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
-    """Yield the passwords after or before a name at `at`: `password: hunter2`, `hunter2 is the password`.
-
-    `anchor` is the word that was found there.
-    """
+    """Yield the passwords after or before the word `anchor` at `at`: `password: hunter2`, `hunter2 is the password`."""
     if anchor == "pass" and text.startswith(_NOT_PASSWORDS, at + 4):
         return
     name = _name_before(text, at)
@@ -421,6 +418,8 @@ _KEY_OWNERS: Final = (
     "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
     "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
+# Minimum length of a value that is a secret although only the word "key" is before it, in characters.
+_MIN_LONG: Final = 20
 _PUBLIC_KEYS: Final = (
     "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
 )  # fmt: skip
@@ -432,7 +431,7 @@ _GOES_ON: Final = re.compile(
 
 
 def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
-    """Yield the secrets after the name of a key, a token or another secret. `anchor` is the word at `at`."""
+    """Yield the secrets after the word `anchor` at `at`, which may name a key, a token or another secret."""
     end = at + len(anchor)
     if not _GOES_ON.match(text, end):
         return
@@ -445,7 +444,9 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         # "Key" has many meanings. If the words before it do not show a secret, only a long random value counts as one.
         hit = hit or _SPACED.match(text, end) or _STATED.match(text, end)
         if hit and not name and not hit["rest"]:
-            yield from _secret_in(hit, "secret", lambda value, _: _is_long_and_varied(value))
+            yield from _secret_in(
+                hit, "secret", lambda value, _: len(value) >= _MIN_LONG and _is_strong(value) and _is_varied(value)
+            )
         return
     if hit:
         if not _NO_SECRET_NAME.search(hit["rest"]):
@@ -504,10 +505,8 @@ _LONGEST_ROW: Final = 2_000
 
 
 def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
-    """Yield the secrets in columns that have the name of a secret as their head, in a Markdown table or a CSV file.
-
-    No line is read twice.
-    """
+    """Yield the secrets in the columns of a Markdown table or a CSV file whose head is the name of a secret."""
+    # The end of the last line that was read. No line is read twice.
     done = -1
     for at in sorted(at for at in places if _ENDS_COLUMN.match(text, at)):
         if at < done:
@@ -539,7 +538,7 @@ def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
 
 
 def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
-    """Return the cells of a row without spaces, quotation marks and emphasis, and the position of each cell."""
+    """Return the text of each cell of a row, without spaces, quotation marks and emphasis around it, and its position."""
     row = text[start:end].rstrip()
     if sign == "|":
         row = row.removesuffix("|")
@@ -555,12 +554,11 @@ def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
 
 # ---------------------------------------------------------------- whether a value is a secret
 
-# Minimum lengths in characters: of a password where only a password can be, and of a value that could be an ordinary word.
+# Minimum length, in characters, of a password at a place where only a password can be, and of a value that may be a plain word.
 _MIN_CERTAIN: Final = 4
 _MIN_UNSURE: Final = 6
-# Minimum lengths of a value that is a secret in any context, and of one after the bare word "key".
+# Minimum length of a value that is a secret in any context.
 _MIN_STRONG: Final = 12
-_MIN_LONG: Final = 20
 _MAX_PIN: Final = 8
 _MIXED: Final = re.compile(r"(?=[^0-9]{0,300}[0-9])(?=[^A-Za-z]{0,300}[A-Za-z]).{5}", re.DOTALL)
 _CODE: Final = re.compile(
@@ -587,7 +585,7 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
         return len(value) >= _MIN_CERTAIN and not _PROSE.search(value) and not (value[0].isupper() and " " in value)
     if loose:
         return len(value) >= _MIN_CERTAIN and not _CODE.match(value)
-    # A settings file may have the line `password: swordfish`, so a plain word counts if nothing follows it on the line.
+    # A plain word is a password if nothing follows it on the line, because a settings file may say `password: swordfish`.
     is_word = line and len(value) >= _MIN_UNSURE and value.isalpha() and value.islower() and sep.startswith((":", ">"))
     return is_word or _is_mixed(value)
 
@@ -627,30 +625,10 @@ def _is_strong(value: str) -> bool:
     return len(value) >= _MIN_STRONG and not is_other and is_random(value)
 
 
-def _any(value: str) -> bool:
-    return bool(value)
-
-
-def _is_credential(value: str) -> bool:
-    return value.endswith("=") or is_random(value)
-
-
 def _is_varied(value: str) -> bool:
-    """Return whether a value has small letters, capitals and digits. Few words have all three, but many passwords do."""
+    """Return whether a value has small letters, capitals and digits. Many passwords have all three, but few words."""
     has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
     return has_all and "/" not in value and not _CODE.match(value)
-
-
-def _is_pin(value: str) -> bool:
-    return (value.isdigit() and len(value) <= _MAX_PIN) or _is_strong(value)
-
-
-def _is_long_and_varied(value: str) -> bool:
-    return len(value) >= _MIN_LONG and _is_strong(value) and _is_varied(value)
-
-
-def _is_no_port(value: str) -> bool:
-    return not _PORTS.match(value)
 
 
 def _is_no_path(value: str) -> bool:
@@ -675,14 +653,13 @@ class _Rule(NamedTuple):
     """The words, separated by spaces. An underscore inside a word is a space in the text."""
     shape: str
     """A regular expression for the text after the word. Its group `bare` is the secret."""
-    is_secret: Callable[[str], bool] = _any
+    is_secret: Callable[[str], bool] = bool
     kind: str = "password"
     before: str = ""
     """A regular expression for the text before the word."""
 
 
-def _option(commands: str, option: str, is_secret: Callable[[str], bool] = _any) -> _Rule:
-    """Return the rule for a password after an option of one of several commands."""
+def _option(commands: str, option: str, is_secret: Callable[[str], bool] = bool) -> _Rule:
     return _Rule(commands, f"{_THEN}{option}{_VALUE_IS}", is_secret)
 
 
@@ -700,7 +677,7 @@ _RULES: Final = (
     _Rule(
         "basic token apikey negotiate",
         r"[ \t]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9_+/-]{16,8000}+=*)",
-        _is_credential,
+        lambda value: value.endswith("=") or is_random(value),
         "credentials",
     ),
     _Rule(
@@ -762,7 +739,7 @@ _RULES: Final = (
     _option(
         "docker podman helm oc az rdesktop skopeo crane nerdctl mongo mongosh mongodump mongorestore mongoexport mongoimport",
         r"-p[ \t]{1,9}",
-        _is_no_port,
+        lambda value: not _PORTS.match(value),
     ),
     _Rule("redis", rf"-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
     _option("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", r"-w[ \t]{1,9}"),
@@ -814,7 +791,7 @@ _RULES: Final = (
         "pin passcode",
         r"[ \t](?:code[ \t])?(?:for|to|of|on)(?:[ \t][\w'’-]{1,15}){1,4}?[ \t]{0,2}(?:is|:|=|was)[ \t]{1,3}"
         r"(?P<bare>[^\s\"'`<>]{4,60}+)",
-        _is_pin,
+        lambda value: (value.isdigit() and len(value) <= _MAX_PIN) or _is_strong(value),
         "PIN",
     ),
     # ---- error messages

@@ -45,7 +45,7 @@ from memolog.observer.extractive.statements import (
     subject_of,
     without_request,
 )
-from memolog.observer.extractive.tool_calls import ToolLine, error_of, files_in, tool_lines_of
+from memolog.observer.extractive.tool_calls import Line, error_of, files_in, tool_lines_of
 from memolog.observer.extractive.utterances import Kept, Utterance, kept_of
 from memolog.observer.prompt import ObserveInput
 from memolog.observer.transcript import in_zone
@@ -75,19 +75,6 @@ _FEW_ITEMS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
-    """An observation without its parent and its time."""
-
-    priority: Priority
-    text: str
-    cites: tuple[int, ...]
-    category: str | None = None
-    files: tuple[str, ...] = ()
-    is_root: bool = False
-    about: date | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class _Source:
     """A message with the sentences that are kept of it. `number` is the number by which it is cited."""
 
@@ -102,11 +89,11 @@ class _Source:
         name = quoted_label(REDACTION.redact(speaker), _MAX_NAME) if speaker else ""
         return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark
 
-    def line(self, text: str, category: str, lead: str = "", more: str = "", also: tuple[int, ...] = ()) -> _Line:
+    def line(self, text: str, category: str, lead: str = "", more: str = "", also: tuple[int, ...] = ()) -> Line:
         """Return a line about this message with its relative dates resolved. `also` are other messages that the line cites."""
         found = dated(text, self.day)
         cites = (*also, self.number)
-        return _Line("medium", f"{lead}{found.text}{more}", cites, category, files_in(text), about=found.about)
+        return Line("medium", f"{lead}{found.text}{more}", cites, category, files_in(text), about=found.about)
 
 
 @dataclass(slots=True)
@@ -160,10 +147,7 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
             root = None
         day = in_zone(message.created_at, given.zone).date()
         source = _Source(number, message, day, kept.get(number, Kept()))
-        tools = (
-            _Line(one.priority, one.text, one.cites, one.category, one.files) for one in tool_lines.get(number, ())
-        )
-        for line in (*_lines(source, utterance, talk), *tools):
+        for line in (*_lines(source, utterance, talk), *tool_lines.get(number, ())):
             if line.is_root or root is None:
                 root = len(drafts)
             drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
@@ -182,7 +166,7 @@ def _conversation_before(given: ObserveInput) -> _Conversation:
     return talk
 
 
-def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[ToolLine]]) -> float:
+def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[Line]]) -> float:
     """Return half the number of characters of tool calls and results, minus the characters of their lines. It may be negative."""
     parts = [part for message in live for part in message.parts]
     returned = sum(
@@ -211,7 +195,7 @@ def _clean(text: str) -> str:
     return REDACTION.redact(text if is_plain else clean(text))
 
 
-def _draft(line: _Line, message: Message, given: ObserveInput, parent: int | None) -> Draft:
+def _draft(line: Line, message: Message, given: ObserveInput, parent: int | None) -> Draft:
     return Draft(
         priority=line.priority,
         text=short_line(line.text, _LONGEST),
@@ -245,14 +229,14 @@ def _sentences_of(text: str) -> list[str]:
     return [piece.text for piece in pieces_of(text, whole=True) if piece.kind == "sentence"]
 
 
-def _lines(source: _Source, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
+def _lines(source: _Source, utterance: Utterance | None, talk: _Conversation) -> Iterator[Line]:
     if source.message.role == "user":
         if utterance:
             yield from _user_lines(source, utterance, talk)
     elif source.message.role == "system":
         text = short_line(_clean(source.message.text[:_MAX_TEXT]), _MAX_SYSTEM)
         if text and not source.message.own:
-            yield _Line("low", f"System: {text}", (source.number,), is_root=True)
+            yield Line("low", f"System: {text}", (source.number,), is_root=True)
     elif source.kept.pieces:
         yield from _answer_lines(source, talk)
     yield from _attached(source)
@@ -261,7 +245,7 @@ def _lines(source: _Source, utterance: Utterance | None, talk: _Conversation) ->
 # ---------------------------------------------------------------- users
 
 
-def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
+def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> Iterator[Line]:
     """Yield the lines about a message of a user: confirmations, statements, reported errors and questions, in this order."""
     agreed = _agreed(source, utterance, talk)
     if agreed:
@@ -282,7 +266,7 @@ def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> I
         yield replace(line, priority=priority, is_root=not place)
     if error:
         who = source.who("User reported:").removesuffix(":")
-        yield _Line("medium", f"{who} {error.text}", (source.number,), "error", error.files, is_root=not statements)
+        yield Line("medium", f"{who} {error.text}", (source.number,), "error", error.files, is_root=not statements)
     for place, text in enumerate(_filled(source.kept.asks)):
         line = source.line(text, "request", source.who("User asked: "))
         category = "question" if line.text.endswith(QUESTION_MARKS) else "request"
@@ -302,7 +286,7 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> _Line | None:
+def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> Line | None:
     """Return a line with the proposal to which the user said only yes or no. Return None for any other message."""
     answer = answer_of(utterance.text)
     if answer is None:
@@ -317,7 +301,7 @@ def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> _Line
     line = dated(short_line(proposal.rstrip(":"), _MAX_CONFIRMATION), source.day)
     who = source.who("User said:").removesuffix(":")
     cites = _cited(number, source.number)
-    return _Line("high", f"{who} {answer} to: {line.text}", cites, "decision", is_root=True, about=line.about)
+    return Line("high", f"{who} {answer} to: {line.text}", cites, "decision", is_root=True, about=line.about)
 
 
 def _cited(*numbers: int) -> tuple[int, ...]:
@@ -330,7 +314,7 @@ def _question(answer: str) -> str:
     return last if last.endswith(QUESTION_MARKS) else ""
 
 
-def _confirmed(source: _Source, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
+def _confirmed(source: _Source, utterance: Utterance, talk: _Conversation) -> tuple[Line | None, list[str]]:
     """Return a line about finished work if the user confirms that it works, or None, and the other statements."""
     text, statements = utterance.text, source.kept.statements
     number, words = talk.answer
@@ -345,7 +329,7 @@ def _confirmed(source: _Source, utterance: Utterance, talk: _Conversation) -> tu
     elif all(map(dangles, confirming)):
         # There is no line, because the message does not mention the work that is confirmed.
         return None, others
-    return _Line("done", line, cites, files=files_in(line), is_root=True), others
+    return Line("done", line, cites, files=files_in(line), is_root=True), others
 
 
 def _beginning(text: str) -> str:
@@ -431,7 +415,7 @@ def _item(entry: Entry, limit: int) -> str:
 # ---------------------------------------------------------------- assistants
 
 
-def _answer_lines(source: _Source, talk: _Conversation) -> Iterator[_Line]:
+def _answer_lines(source: _Source, talk: _Conversation) -> Iterator[Line]:
     who = source.who("Assistant:")
     for text in _filled(piece.text for piece in source.kept.pieces if piece.list < 0):
         yield source.line(text, "finding", f"{who} ")
@@ -497,7 +481,7 @@ def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
 # ---------------------------------------------------------------- files
 
 
-def _attached(source: _Source) -> Iterator[_Line]:
+def _attached(source: _Source) -> Iterator[Line]:
     files = [part for part in source.message.parts if isinstance(part, FilePart)]
     if not files or source.message.own:
         return
@@ -508,7 +492,7 @@ def _attached(source: _Source) -> Iterator[_Line]:
         for part in files
     ]
     who = "User" if source.message.role == "user" else "Assistant"
-    yield _Line(
+    yield Line(
         "medium",
         f"{who} attached {', '.join(dict.fromkeys(names))}",
         (source.number,),
