@@ -6,7 +6,8 @@ Every search starts at a fixed word, so that a text without these words takes li
 import re
 import string
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from memolog.text.secret_formats import Found, is_random
 
@@ -646,7 +647,8 @@ _THEN: Final = r"\b[^\n|;]{0,200}?[ \t]"
 _VALUE_IS: Final = rf"[\"']?(?P<bare>(?!-){_B}{{3,200}}+)"
 
 
-class _Rule(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Rule:
     """A pattern that starts at one of several words and contains a secret."""
 
     words: str
