@@ -247,23 +247,12 @@ def image_tokens(width: object, height: object, *, is_low: bool = False) -> int:
     """Return the number of tokens of an image. Return the maximum if the size of the image is unknown."""
     if is_low:
         return _BASE
-    sides = _side(width), _side(height)
+    sides = [min(_positive(side) or 0, _MAX_SIDE) for side in (width, height)]
     sides = sides if all(sides) else _MOST_TILES
-    sides = _shrunk(*sides, _MAX_LONGER_SIDE / max(sides))
-    sides = _shrunk(*sides, _MAX_SHORTER_SIDE / min(sides))
-    return _BASE + _TILE * math.prod(-(-side // _TILE_SIDE) for side in sides)
-
-
-def _side(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return min(value, _MAX_SIDE)
-    return 0
-
-
-def _shrunk(width: int, height: int, scale: float) -> tuple[int, int]:
-    if scale >= 1:
-        return width, height
-    return max(round(width * scale), 1), max(round(height * scale), 1)
+    for limit, measured in ((_MAX_LONGER_SIDE, max), (_MAX_SHORTER_SIDE, min)):
+        scale = min(limit / measured(sides), 1)
+        sides = [max(round(side * scale), 1) for side in sides]
+    return _BASE + _TILE * math.prod(math.ceil(side / _TILE_SIDE) for side in sides)
 
 
 # ---------------------------------------------------------------- image headers

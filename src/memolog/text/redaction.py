@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar, cast
 
 from memolog.core.config import Config
@@ -482,31 +483,21 @@ def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
     if escapes is _ESCAPE and not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
         return None
     pieces: list[str] = []
-    starts: list[int] = []
     places: list[tuple[int, int]] = []
-    length = at = line_end = 0
-
-    def add(piece: str, low: int, high: int) -> None:
-        nonlocal length
-        if piece:
-            pieces.append(piece)
-            starts.append(length)
-            places.append((low, high))
-            length += len(piece)
-
+    at = line_end = 0
     for hit in escapes.finditer(text):
         if hit.start() >= line_end:
-            if pieces:
-                add(text[at:line_end], at, line_end)
+            pieces.append(text[at:line_end])
+            places.append((at, line_end))
             at = text.rfind("\n", line_end, hit.start()) + 1 or line_end
             line_end = (text.find("\n", hit.end()) + 1) or len(text)
-        add(text[at : hit.start()], at, hit.start())
-        add(_meaning(hit[0]), *hit.span())
+        pieces += [text[at : hit.start()], _meaning(hit[0])]
+        places += [(at, hit.start()), hit.span()]
         at = hit.end()
     if not pieces:
         return None
-    add(text[at:line_end], at, line_end)
-    return _Decoded("".join(pieces), starts, places)
+    lengths = accumulate(map(len, pieces), initial=0)
+    return _Decoded("".join([*pieces, text[at:line_end]]), list(lengths), [*places, (at, line_end)])
 
 
 def _meaning(escape: str) -> str:

@@ -212,25 +212,25 @@ _QUOTES: Final = frozenset("\"'`”“»」")
 _BRACKETS: Final = frozenset("()[]{}=\"',;|")
 
 
-def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], bool]) -> Iterator[Found]:
-    """Yield the value of a match if it is a secret. Signs that end a sentence are not part of the value."""
-    for group in _GROUPS:
-        value = hit[group] if group in hit.re.groupindex else None
-        if value is None:
-            continue
-        start = hit.start(group)
-        if group == "bare":
-            value = value.rstrip(".:?…*") or value
-            if "after" in hit.re.groupindex and hit["after"] and _is_call(hit, value):
-                return
-        if is_reference(value):
-            return
+def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], bool]) -> tuple[Found, ...]:
+    """Return the value of a match if it is a secret, or nothing. Signs that end a sentence are not part of the value.
+
+    `is_secret` is called with the value and whether it is in quotation marks.
+    """
+    group = next(group for group in _GROUPS if hit[group] is not None)
+    value, start, whole = hit[group], *hit.span(group)
+    is_quoted, is_cut = group != "bare", False
+    if not is_quoted:
+        value = value.rstrip(".:?…*") or value
+        if hit["after"] and _is_call(hit, value):
+            return ()
         end = start + len(value)
-        whole = _end_of_word(hit.string, hit.end(group), end) if group == "bare" else end
+        whole = _end_of_word(hit.string, whole, end)
         is_cut = whole > end and hit.string[end] in _SIGNS_INSIDE
-        if is_secret(value, group != "bare") or (is_cut and is_secret(hit.string[start:whole], False)):
-            yield Found(start, whole, kind)
-        return
+    if is_reference(value):
+        return ()
+    found = is_secret(value, is_quoted) or (is_cut and is_secret(hit.string[start:whole], False))
+    return (Found(start, whole, kind),) if found else ()
 
 
 def _end_of_word(text: str, at: int, end: int) -> int:
@@ -253,16 +253,15 @@ def _name_before(text: str, at: int) -> str:
     return piece[len(piece.rstrip(_NAME_SIGNS)) :]
 
 
-def _and_more(text: str, stated: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
+def _and_more(text: str, stated: tuple[Found, ...], is_secret: Callable[[str], bool]) -> Iterator[Found]:
     """Yield the first secret of a sentence and the secrets after it: "… and …"."""
-    found = next(stated, None)
     for _ in range(_MAX_STATED):
-        if found is None:
+        if not stated:
             return
+        (found,) = stated
         yield found
-        at = found.end + (text[found.end : found.end + 1] in _QUOTES)
-        hit = _AND.match(text, at)
-        found = next(_secret_in(hit, found.kind, lambda value, _: is_secret(value)), None) if hit else None
+        hit = _AND.match(text, found.end + (text[found.end : found.end + 1] in _QUOTES))
+        stated = _secret_in(hit, found.kind, lambda value, _: is_secret(value)) if hit else ()
 
 
 def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
@@ -332,7 +331,7 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
         return
     # "Pass" alone is probably a verb.
     is_verb = text[at:end].lower() == "pass" and not name
-    found = tuple(_spaced_password(text, at, end, is_verb=is_verb))
+    found = _spaced_password(text, at, end, is_verb=is_verb)
     if found or is_verb:
         yield from found
         return
@@ -378,7 +377,7 @@ def _password_before(text: str, at: int) -> Iterator[Found]:
         yield Found(end - len(value), end, "password")
 
 
-def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Found]:
+def _assigned_password(text: str, hit: re.Match[str], name: str) -> tuple[Found, ...]:
     sep = hit["sep"]
     if _is_in_cell(hit):
         return _secret_in(hit, "password", lambda value, _: _ends_cell(text, hit) and _is_in_table(value))
@@ -389,11 +388,11 @@ def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Fou
     )
 
 
-def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator[Found]:
-    """Yield the password after a name and a space: in commands, in files with logins, and in short sentences."""
+def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> tuple[Found, ...]:
+    """Return the password after a name and a space, or nothing: in a command, a file with logins or a short sentence."""
     hit = _SPACED.match(text, end)
     if not hit or _NO_SECRET_NAME.search(hit["rest"]):
-        return
+        return ()
     before = text[max(0, at - _LOOKED_BACK) : at]
     is_option = _SET_BEFORE.search(before) is not None
     is_login = is_option or _LOGIN_BEFORE.search(before) is not None
@@ -405,7 +404,7 @@ def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator
             return _is_password(value, " ", quoted=quoted, loose=is_option and not value.startswith("-"))
         return len(value) >= _MIN_UNSURE and _is_no_path(value)
 
-    yield from _secret_in(hit, "password", is_secret)
+    return _secret_in(hit, "password", is_secret)
 
 
 # ---------------------------------------------------------------- keys, tokens and other secrets
@@ -456,12 +455,8 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
     hit = _SPACED.match(text, end)
     if hit and not hit["rest"].isalpha():
         is_option = _SET_BEFORE.search(text[max(0, at - _LOOKED_BACK) : at]) is not None
-        found = tuple(
-            _secret_in(
-                hit,
-                "secret",
-                lambda value, quoted: _is_secret(value, quoted=quoted) if is_option else _is_strong(value),
-            )
+        found = _secret_in(
+            hit, "secret", lambda value, quoted: _is_secret(value, quoted=quoted) if is_option else _is_strong(value)
         )
         if found:
             yield from found
@@ -487,7 +482,7 @@ def _is_owned(text: str, at: int, name: str) -> bool:
     return (is_env or owner.endswith(_KEY_OWNERS)) and not owner.endswith(_PUBLIC_KEYS)
 
 
-def _assigned_secret(hit: re.Match[str], name: str) -> Iterator[Found]:
+def _assigned_secret(hit: re.Match[str], name: str) -> tuple[Found, ...]:
     is_env = hit["sep"] == "=" and _ENV_NAME.match(name + hit["rest"]) is not None
     is_listed = hit["sep"].strip(" \t\"'") in {",", "("} or _is_in_cell(hit)
     return _secret_in(

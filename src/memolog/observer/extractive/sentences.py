@@ -509,9 +509,8 @@ def _read(line: str, reading: _Reading) -> None:
         _prose(_unmarked(line[mark.end() :] if mark else line).lstrip("#> "), reading)
         return
     heading = _HEADING.match(line)
-    if heading and not _numbered_heading(heading, reading):
-        reading.heading = reading.above = _unmarked(heading["hash"] or heading["bold"] or heading["under"]).rstrip(": ")
-        reading.lists.clear()
+    if heading:
+        _head_line(heading["hash"] or heading["bold"] or heading["under"], reading)
         return
     mark = _MARK.match(line)
     if mark:
@@ -529,16 +528,16 @@ def _read(line: str, reading: _Reading) -> None:
     _prose(body, reading)
 
 
-def _numbered_heading(heading: re.Match[str], reading: _Reading) -> bool:
-    """Add a heading with a number as a list item ("### 2) Setup"), and return whether the heading has a number."""
-    text = heading["hash"] or heading["bold"] or heading["under"]
-    hit = re.match(r"\(?(\d{1,3})[.)]\s+(\S.*)", text)
-    if hit is None:
-        return False
-    # The indent is -1, so that lists below the heading are nested in the item.
-    _add_item(f"**{hit[2].rstrip(': ')}**", int(hit[1]), -1, reading)
-    reading.above = ""
-    return True
+def _head_line(heading: str, reading: _Reading) -> None:
+    """Record a heading, or add a heading with a number ("### 2) Setup") as a list item."""
+    numbered = re.match(r"\(?(\d{1,3})[.)]\s+(\S.*)", heading)
+    if numbered:
+        # The indent is -1, so that lists below the heading are nested in the item.
+        _add_item(f"**{numbered[2].rstrip(': ')}**", int(numbered[1]), -1, reading)
+        reading.above = ""
+    else:
+        reading.heading = reading.above = _unmarked(heading).rstrip(": ")
+        reading.lists.clear()
 
 
 def _prose(body: str, reading: _Reading) -> None:
