@@ -20,6 +20,14 @@ _DICE = random.Random(7)
 GENERAL_KINDS = {"API key", "token", "password hash", "Bitbucket token", "webhook"}
 
 
+SECRET = "hR7kQ2mZ9pLx4TvB"
+
+
+def shown_in(channel: str, text: str) -> str:
+    """Return all that can be read in a text that was sent through a channel and redacted, in every way to decode it."""
+    return "\n".join(layers_of(REDACTION.redact(CHANNELS[channel](text))))
+
+
 def some(length: int, letters: str = string.ascii_letters + string.digits) -> str:
     """Return letters and digits, the same in every run; put together here, so that no file holds anything like a key."""
     return "".join(_DICE.choice(letters) for _ in range(length - 2)) + "a1"
@@ -109,11 +117,8 @@ def test_secrets_are_found_by_their_context(text: str, expected: str) -> None:
 def test_a_password_goes_on_to_the_end_of_the_word(frame: str, sign: str) -> None:
     """Whatever sign stands in a password without quotes, nothing of it is left, and what follows the word stays."""
     text = frame.format(f"Tr0ub4dor{sign}zQ9xyW7")
-    clean = REDACTION.redact(text)
-    assert "Tr0ub4" not in clean
-    assert "zQ9xyW7" not in clean
     before, after = frame.split("{}")
-    assert clean == f"{before}[redacted: password]{after}"
+    assert REDACTION.redact(text) == f"{before}[redacted: password]{after}"
 
 
 @pytest.mark.parametrize(
@@ -155,9 +160,10 @@ def test_what_follows_a_password_stays(text: str, expected: str) -> None:
 )
 def test_secrets_are_found_in_sentences(frame: str) -> None:
     """A sentence may say more between a name and its secret, and it may tell several; errors of providers repeat them."""
-    secrets = ("hR7kQ2mZ9pLx4TvB", "Tr0ub4dorZq9xyz")
+    secrets = (SECRET, "Tr0ub4dorZq9xyz")
     clean = REDACTION.redact(frame.format(*secrets))
-    assert [secret for secret in secrets if secret in clean] == []
+    for channel in CHANNELS:
+        assert [secret for secret in secrets if secret in shown_in(channel, frame.format(*secrets))] == []
     assert clean.startswith(frame[: frame.index("{")])
     assert clean.endswith(frame[frame.rindex("}") + 1 :].strip("."))
 
@@ -210,9 +216,11 @@ def test_the_private_parts_of_a_web_key_are_replaced() -> None:
 )
 def test_secrets_are_found_in_markup(frame: str) -> None:
     """Emphasis, tables, fences and headings stand around a name and its value; nothing else is replaced."""
-    secret = "hR7kQ2mZ9pLx4TvB"
     kind = "password" if "password" in frame.lower() else "secret"
-    assert REDACTION.redact(frame.format(secret)) == frame.format(f"[redacted: {kind}]")
+    assert REDACTION.redact(frame.format(SECRET)) == frame.format(f"[redacted: {kind}]")
+    # In the other channels a table does not begin its line.
+    channels = ["tool JSON"] if "\n" in frame else CHANNELS
+    assert [channel for channel in channels if SECRET in shown_in(channel, frame.format(SECRET))] == []
 
 
 @pytest.mark.parametrize(
@@ -301,8 +309,8 @@ def test_redacting_twice_changes_nothing(text: str) -> None:
 )
 def test_secrets_are_found_in_every_channel(channel: str, planted: Callable[[], Iterable[Planted]], count: int) -> None:
     """In a sentence, in the JSON of a tool, in JSON inside JSON, and encoded for an address: nothing that decodes shows them."""
-    texts = [(one, REDACTION.redact(CHANNELS[channel](one.text))) for one in planted()]
-    missed = [one.name for one, text in texts if any(one.secret in layer for layer in layers_of(text))]
+    texts = list(planted())
+    missed = [one.name for one in texts if one.secret in shown_in(channel, one.text)]
     assert len(texts) == count >= 80
     assert len(missed) <= 0.05 * count, missed
 
@@ -345,11 +353,10 @@ def test_escapes_are_boundaries(before: str, after: str) -> None:
         "看，ｐａｓｓｗｏｒｄ：{}",
     ],
 )
-@pytest.mark.parametrize("channel", ["plain", "tool JSON", "URL-encoded"])
+@pytest.mark.parametrize("channel", CHANNELS)
 def test_characters_that_look_like_others_hide_nothing(frame: str, channel: str) -> None:
     """Invisible characters, spaces that do not break and letters of full width are read as people see them."""
-    secret = "hR7kQ2mZ9pLx4TvB"
-    assert secret not in REDACTION.redact(CHANNELS[channel](frame.format(secret)))
+    assert SECRET not in shown_in(channel, frame.format(SECRET))
 
 
 def test_nothing_of_a_key_with_an_invisible_character_stays() -> None:
