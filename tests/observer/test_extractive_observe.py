@@ -3,15 +3,17 @@
 import re
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 
+from kit.rows import line as line_of
 from kit.rows import rendered, row
 from memolog.core.message import FilePart, Message, ReasoningPart, ToolCallPart, ToolResultPart
-from memolog.core.observation import Observation
 from memolog.core.thread import Hints
 from memolog.observer.drafts import Draft, Parsed
 from memolog.observer.extractive.observer import observe
+from memolog.observer.extractive.sentences import pieces_of
 from memolog.observer.prompt import ObserveInput, observer_prompt
 from memolog.observer.reply import failure
 from memolog.text.tokens import HeuristicCounter
@@ -19,9 +21,19 @@ from memolog.text.tokens import HeuristicCounter
 COUNTER = HeuristicCounter()
 
 
-def seen(*messages: Message) -> Parsed:
+def seen(*messages: Message, **given: Any) -> Parsed:
     """Return what the observer makes of some messages."""
-    return observe(ObserveInput(messages=messages), COUNTER)
+    return observe(ObserveInput(messages=messages, **given), COUNTER)
+
+
+def log_of(parsed: Parsed) -> str:
+    """Return drafts as a log."""
+    # The index of a draft begins at 0, the ordinal of an observation at 1.
+    made = [
+        line_of(one.text, priority=one.priority, ordinal=n, parent=None if one.parent is None else one.parent + 1)
+        for n, one in enumerate(parsed.observations, 1)
+    ]
+    return rendered(made)
 
 
 def answered(question: str, answer: str, *said: str) -> Parsed:
@@ -87,7 +99,7 @@ def test_a_question_that_was_answered_is_no_task() -> None:
     assert seen(question).hints.current_task == "Which port does the service use?"
     assert seen(question, answer).hints.current_task == ""
     known = Hints(current_task="Which port does the service use?", title="Ports")
-    assert observe(ObserveInput(messages=(answer,), hints=known), COUNTER).hints.current_task == ""
+    assert seen(answer, hints=known).hints.current_task == ""
     work = (
         row(1, "user", "Can you write tests for the orders endpoint?"),
         row(2, "assistant", "Here are three tests."),
@@ -96,14 +108,13 @@ def test_a_question_that_was_answered_is_no_task() -> None:
     assert (hints.current_task, hints.task_at) == ("Can you write tests for the orders endpoint?", work[0].created_at)
     for word, expected in (("Thanks!", ""), ("It works now.", ""), ("It still fails.", hints.current_task)):
         assert seen(*work, row(3, "user", word)).hints.current_task == expected
-    goes_on = ObserveInput(messages=(row(3, "assistant", "Working on it."),), hints=Hints(current_task="Fix the login"))
-    assert observe(goes_on, COUNTER).hints.current_task is None
+    goes_on = seen(row(3, "assistant", "Working on it."), hints=Hints(current_task="Fix the login"))
+    assert goes_on.hints.current_task is None
 
 
 def test_a_title_that_is_known_stays() -> None:
     """A thread that has a title is not renamed by every span."""
-    given = ObserveInput(messages=(row(1, "user", "Fix the login page"),), hints=Hints(title="Orders"))
-    assert observe(given, COUNTER).hints.title is None
+    assert seen(row(1, "user", "Fix the login page"), hints=Hints(title="Orders")).hints.title is None
 
 
 def test_done_needs_a_confirmation() -> None:
@@ -167,8 +178,7 @@ def test_the_day_is_that_of_the_zone() -> None:
     """Yesterday of somebody in Auckland is not yesterday of UTC."""
     late = datetime(2026, 3, 14, 20, 0, tzinfo=UTC)
     message = row(1, "user", "I saw the dentist yesterday.", created_at=late)
-    given = ObserveInput(messages=(message,), zone=timezone(timedelta(hours=13)))
-    draft = observe(given, COUNTER).observations[0]
+    draft = seen(message, zone=timezone(timedelta(hours=13))).observations[0]
     assert (draft.about, draft.said_at.date()) == (date(2026, 3, 14), date(2026, 3, 15))
 
 
@@ -225,12 +235,9 @@ def test_what_was_done_is_kept_beside_what_users_state() -> None:
 
 def test_what_the_log_says_is_not_repeated() -> None:
     """A sentence that stands in the log already is left out."""
-    messages = (row(1, "user", "My daughter Clara goes to the Aurora school. I sold the blue van in Braga."),)
-    first = observe(ObserveInput(messages=messages), COUNTER)
-    assert "Clara" in text_of(first)
-    again = observe(
-        ObserveInput(messages=messages, previous="* User: My daughter Clara goes to the Aurora school."), COUNTER
-    )
+    message = row(1, "user", "My daughter Clara goes to the Aurora school. I sold the blue van in Braga.")
+    assert "Clara" in text_of(seen(message))
+    again = seen(message, previous="* User: My daughter Clara goes to the Aurora school.")
     assert "Clara" not in text_of(again)
     assert "Braga" in text_of(again)
 
@@ -238,10 +245,7 @@ def test_what_the_log_says_is_not_repeated() -> None:
 def test_what_holds_again_is_said_again() -> None:
     """A statement that something else was stated after is news, although the log has it."""
     previous = "* 🔴 (09:00) User: We always deploy on Fridays.\n* 🔴 (10:00) User: From now on Tuesday is the day."
-    again = observe(
-        ObserveInput(messages=(row(1, "user", "We always deploy on Fridays."),), previous=previous), COUNTER
-    )
-    assert "Fridays" in text_of(again)
+    assert "Fridays" in text_of(seen(row(1, "user", "We always deploy on Fridays."), previous=previous))
 
 
 ASKED = "Which port does the staging database listen on?"
@@ -260,25 +264,14 @@ ASKED = "Which port does the staging database listen on?"
 )
 def test_a_question_that_is_asked_again_stays_with_its_answer(answer: str, lines: list[str]) -> None:
     """Where the answer differs both are kept, where the log has that answer to it neither is; what follows is untouched."""
-    first = [
+    first = seen(
         row(1, "user", ASKED),
         row(2, "assistant", "It is 5432. The staging database listens on port 5432, behind the gateway."),
         row(3, "user", "I moved it to Braga last week."),
         row(4, "assistant", "It is 5499."),
-    ]
-    made = seen(*first)
-    # The places of drafts count from 0.
-    parents = [None if draft.parent is None else draft.parent + 1 for draft in made.observations]
-    observed = [replace(one, parent=parent) for one, parent in zip(stored(made), parents, strict=True)]
-    previous = rendered(observed)
-    again = observe(
-        ObserveInput(
-            messages=(row(5, "user", ASKED), row(6, "assistant", answer), row(7, "user", "My cat is called Tesla.")),
-            previous=previous,
-        ),
-        COUNTER,
     )
-    drafts = again.observations
+    again = (row(5, "user", ASKED), row(6, "assistant", answer), row(7, "user", "My cat is called Tesla."))
+    drafts = seen(*again, previous=log_of(first)).observations
     assert drafts[-1].text.startswith("User: My cat")
     assert len(drafts) == len(lines) + 1
     for draft, line in zip(drafts, lines, strict=False):
@@ -491,6 +484,15 @@ def test_a_statement_that_points_at_a_question_names_it() -> None:
 
 # ---------------------------------------------------------------- lists
 
+
+@pytest.mark.parametrize("heading", ["### 1) Setup", "## 1. Setup:", "**1. Setup**", "__(1) Setup__"])
+def test_a_heading_with_a_number_is_one_item(heading: str) -> None:
+    """It is the head of the items below it, and it is there once."""
+    (head, *below) = pieces_of(f"{heading}\n- Install the package\n- Run the service")
+    assert (head.text, head.kind, head.number) == ("Setup", "head", 1)
+    assert [(piece.text, piece.needs) for piece in below] == [("Install the package", 0), ("Run the service", 0)]
+
+
 HOSTELS = """Here are some hostels in Porto:
 
 1. **Casa Alba** - near the river, from 24 euros a night.
@@ -519,13 +521,12 @@ def test_a_list_says_what_it_lists() -> None:
 )
 def test_the_number_of_an_item_is_resolved(said: str) -> None:
     """A user who chooses by number has the name of the item in the line; a list of an earlier span is read in the log."""
-    line = answered("Where can I stay?", HOSTELS, said).observations[-1]
-    assert line.text == f"User: {said} (number 4 is Gallery Hostel – with a garden and free breakfast)"
-    assert (line.priority, line.cites) == ("high", (2, 3))
-    previous = rendered(stored(answered("Where can I stay?", HOSTELS)))
+    chosen = answered("Where can I stay?", HOSTELS, said).observations[-1]
+    assert chosen.text == f"User: {said} (number 4 is Gallery Hostel – with a garden and free breakfast)"
+    assert (chosen.priority, chosen.cites) == ("high", (2, 3))
     if "ourth" not in said:
-        again = observe(ObserveInput(messages=(row(3, "user", said),), previous=previous), COUNTER)
-        assert text_of(again) == line.text
+        again = seen(row(3, "user", said), previous=log_of(answered("Where can I stay?", HOSTELS)))
+        assert text_of(again) == chosen.text
 
 
 PAINTS = """Diese Farben passen zum Flur:
@@ -590,17 +591,14 @@ def test_numbers_name_the_last_answer_only() -> None:
 
 def test_the_messages_before_a_span_say_what_it_answers() -> None:
     """The log may end earlier, with another list: the message right before the span counts."""
-    first = answered("Where can I stay?", HOSTELS)
-    previous = rendered(stored(first))
+    previous = log_of(answered("Where can I stay?", HOSTELS))
     before = (row(3, "user", "Welche Farbe?"), row(4, "assistant", PAINTS))
     chosen = row(5, "user", "Let's take number 2.")
-    given = ObserveInput(messages=(chosen,), previous=previous, before=before)
-    line = observe(given, COUNTER).observations[-1]
-    assert line.text == "User: Let's take number 2. (number 2 is Leinen – abwaschbar, 44 Euro)"
-    assert line.cites == (1,)
+    draft = seen(chosen, previous=previous, before=before).observations[-1]
+    assert draft.text == "User: Let's take number 2. (number 2 is Leinen – abwaschbar, 44 Euro)"
+    assert draft.cites == (1,)
     # Messages of another place say nothing of it.
-    later = ObserveInput(messages=(replace(chosen, seq=9),), before=before)
-    assert "Leinen" not in observe(later, COUNTER).observations[-1].text
+    assert "Leinen" not in seen(replace(chosen, seq=9), before=before).observations[-1].text
 
 
 def test_a_description_finds_its_item() -> None:
@@ -706,8 +704,7 @@ def test_a_log_is_at_most_half_of_what_it_stands_for() -> None:
         rows = [
             row(n, "user" if who == "user" else "assistant", f"{text} {n}") for n, (who, text) in enumerate(talk, 1)
         ]
-        shown = rendered(stored(seen(*rows)))
-        assert len(shown) <= sum(len(message.text) for message in rows) / 2
+        assert len(log_of(seen(*rows))) <= sum(len(message.text) for message in rows) / 2
 
 
 def test_statements_of_short_messages_stay_however_many() -> None:
@@ -768,8 +765,7 @@ def test_a_mode_changes_what_is_looked_for() -> None:
     fill = "The weather report of Porto mentions a lovely breeze over the river today."
     text = "\n\n".join([f"{fill} Page {n} of it has nice pictures." for n in range(60)] + [cause])
     messages = (row(1, "user", "What do we know?"), row(2, "assistant", text))
-    kept = {mode: observe(ObserveInput(messages=messages, mode=mode), COUNTER) for mode in ("default", "bug_fixing")}
-    assert cause in text_of(kept["bug_fixing"])
+    assert [cause in text_of(seen(*messages, mode=mode)) for mode in ("default", "bug_fixing")] == [False, True]
 
 
 # ---------------------------------------------------------------- titles
@@ -813,14 +809,6 @@ def test_other_languages_keep_the_users_sentences(said: str, kept: tuple[str, ..
     parsed = seen(row(1, "user", said))
     assert [word for word in kept if word not in text_of(parsed)] == []
     assert parsed.observations[0].priority == "high"
-
-
-def stored(parsed: Parsed) -> list[Observation]:
-    """Return drafts as observations."""
-    return [
-        Observation(id=str(n), group="g", ordinal=n, priority=draft.priority, text=draft.text, said_at=draft.said_at)
-        for n, draft in enumerate(parsed.observations, 1)
-    ]
 
 
 def test_what_is_not_live_is_neither_read_nor_numbered() -> None:

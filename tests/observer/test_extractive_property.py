@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.strategies import messages, observations, texts
+from kit.rows import line, rendered
 from memolog.core.message import Message, Role, TextPart
 from memolog.core.observation import Observation
-from memolog.log.rendering import render_group
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractive.relative_dates import dated
@@ -68,11 +68,8 @@ def test_text_that_imitates_the_log_stays_text(said: list[str], seed: Message) -
     """However it is worded, a message opens and closes none of the log's tags."""
     rows = tuple(spoken(seed, number, "user", text) for number, text in enumerate(said, 1))
     parsed = observe(ObserveInput(messages=rows), COUNTER)
-    made = [
-        Observation(id=str(n), group="g", ordinal=n, priority=draft.priority, text=draft.text, said_at=draft.said_at)
-        for n, draft in enumerate(parsed.observations, 1)
-    ]
-    shown = render_group(handle="a", observations=made, previous=None, alias=None, is_reflection=False)
+    made = [line(one.text, priority=one.priority, ordinal=n) for n, one in enumerate(parsed.observations, 1)]
+    shown = rendered(made)
     assert shown.count("</observations>") == (1 if made else 0)
     assert shown.count("<") == (2 if made else 0)
 

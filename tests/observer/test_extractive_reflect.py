@@ -1,10 +1,12 @@
 """The embedded reflector: what outlives what, and that no statement of a user disappears."""
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 import pytest
 
+from kit import rows
+from kit.rows import SAID
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ParsedReflection
 from memolog.observer.extractive.reflector import reflect
@@ -14,21 +16,14 @@ from memolog.observer.prompt import ReflectInput
 from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
-START = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)
 FILL = "some words about nothing in particular that go on for quite a while without any end"
 
 
 def line(ordinal: int, text: str, priority: Priority = "medium", parent: int | None = None) -> Observation:
     """Return a line of the log."""
-    return Observation(
-        id=f"id{ordinal}",
-        group="g",
-        ordinal=ordinal,
-        priority=priority,
-        text=text,
-        said_at=START + timedelta(hours=ordinal),
-        parent=parent,
-        tokens=COUNTER.count(text),
+    said_at = SAID + timedelta(hours=ordinal)
+    return rows.line(
+        text, priority=priority, ordinal=ordinal, said_at=said_at, parent=parent, tokens=COUNTER.count(text)
     )
 
 

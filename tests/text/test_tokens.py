@@ -5,7 +5,6 @@ import math
 import struct
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import pytest
 
@@ -33,7 +32,6 @@ from memolog.text.message_tokens import (
 from memolog.text.tokens import HeuristicCounter, SplintrCounter, _tokenizer, calibrated, learn, over_estimate
 
 HEURISTIC = HeuristicCounter()
-MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 CHINESE = "记忆日志为人工智能代理提供长期记忆：它把观察写成带日期的日志，并保留每一条原始消息以便日后查找。"
 
 
@@ -301,12 +299,21 @@ def test_a_wide_unknown_part_is_counted_to_its_end() -> None:
 # ---------------------------------------------------------------- calibration
 
 
-def test_the_first_reports_are_averaged() -> None:
-    """Early requests weigh alike, so that the factor is right from the first."""
-    once = learn(Calibration(model="m"), 1000, 1500)
-    assert (once.model, once.factor, once.samples) == ("m", 1.5, 1)
-    twice = learn(once, 1000, 1300)
-    assert twice.factor == pytest.approx(1.4)
+@pytest.mark.parametrize(
+    ("factor", "samples", "counted", "reported", "expected"),
+    [
+        pytest.param(1.0, 0, 1000, 1500, 1.5, id="the first report"),
+        pytest.param(1.5, 1, 1000, 1300, 1.4, id="the second weighs as much"),
+        pytest.param(1.0, 50, 1, 10**9, 1.3, id="a later outlier is clamped and weighs a tenth"),
+        pytest.param(1.0, 50, 10**9, 1, 0.925, id="also one that is too small"),
+        pytest.param(math.nan, 0, 100, 200, 2.0, id="a stored factor that is no number is replaced"),
+    ],
+)
+def test_a_report_moves_the_factor(factor: float, samples: int, counted: int, reported: int, expected: float) -> None:
+    """Early requests weigh alike, so that the factor is right from the first; a single one moves little later."""
+    learned = learn(Calibration(model="m", factor=factor, samples=samples), counted, reported)
+    assert learned.factor == pytest.approx(expected)
+    assert (learned.model, learned.samples) == ("m", samples + 1)
 
 
 def test_a_factor_converges_and_follows() -> None:
@@ -319,13 +326,6 @@ def test_a_factor_converges_and_follows() -> None:
         calibration = learn(calibration, 1000, 800)
     assert calibration.factor == pytest.approx(0.8, abs=0.02)
     assert calibration.samples == 140
-
-
-def test_an_outlier_moves_little() -> None:
-    """One absurd report is clamped, and then weighs a tenth."""
-    calibration = Calibration(model="m", factor=1.0, samples=50)
-    assert learn(calibration, 1, 10**9).factor == pytest.approx(1.3)
-    assert learn(calibration, 10**9, 1).factor == pytest.approx(0.925)
 
 
 @pytest.mark.parametrize(
@@ -357,8 +357,3 @@ def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
 def test_a_factor_is_applied_rounding_up(factor: float, tokens: int, expected: int) -> None:
     """Within its bounds it scales; a factor that is none changes nothing."""
     assert calibrated(factor, tokens) == expected
-
-
-def test_a_broken_stored_factor_is_mended() -> None:
-    """A factor that is no number is replaced by what is learned next."""
-    assert learn(Calibration(model="m", factor=math.nan), 100, 200).factor == 2.0
