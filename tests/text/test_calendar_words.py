@@ -235,16 +235,11 @@ def test_a_date_is_right_or_none(phrase: str) -> None:
     assert (found.isoformat() if found else None) == expected
 
 
-@pytest.mark.parametrize("text", WHOLE)
-def test_a_stop_that_ends_no_sentence(text: str) -> None:
-    """Short forms and ordinal numbers have a stop, and the sentence goes on."""
-    assert sentences(text) == [text]
-
-
-@pytest.mark.parametrize("text", CUT)
-def test_a_stop_that_ends_a_sentence(text: str) -> None:
-    """Where it is neither, the sentence ends."""
-    assert len(sentences(text)) == CUT[text]
+@pytest.mark.parametrize(("text", "count"), [*((text, 1) for text in WHOLE), *CUT.items()])
+def test_a_stop_ends_a_sentence_or_not(text: str, count: int) -> None:
+    """Short forms and ordinal numbers have a stop, and the sentence goes on; after any other stop it ends."""
+    found = sentences(text)
+    assert (" ".join(found), len(found)) == (text, count)
 
 
 def test_the_year_is_the_nearest() -> None:

@@ -11,6 +11,7 @@ import pytest
 from memolog.core.message import (
     AssistantMessage,
     FilePart,
+    NewMessage,
     ReasoningPart,
     TextPart,
     ToolCallPart,
@@ -202,6 +203,8 @@ FILES: list[tuple[FilePart, int]] = [
     (FilePart(media_type="text/plain", url="https://example.com/a.txt"), 20_000),
     (FilePart(media_type="application/zip", data=b"x" * 300), 100),
     (FilePart(media_type="application/zip", data=b"x" * 10**6), 20_000),
+    # Providers show the name to the model.
+    (FilePart(media_type="application/zip", data=b"abc", name="notes.txt"), 3 + 1),
 ]
 
 
@@ -211,38 +214,29 @@ def test_files_cost_what_the_rules_say(part: FilePart, tokens: int) -> None:
     assert count_file(part, HEURISTIC) == tokens + 4
 
 
-def test_a_files_name_counts() -> None:
-    """Providers show the name to the model."""
-    part = FilePart(media_type="application/zip", data=b"abc", name="notes.txt")
-    assert count_file(part, HEURISTIC) == 4 + 3 + 1
-
-
 # ---------------------------------------------------------------- messages
 
 
-def test_a_plain_message_is_its_text_and_the_wrapping() -> None:
-    """Three for the message, one for the role, then the text."""
-    assert count_message(UserMessage("four" * 10), HEURISTIC) == 4 + 10
-    assert count_message(UserMessage(""), HEURISTIC) == 4
-    assert count_message(UserMessage("four", speaker="Marie"), HEURISTIC) == 4 + 1 + 1 + 2
+IMAGE = FilePart(media_type="image/png", width=1000, height=1000)
 
 
-def test_calls_and_results_count_in_full() -> None:
-    """Arguments as JSON text, results as they are, objects as JSON, files by their rule."""
-    call = ToolCallPart(id="c", name="read", arguments={"path": "a.py"})
-    assert count_message(AssistantMessage(call), HEURISTIC) == 4 + 10 + 1 + 4
-    assert count_message(ToolMessage("c", "x" * 40_000), HEURISTIC) == 4 + 8 + 10_000
-    assert count_message(ToolMessage("c", {"a": [1, 2]}, name="read"), HEURISTIC) == 4 + 8 + 1 + 3
-    image = FilePart(media_type="image/png", width=1000, height=1000)
-    result = ToolResultPart(call_id="c", content=None, files=(image, image))
-    assert count_parts("tool", [result], HEURISTIC) == 4 + 8 + 2 * (765 + 4)
-
-
-def test_arguments_count_alike_as_text_and_as_object() -> None:
-    """Providers differ in how they send arguments, not in what they cost."""
-    text = ToolCallPart(id="c", name="f", arguments='{"q":"x"}')
-    value = ToolCallPart(id="c", name="f", arguments={"q": "x"})
-    assert count_parts("assistant", [text], HEURISTIC) == count_parts("assistant", [value], HEURISTIC)
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        (UserMessage("four" * 10), 10),
+        (UserMessage(""), 0),
+        (UserMessage("four", speaker="Marie"), 1 + 1 + 2),
+        (AssistantMessage(ToolCallPart(id="c", name="read", arguments={"path": "a.py"})), 10 + 1 + 4),
+        # Providers differ in how they send arguments, not in what they cost.
+        (AssistantMessage(ToolCallPart(id="c", name="read", arguments='{"path":"a.py"}')), 10 + 1 + 4),
+        (ToolMessage("c", "x" * 40_000), 8 + 10_000),
+        (ToolMessage("c", {"a": [1, 2]}, name="read"), 8 + 1 + 3),
+        (NewMessage(role="tool", parts=(ToolResultPart(call_id="c", files=(IMAGE, IMAGE)),)), 8 + 2 * (765 + 4)),
+    ],
+)
+def test_messages_cost_what_the_rules_say(message: NewMessage, tokens: int) -> None:
+    """Three for the message and one for the role; arguments and results as text or JSON, files by their rule."""
+    assert count_message(message, HEURISTIC) == 4 + tokens
 
 
 def test_opaque_reasoning_counts_by_its_length() -> None:
@@ -291,7 +285,7 @@ def test_what_is_not_understood_is_over_estimated() -> None:
 
 
 def test_a_wide_unknown_part_is_counted_to_its_end() -> None:
-    """A value of more items than the walk visits is measured by its JSON."""
+    """A value of many items is measured by the whole of its JSON."""
     wide = UnknownPart(data=list(range(100_000, 400_000)))
     assert count_parts("user", [wide], HEURISTIC) >= 300_000 * 7 // 3
 
