@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Final, Literal, TypeAlias
 
 from memolog.text.dates import MONTHS, WEEKDAYS
@@ -121,6 +122,8 @@ _READ: Final = re.compile(
 )
 _SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
 _THOUSAND: Final = 3
+# The precision is enough for the longest number that the pattern matches.
+_EXACT: Final = Context(prec=1_000, rounding=ROUND_HALF_UP)
 _MOST_DECIMALS: Final = 8
 _OTHER_NUMBERS: Final = """
     once=1 twice=2 both=2 first=1 second=2 third=3 dozen=12 hundred=100 thirteen=13 fourteen=14 fifteen=15 sixteen=16
@@ -161,43 +164,29 @@ def _values(hit: re.Match[str]) -> frozenset[str]:
     separators = _SPLIT.findall(hit["digits"])
     found: set[str] = set()
     if all(len(group) == _THOUSAND for group in groups[1:]) or set(separators) <= {"_", "'", "’"}:
-        found.add(_plain("".join(groups), ""))
+        found.add("".join(groups))
     if len(groups) > 1 and separators[-1] in ".,":
-        found.add(_plain("".join(groups[:-1]), groups[-1]))
+        found.add(f"{''.join(groups[:-1])}.{groups[-1]}")
     if " " in separators:
         # The space may also separate two numbers.
-        found.update(_plain(group, "") for group in groups)
+        found.update(groups)
+    values = set(map(_EXACT.create_decimal, found))
     multiple = (hit["multiple"] or "").lower().rstrip(".")
     if multiple:
-        found.update([_moved(value, _MULTIPLES[multiple]) for value in found])
+        values |= {value.scaleb(_MULTIPLES[multiple], _EXACT) for value in values}
     if hit["percent"]:
-        found.update([_moved(value, -2) for value in found])
-    return frozenset(found)
+        values |= {value.scaleb(-2, _EXACT) for value in values}
+    return frozenset(map(_plain, values))
 
 
-def _plain(whole: str, part: str) -> str:
-    whole, part = whole.lstrip("0") or "0", part.rstrip("0")
-    return f"{whole}.{part}" if part else whole
-
-
-def _moved(value: str, places: int) -> str:
-    """Return the value multiplied by ten to the power of `places`, without rounding errors."""
-    whole, _, part = value.partition(".")
-    if places >= 0:
-        part = part.ljust(places, "0")
-        return _plain(whole + part[:places], part[places:])
-    whole = whole.rjust(1 - places, "0")
-    return _plain(whole[:places], whole[places:] + part)
+def _plain(value: Decimal) -> str:
+    return f"{value.normalize(_EXACT):f}"
 
 
 def _rounded(value: str) -> list[str]:
-    whole, _, part = value.partition(".")
-    found: list[str] = []
-    for keep in range(min(len(part), _MOST_DECIMALS)):
-        number = int(whole[-40:] + part[:keep]) + (part[keep] >= "5")
-        digits = str(number).rjust(keep + 1, "0")
-        found.append(_plain(digits[: len(digits) - keep], digits[len(digits) - keep :]))
-    return found
+    decimals = min(len(value.partition(".")[2]), _MOST_DECIMALS)
+    number = _EXACT.create_decimal(value)
+    return [_plain(number.quantize(Decimal(1).scaleb(-kept), context=_EXACT)) for kept in range(decimals)]
 
 
 # ---------------------------------------------------------------- dates
