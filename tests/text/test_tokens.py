@@ -5,9 +5,13 @@ import math
 import struct
 import sys
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from core.strategies import texts
 from memolog.core.message import (
     AssistantMessage,
     FilePart,
@@ -351,3 +355,134 @@ def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
 def test_a_factor_is_applied_rounding_up(factor: float, tokens: int, expected: int) -> None:
     """Within its bounds it scales; a factor that is none changes nothing."""
     assert calibrated(factor, tokens) == expected
+
+
+# ---------------------------------------------------------------- properties
+
+
+@given(texts, texts)
+def test_the_heuristic_grows_with_the_text(left: str, right: str) -> None:
+    """More text is never fewer tokens, and parts are never fewer than the whole."""
+    counter = HeuristicCounter()
+    both = counter.count(left + right)
+    assert max(counter.count(left), counter.count(right)) <= both
+    assert both <= counter.count(left) + counter.count(right)
+    assert (both == 0) == (left + right == "")
+
+
+class Hostile:
+    """Raises whenever it is looked at."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def cyclic() -> list[object]:
+    """Return a list that holds itself."""
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+def deep() -> object:
+    """Return a value nested beyond the recursion limit."""
+    value: object = "end"
+    for _ in range(5_000):
+        value = [value]
+    return value
+
+
+ODD = [10**5000, 1j, ..., object(), Hostile, cyclic(), deep(), bytearray(b"x"), memoryview(b"x"), range(3), {1, 2}, len]
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | texts
+    | st.binary(max_size=40)
+    | st.builds(Hostile)
+    | st.integers(0, len(ODD) - 1).map(lambda number: ODD[number]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | st.integers(), inner, max_size=4),
+    max_leaves=12,
+)
+media = st.sampled_from(["image/png", "application/pdf", "audio/wav", "video/mp4", "text/plain", "x", ""]) | texts
+files = st.builds(
+    FilePart,
+    media_type=media | anything,  # pyright: ignore[reportArgumentType]
+    data=anything,  # pyright: ignore[reportArgumentType]
+    url=st.none() | texts.map(lambda text: "data:image/png;base64," + text),
+    width=anything,  # pyright: ignore[reportArgumentType]
+    pages=anything,  # pyright: ignore[reportArgumentType]
+    seconds=anything,  # pyright: ignore[reportArgumentType]
+)
+parts = st.one_of(
+    files,
+    st.builds(TextPart, text=anything),  # pyright: ignore[reportArgumentType]
+    st.builds(UnknownPart, data=anything),
+    st.builds(ToolCallPart, id=texts, name=texts, arguments=anything),
+    st.builds(ToolResultPart, call_id=texts, content=anything, files=st.tuples(files)),
+    anything,
+)
+
+
+@given(anything, st.lists(parts, max_size=4))
+def test_no_part_stops_the_count(role: object, odd: list[object]) -> None:
+    """Whatever is handed in yields a number of tokens."""
+    count = count_parts(role, odd, HeuristicCounter())  # pyright: ignore[reportArgumentType]
+    assert type(count) is int
+    assert count >= 4
+
+
+@given(anything)
+def test_no_argument_stops_the_count(odd: Any) -> None:
+    """Not even messages, roles, lists of parts, schemas or counters of a wrong kind raise."""
+    part, counter = TextPart(text="a text"), HeuristicCounter()
+    assert count_message(odd, counter) > 0
+    assert count_parts(odd, [part], counter) > 4
+    assert count_parts("user", odd, counter) >= 4
+    assert count_parts("user", [part], odd) >= 4
+    assert count_tool_schemas(odd, counter) >= 0
+    assert count_tool_schemas([odd], counter) >= 12
+
+
+@given(
+    st.sampled_from(
+        [
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+            b"\xff\xd8\xff",
+            b"GIF89a",
+            b"RIFF....WEBPVP8",
+            b"BM",
+            b"",
+        ]
+    ),
+    st.binary(max_size=60),
+)
+def test_no_header_stops_the_reader(head: bytes, tail: bytes) -> None:
+    """A size is two positive numbers or unknown."""
+    size = image_size(head + tail)
+    assert size is None or min(size) > 0
+
+
+@given(st.integers(), st.integers())
+def test_no_image_costs_more_than_an_unknown_one(width: int, height: int) -> None:
+    """The maximum of the rule is one."""
+    assert 0 < image_tokens(width, height) <= image_tokens(None, None)
+
+
+@given(st.lists(st.tuples(st.integers(), st.integers())), st.integers(0, 10**7))
+def test_a_factor_stays_within_its_bounds(requests: list[tuple[int, int]], tokens: int) -> None:
+    """Whatever is reported, thresholds move by a factor of four at most."""
+    calibration = Calibration(model="m")
+    for counted, reported in requests:
+        calibration = learn(calibration, counted, reported)
+    assert 0.25 <= calibration.factor <= 4
+    assert tokens // 4 <= calibrated(calibration.factor, tokens) <= 4 * tokens

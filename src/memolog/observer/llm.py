@@ -38,7 +38,7 @@ from memolog.observer.prompt import (
 )
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
 from memolog.observer.transcript import Shown, numbered, split, units
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter
 

@@ -49,7 +49,7 @@ from memolog.observer.extractive.tool_calls import Line, error_of, files_in, too
 from memolog.observer.extractive.utterances import Kept, Utterance, kept_of
 from memolog.observer.prompt import ObserveInput
 from memolog.observer.transcript import in_zone
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.escape import clean, short_line, unescape
 from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION
