@@ -462,22 +462,20 @@ def test_small_talk_goes_and_the_statement_beside_it_stays() -> None:
 )
 def test_a_bare_yes_says_what_it_confirms(reply: str, said: str) -> None:
     """The question that was answered is in the line, and both messages are cited."""
-    parsed = answered(
+    line = answered(
         "I need a seat on the train to Lyon.",
         "There are two left. Shall I book the aisle seat on the 9:40 train?",
         reply,
-    )
-    line = parsed.observations[-1]
+    ).observations[-1]
     assert line.text == f"User said {said} to: Shall I book the aisle seat on the 9:40 train?"
     assert (line.priority, line.cites) == ("high", (2, 3))
 
 
 def test_a_statement_that_points_at_a_question_names_it() -> None:
     """A reader of the line alone knows what "it" is."""
-    parsed = answered(
+    line = answered(
         "How many things may a member have at once?", "That is not decided yet. I would suggest five.", "Make it three."
-    )
-    line = parsed.observations[-1]
+    ).observations[-1]
     assert line.text == "User: Make it three. (This is about: How many things may a member have at once?)"
     assert line.priority == "high"
 
@@ -557,8 +555,7 @@ PAINTS = """Diese Farben passen zum Flur:
 )
 def test_bare_numbers_after_a_list_are_choices(said: str, names: list[str]) -> None:
     """With an article, several at once, in a question, in seven languages; the line is the user's and cites the choice."""
-    parsed = answered("Welche Farbe?", PAINTS, said)
-    line = parsed.observations[-1]
+    line = answered("Welche Farbe?", PAINTS, said).observations[-1]
     assert [name for name in ("Salbei", "Leinen", "Ocker", "Nebelgrau") if name in line.text] == names, line.text
     assert (line.priority, line.cites) == ("high", (2, 3))
 
@@ -626,22 +623,20 @@ def test_a_description_finds_its_item() -> None:
 def test_an_agreed_proposal_is_named(reply: str, starts: str) -> None:
     """Also where it was no question, or the question said nothing: both messages are cited."""
     for end in ("", " Shall I go on?"):
-        parsed = answered(
+        line = answered(
             "How do I get the piano to Lugo?",
             f"A piano weighs 250 kg. I'd rent a van with a lift for one day.{end}",
             reply,
-        )
-        line = parsed.observations[-1]
+        ).observations[-1]
         assert line.text.startswith(starts), line.text
         assert (line.priority, line.cites) == ("high", (2, 3))
 
 
 def test_a_few_words_after_a_question_stay_with_it() -> None:
     """An answer like "after, so >" says nothing without what was asked."""
-    parsed = answered(
+    line = answered(
         "Filter the orders by day.", "Does the first of March belong to spring or to winter?", "winter, so <"
-    )
-    line = parsed.observations[-1]
+    ).observations[-1]
     assert "(This is about: Does the first of March belong to spring or to winter?)" in line.text
 
 

@@ -47,7 +47,7 @@ _WORDS: Final = KEY_WORDS | CONTEXT_WORDS
 _LAYERS: Final = 6
 # Maximum depth to which a JSON value is searched by its names.
 _MAX_DEPTH: Final = 100
-# Shorter texts cannot have a secret, and longer commands are not searched, in characters.
+# In characters: a shorter text cannot have a secret, and a longer command is not searched.
 _MIN_TEXT: Final = 5
 _MAX_COMMAND: Final = 20_000
 _NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
@@ -249,7 +249,7 @@ class _JsonRedactor:
         """The texts that were redacted because of their names, and their kinds of secret."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
-        """Return a value without secrets. `owner` is the kind of secret if the name of the table around the value shows one."""
+        """Return a value without secrets. `owner` is the kind of secret that the name of the table around it shows, or None."""
         if isinstance(value, str):
             return self._redactor.redact(value) if self._redactor else value
         if depth > _MAX_DEPTH:
@@ -405,7 +405,7 @@ def _lowered(text: str) -> str:
 
 
 def _joined(found: list[Found]) -> list[Found]:
-    """Return the secrets by position. Overlapping secrets are joined and have the kind of the one that was found first."""
+    """Return the secrets by position. Overlapping secrets are joined, with the kind of the secret that was found first."""
     if len(found) < 2:  # noqa: PLR2004 - one secret has nothing to be joined with
         return found
     ranked = sorted(enumerate(found), key=lambda item: (item[1].start, item[0]))
@@ -442,7 +442,7 @@ _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", 
 
 
 class _Decoded(NamedTuple):
-    """The lines of a text that have escapes, decoded. They consist of pieces, which are plain text or one decoded escape."""
+    """The decoded lines of a text, without its lines that have no escapes. Each piece is plain text or one decoded escape."""
 
     text: str
     starts: list[int]
@@ -468,7 +468,7 @@ class _Decoded(NamedTuple):
 
 
 def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
-    """Yield the decoded forms of a text: one with plain characters for disguised ones, one with its escapes decoded."""
+    """Yield two decoded forms of a text: with plain characters in place of disguised ones, and with its escapes decoded."""
     if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:

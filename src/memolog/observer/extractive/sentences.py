@@ -57,7 +57,7 @@ def identifiers_of(text: str) -> list[str]:
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
-    """Return the content words of a text in lower case, with their weights. `is_head` is for a text that is not a sentence."""
+    """Return the content words of a text in lower case, with their weights. A list head (`is_head`) is not a sentence."""
     if not text.isascii() and _UNSPACED.search(text):
         return _pairs(text)
     weights: dict[str, float] = {}
@@ -94,9 +94,9 @@ class Candidate(NamedTuple):
     cost: float
     factor: float = 1.0
     bonus: float = 0.0
-    """Is added to the weight of the new words, if there are any."""
+    """Added to the weight of the new words. A piece without new words has no bonus."""
     needs: int | None = None
-    """The index of the candidate without which this one is not kept: the head of a detail, or the sentence before a pronoun."""
+    """The index of a candidate that must also be kept: the head of a detail, or the sentence before a pronoun."""
     group: int = 0
     """The list or the line to which the piece belongs."""
     opening: float = 0.0
@@ -109,7 +109,7 @@ def choose(
     """Return the indices of the candidates to keep within a budget, and the rest of the budget.
 
     Each step chooses the candidate whose new words have the highest weight for its cost. The words of chosen candidates are added
-    to `known`. Candidates in `before` were chosen earlier: they are not chosen again, and the cost of their groups is paid.
+    to `known`. Candidates in `before` were chosen earlier. They are not chosen again, and the openings of their groups are paid.
     """
     opened = {candidates[index].group for index in before}
     heap, waiting, groups = _queued(candidates, known, opened, before)
@@ -366,7 +366,7 @@ class Piece(NamedTuple):
     item: int = -1
     """The index of the piece that is the head of the item."""
     needs: int | None = None
-    """The index of the piece without which this one is not kept: the head of a detail, or the sentence before a pronoun."""
+    """The index of a piece that must also be kept: the head of a detail, or the sentence before a pronoun."""
 
 
 _FENCE: Final = re.compile(r"\s*(?:```|~~~)")
@@ -453,8 +453,6 @@ class _List:
 
 @dataclass(slots=True)
 class _Reading:
-    """The state of the parser."""
-
     found: list[Piece] = field(default_factory=list[Piece])
     above: str = ""
     """The last line that is not a list item."""

@@ -320,7 +320,7 @@ _HEARD_SIGNS: Final = 8
 
 
 def act_of(sentence: str) -> Act:
-    """Return the kind of a sentence. A question that also states a fact and a request with a condition are statements."""
+    """Return the kind of a sentence. A question that also states a fact is a statement."""
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence) or _ASKS.match(sentence):
@@ -490,10 +490,7 @@ def confirms(message: str) -> bool:
 
 
 def replaced_in(sentence: str) -> str:
-    """Return the words for the old choice that a sentence replaces, or an empty string if it replaces nothing.
-
-    For "We switched from MySQL to PostgreSQL" the result is "MySQL ".
-    """
+    """Return the words for the old choice that a sentence replaces, or an empty string: "MySQL " for "from MySQL to Go"."""
     return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
 
 
