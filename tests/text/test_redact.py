@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import string
 from collections.abc import Callable, Iterable
 
@@ -41,10 +42,9 @@ def test_keys_are_found_by_their_shape(frame: str) -> None:
     for one in keys():
         # Of a webhook only the end of its address is secret.
         if "webhook" not in one.name:
-            text, found = REDACTION.report(frame.format(one.secret))
-            ((kind, count),) = found.items()
+            text = REDACTION.redact(frame.format(one.secret))
+            (kind,) = re.findall(r"\[redacted: (.+)\]", text)
             assert text == frame.format(f"[redacted: {kind}]"), one.name
-            assert count == 1
             assert kind.split()[0] in one.name or kind in GENERAL_KINDS, one.name
 
 
@@ -264,7 +264,7 @@ def test_secrets_are_found_in_markup(frame: str) -> None:
 )
 def test_what_is_no_secret_stays(text: str) -> None:
     """Code, hashes, ids, references and prose are left alone."""
-    assert REDACTION.report(text) == (text, {})
+    assert REDACTION.redact(text) == text
 
 
 def test_patterns_may_be_added() -> None:
@@ -284,7 +284,7 @@ def test_useless_patterns_are_refused(kind: str, pattern: str) -> None:
 def test_it_can_be_switched_off() -> None:
     """Then every text stays as it is."""
     text = f"sk-ant-{some(40)}"
-    assert NO_REDACTION.report(text) == (text, {})
+    assert NO_REDACTION.redact(text) == text
 
 
 PIECES = (
@@ -366,7 +366,7 @@ def test_nothing_of_a_key_with_an_invisible_character_stays() -> None:
         text = f"a\u00a0b {key[:at]}\u200b{key[at:]} c\u00a0d"
         assert REDACTION.redact(text) == "a\u00a0b [redacted: GitHub token] c\u00a0d"
     plain = "１２３　ＡＢＣ：a\u00adb c\u00a0d\u200b"
-    assert REDACTION.report(plain) == (plain, {})
+    assert REDACTION.redact(plain) == plain
 
 
 def test_every_text_of_a_value_is_redacted() -> None:

@@ -68,13 +68,8 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return the text without its secrets. Secrets that are redacted already are unchanged."""
-        return self.report(text)[0]
-
-    def report(self, text: str) -> tuple[str, dict[str, int]]:
-        """Return the text without its secrets, and the number of secrets of each kind."""
-        found: dict[str, int] = {}
         if not self.enabled or (len(text) < _MIN_TEXT and not self.extra):
-            return text, found
+            return text
         # The search is repeated, because a secret may be found only after the secret before it is replaced.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
@@ -84,10 +79,9 @@ class Redactor:
             at = 0
             for start, end, kind in secrets:
                 pieces += [text[at:start], f"[redacted: {kind}]"]
-                found[kind] = found.get(kind, 0) + 1
                 at = end
             text = "".join([*pieces, text[at:]])
-        return text, found
+        return text
 
     def value(self, value: JsonValue) -> JsonValue:
         """Return a JSON value without the secrets in its texts, and without values whose name is that of a secret (`"password"`).
