@@ -1,4 +1,4 @@
-"""Cutting texts where a reader would; properties over texts that are rich in joined characters."""
+"""Cuts of texts at graphemes, with properties over texts that have many joined characters."""
 
 import itertools
 import time
@@ -31,15 +31,15 @@ def standard_boundaries(text: str) -> set[int]:
 
 @given(texts)
 def test_every_boundary_is_one_of_the_standard(text: str) -> None:
-    """We may be more cautious than UAX #29, never less."""
+    """Every boundary is also a boundary in UAX #29. The opposite need not hold."""
     ours = {index for index in range(len(text) + 1) if is_boundary(text, index)}
     assert ours <= standard_boundaries(text)
     assert {0, len(text)} <= ours
 
 
 def test_no_character_of_unicode_is_torn_off() -> None:
-    """Each code point beside a letter, a mark, a jamo and itself has no boundary of our own."""
-    # Ideographs and Hangul syllables are alike, and whole planes hold nothing.
+    """No code point beside a letter, a mark, a jamo or itself has a boundary that UAX #29 does not have."""
+    # Most ideographs and Hangul syllables are omitted, because all of them behave alike, and so are empty planes.
     tried = (range(0x300, 0x3400), range(0xA000, 0xAC20), range(0xD7A0, 0xE010), range(0xF900, 0x17000))
     for point in itertools.chain(*tried, range(0x1B000, 0x20010), range(0xE0000, 0xE0200)):
         char = chr(point)
@@ -49,7 +49,7 @@ def test_no_character_of_unicode_is_torn_off() -> None:
 
 
 def test_no_conjunct_is_torn() -> None:
-    """Every consonant and linker that Unicode names stays together (rule GB9c)."""
+    """A linker joins every pair of consonants that Unicode lists (rule GB9c)."""
     consonants = regex.findall(r"\p{InCB=Consonant}", "".join(map(chr, range(0x900, 0x12000))))
     linkers = regex.findall(r"\p{InCB=Linker}", "".join(map(chr, range(0x900, 0x12000))))
     assert len(linkers) >= 6
@@ -64,13 +64,13 @@ PLAIN = [range(0x20, 0x7F), range(0x3041, 0x3097), range(0x4E00, 0xA000), range(
 
 @given(st.sampled_from(PLAIN).flatmap(lambda points: st.text(alphabet=[*map(chr, points)])))
 def test_plain_text_may_be_cut_anywhere(text: str) -> None:
-    """Caution must not cost anything where characters stand alone."""
+    """Plain text has a boundary between all characters."""
     assert all(is_boundary(text, index) for index in range(len(text) + 1))
 
 
 @given(texts, limits)
 def test_a_cut_is_the_longest_that_fits(text: str, limit: int) -> None:
-    """A prefix within the limit, at our last boundary; torn only where there is none."""
+    """The prefix ends at the last boundary within the limit. Only without such a boundary is a grapheme cut."""
     piece = cut(text, limit)
     room = max(limit, 0)
     inner = [index for index in range(1, min(room, len(text)) + 1) if is_boundary(text, index)]
@@ -80,7 +80,7 @@ def test_a_cut_is_the_longest_that_fits(text: str, limit: int) -> None:
 
 @given(texts, limits)
 def test_a_cut_from_the_end_is_the_longest_that_fits(text: str, limit: int) -> None:
-    """A suffix within the limit, at our first boundary; torn only where there is none."""
+    """The suffix starts at the first boundary within the limit. Only without such a boundary is a grapheme cut."""
     piece = cut_end(text, limit)
     room = max(limit, 0)
     first = max(len(text) - room, 0)
@@ -91,7 +91,7 @@ def test_a_cut_from_the_end_is_the_longest_that_fits(text: str, limit: int) -> N
 
 @given(texts, limits)
 def test_cuts_never_split_a_surrogate_pair(text: str, limit: int) -> None:
-    """Not even a torn grapheme ends in half a character."""
+    """Even a grapheme that must be cut is not cut inside a surrogate pair."""
     for end in (len(cut(text, limit)), len(text) - len(cut_end(text, limit))):
         around = text[max(end - 1, 0) : end + 1]
         assert not ("\ud800" <= around[:1] <= "\udbff" and "\udc00" <= around[1:] <= "\udfff")
@@ -99,7 +99,7 @@ def test_cuts_never_split_a_surrogate_pair(text: str, limit: int) -> None:
 
 @given(texts, limits, st.sampled_from(["…", "", " ... "]))
 def test_the_middle_cut_keeps_the_limit(text: str, limit: int, mark: str) -> None:
-    """A text that fits is untouched, any other is a head and a tail within the limit."""
+    """A text that fits is unchanged. Of any other text, the beginning and the end within the limit are returned."""
     piece = cut_middle(text, limit, mark)
     assert piece == text if len(text) <= limit else len(piece) <= max(limit, 0)
     pairs = (piece[:end] + "|" + piece[end + len(mark) :] for end in range(len(piece) + 1))
@@ -109,7 +109,7 @@ def test_the_middle_cut_keeps_the_limit(text: str, limit: int, mark: str) -> Non
 
 @given(texts, st.integers(min_value=-1, max_value=30))
 def test_a_cut_by_tokens_keeps_the_budget(text: str, tokens: int) -> None:
-    """Never more tokens than allowed, always a prefix, and the whole text if it fits."""
+    """The prefix has at most the allowed tokens, and it is the whole text if that fits."""
     counter = HeuristicCounter()
     piece = cut_tokens(text, tokens, counter)
     assert text.startswith(piece)
@@ -118,7 +118,7 @@ def test_a_cut_by_tokens_keeps_the_budget(text: str, tokens: int) -> None:
 
 
 def test_outside_the_text_is_no_boundary() -> None:
-    """Only the ends and what lies between them can be boundaries."""
+    """Only an index from 0 to the length of the text can be a boundary."""
     assert is_boundary("", 0)
     assert is_boundary("ab", 2)
     assert not is_boundary("ab", -1)
@@ -126,7 +126,7 @@ def test_outside_the_text_is_no_boundary() -> None:
 
 
 def test_the_middle_goes() -> None:
-    """Head and tail stay, the mark stands between them, the limit holds."""
+    """The beginning and the end of the text remain, with the mark between them."""
     assert cut_middle("0123456789", 5) == "01…89"
     assert cut_middle("0123456789", 6) == "012…89"
     assert cut_middle("0123456789", 7, " [..] ") == "0 [..] "
@@ -139,7 +139,7 @@ def test_the_middle_goes() -> None:
 @pytest.mark.parametrize("counter", [HeuristicCounter(), SplintrCounter()], ids=["heuristic", "o200k"])
 @pytest.mark.parametrize("text", ["word " * 5000, "记忆日志" * 3000, "\U0001f469\u200d\U0001f680" * 900])
 def test_a_cut_by_tokens_fits_and_wastes_little(text: str, counter: TokenCounter) -> None:
-    """The prefix is within the tokens, ends at a boundary, and is nearly as long as it may be."""
+    """The prefix has at most 100 tokens, ends at a boundary, and has at least 90 tokens."""
     piece = cut_tokens(text, 100, counter)
     assert text.startswith(piece)
     assert is_boundary(text, len(piece))
@@ -147,7 +147,7 @@ def test_a_cut_by_tokens_fits_and_wastes_little(text: str, counter: TokenCounter
 
 
 def test_tokens_tear_a_first_grapheme_that_is_too_long() -> None:
-    """Progress is made where the first grapheme has more tokens than allowed."""
+    """A first grapheme with more tokens than allowed is cut, so that the prefix is not empty."""
     piece = cut_tokens("a" + "\u0301" * 1000, 10, HeuristicCounter())
     assert HeuristicCounter().count(piece) == 10
 
@@ -162,7 +162,7 @@ class _Recorder:
 
 
 def test_a_long_text_is_not_counted_whole() -> None:
-    """Cutting 100 tokens from ten megabytes looks at their neighbourhood only."""
+    """To cut 100 tokens from ten megabytes, only the text near the cut is counted."""
     recorder = _Recorder()
     assert len(cut_tokens("x" * 10_000_000, 100, recorder)) == 400
     assert recorder.longest <= 1000
@@ -171,9 +171,9 @@ def test_a_long_text_is_not_counted_whole() -> None:
 @pytest.mark.parametrize("cutter", [cut, cut_end, cut_middle])
 @pytest.mark.parametrize("unit", ["\u0301", "\U0001f1e6", "\u0915\u094d", "\u200d", "\U000e0061"])
 def test_long_runs_are_not_quadratic(cutter: Callable[[str, int], str], unit: str) -> None:
-    """Half a million of one joining character are cut in time that grows with their number only."""
+    """The time to cut half a million joining characters grows linearly with their number."""
     text = "a" + unit * (500_000 // len(unit))
-    # Its own time, whatever else the machine does; if it grew with the square, it would take hours.
+    # The time of the processor, because the machine may be busy. Quadratic work would take hours.
     start = time.process_time()
     piece = cutter(text, 250_000)
     assert time.process_time() - start < 60

@@ -1,4 +1,4 @@
-"""Counting texts, messages, files and images; learning from what providers report."""
+"""Token counts of texts, messages, files and images, and their calibration by the numbers that providers report."""
 
 import base64
 import math
@@ -57,20 +57,20 @@ CHINESE = "记忆日志为人工智能代理提供长期记忆：它把观察写
     ],
 )
 def test_the_heuristic_is_a_quarter_of_the_bytes(text: str, tokens: int) -> None:
-    """Bytes over four, rounded up, so that only the empty text is free."""
+    """The count is a quarter of the bytes, rounded up. Only the empty text has no tokens."""
     assert HEURISTIC.count(text) == tokens
 
 
 @pytest.mark.parametrize("text", [CHINESE, CHINESE * 20, "今天天气很好，我们去公园散步吧。"])
 def test_chinese_is_not_under_counted(text: str) -> None:
-    """The heuristic stays within a sane band of the exact count, and above nine tenths of it."""
+    """The heuristic count is between 0.9 and 1.6 times the exact count."""
     exact = SplintrCounter().count(text)
     assert 0.9 * exact <= HEURISTIC.count(text) <= 1.6 * exact
     assert len(text) // 4 < 0.6 * exact
 
 
 def test_the_exact_counter_counts_known_texts() -> None:
-    """Known counts of o200k; a control word is text, not control."""
+    """The counts of o200k are known for these texts. A control word counts as plain text."""
     counter = SplintrCounter()
     assert counter.count("") == 0
     assert counter.count("Hello, world!") == 4
@@ -79,19 +79,19 @@ def test_the_exact_counter_counts_known_texts() -> None:
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83d\ude00"])
 def test_the_exact_counter_takes_surrogates(text: str) -> None:
-    """What UTF-8 cannot hold is counted all the same; a pair counts as the character it is."""
+    """A lone surrogate is counted, and a pair counts as the character that it encodes."""
     assert SplintrCounter().count(text) >= 1
     assert SplintrCounter().count("\ud83d\ude00") == SplintrCounter().count("\U0001f600")
 
 
 def test_an_unknown_counter_is_a_config_error() -> None:
-    """The error names what was asked for, and what there is."""
+    """The error names the unknown vocabulary and the known ones."""
     with pytest.raises(ConfigError, match=r"'nonsense'.*o200k_base.*HeuristicCounter"):
         SplintrCounter(vocabulary="nonsense")
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package the error is the command to run."""
+    """The error contains the command that installs the package."""
     monkeypatch.setitem(sys.modules, "splintr", None)
     _tokenizer.cache_clear()
     with pytest.raises(ConfigError, match=r'pip install "memolog\[tokens\]"'):
@@ -133,7 +133,7 @@ IMAGES = {
 
 @pytest.mark.parametrize("data", IMAGES.values(), ids=IMAGES.keys())
 def test_sizes_are_read_from_headers(data: bytes) -> None:
-    """Every format gives its width and height; a header cut short gives none, and no error."""
+    """The width and height of every format are read. A header that is cut short gives None and no error."""
     assert image_size(data) == (640, 480)
     assert all(image_size(data[:length]) is None for length in range(min(len(data) - 6, 300)))
 
@@ -151,7 +151,7 @@ def test_sizes_are_read_from_headers(data: bytes) -> None:
     ],
 )
 def test_unreadable_sizes_are_unknown(data: bytes) -> None:
-    """Nothing, broken segments, endless padding, a zero side, another format: unknown."""
+    """No bytes, broken segments, endless padding, a side of zero and other formats give None."""
     assert image_size(data) is None
 
 
@@ -160,14 +160,14 @@ def test_unreadable_sizes_are_unknown(data: bytes) -> None:
     [(1, 1, 255), (385, 10, 255), (512, 512, 255), (1024, 1024, 765), (2048, 4096, 1105), (4000, 3000, 765)],
 )
 def test_images_cost_what_the_rules_say(width: int, height: int, tokens: int) -> None:
-    """The examples of the provider's page, and more; low detail has one price, whatever the size."""
+    """The counts are those of the provider's page. An image of low detail has the same count at any size."""
     assert image_tokens(width, height) == tokens
     assert image_tokens(width, height, is_low=True) == 85
 
 
 @pytest.mark.parametrize("sides", [(None, None), (0, 5), (-3, 4), (math.nan, 1), (True, True), ("9", 9)])
 def test_an_unknown_size_costs_the_most(sides: tuple[object, object]) -> None:
-    """The rule has a practical maximum."""
+    """An image of unknown size has the maximum count."""
     assert image_tokens(*sides) == 85 + 8 * 170
 
 
@@ -175,12 +175,12 @@ def test_an_unknown_size_costs_the_most(sides: tuple[object, object]) -> None:
 
 
 def pdf(pages: int) -> bytes:
-    """Return what a PDF of so many pages looks like to a page counter."""
+    """Return bytes in which the page counter finds this many pages."""
     return b"%PDF-1.7 /Type /Pages /Count 9" + b" /Type/Page " * pages
 
 
 def url(media_type: str, data: bytes) -> str:
-    """Return a data address."""
+    """Return a `data:` URL."""
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
@@ -214,7 +214,7 @@ FILES: list[tuple[FilePart, int]] = [
 
 @pytest.mark.parametrize(("part", "tokens"), FILES)
 def test_files_cost_what_the_rules_say(part: FilePart, tokens: int) -> None:
-    """By size, pages, seconds or text, plus four for the wrapping."""
+    """A file is counted by its size, pages, seconds or text, plus four tokens for the wrapping."""
     assert count_file(part, HEURISTIC) == tokens + 4
 
 
@@ -239,12 +239,12 @@ IMAGE = FilePart(media_type="image/png", width=1000, height=1000)
     ],
 )
 def test_messages_cost_what_the_rules_say(message: NewMessage, tokens: int) -> None:
-    """Three for the message and one for the role; arguments and results as text or JSON, files by their rule."""
+    """A message has three tokens, and one for its role. Arguments and results count as text or JSON, files by their rule."""
     assert count_message(message, HEURISTIC) == 4 + tokens
 
 
 def test_opaque_reasoning_counts_by_its_length() -> None:
-    """A blob is not read: an exact counter would make far more of it than the provider charges."""
+    """A blob counts by its length, because an exact counter would give far more tokens than the provider charges."""
     blob = base64.b64encode(bytes(range(256)) * 16).decode()
     part = ReasoningPart(text="four", signature="s" * 9, encrypted=blob)
     tokens = 4 + 1 + 3 + math.ceil(len(blob) / 4)
@@ -253,7 +253,7 @@ def test_opaque_reasoning_counts_by_its_length() -> None:
 
 
 def test_schemas_count_as_json() -> None:
-    """Each description in full with its wrapping; no tools cost nothing."""
+    """Each description counts as JSON with its wrapping. Without tools the count is zero."""
     schema = {"name": "read", "parameters": {"type": "object"}}
     assert count_tool_schemas([], HEURISTIC) == 0
     assert count_tool_schemas([schema], HEURISTIC) == 12 + 8 + 12
@@ -279,7 +279,7 @@ class Broken:
 
 
 def test_what_is_not_understood_is_over_estimated() -> None:
-    """Unknown parts, unknown classes and failing counters cost more than the same text would."""
+    """Unknown parts, unknown classes and failing counters give a higher count than the same text."""
     text = "plain words " * 100
     plain = count_parts("user", [TextPart(text=text)], HEURISTIC)
     assert count_parts("user", [UnknownPart(data={"text": text})], HEURISTIC) > plain
@@ -308,14 +308,14 @@ def test_a_wide_unknown_part_is_counted_to_its_end() -> None:
     ],
 )
 def test_a_report_moves_the_factor(factor: float, samples: int, counted: int, reported: int, expected: float) -> None:
-    """Early requests weigh alike, so that the factor is right from the first; a single one moves little later."""
+    """The first requests have equal weight. Later, a single request changes the factor little."""
     learned = learn(Calibration(model="m", factor=factor, samples=samples), counted, reported)
     assert learned.factor == pytest.approx(expected)
     assert (learned.model, learned.samples) == ("m", samples + 1)
 
 
 def test_a_factor_converges_and_follows() -> None:
-    """Noise averages out, and a lasting change is followed."""
+    """The factor approaches the average of varying reports, and follows a lasting change."""
     calibration = Calibration(model="m")
     for step in range(100):
         calibration = learn(calibration, 1000, 1200 + (100 if step % 2 else -100))
@@ -331,7 +331,7 @@ def test_a_factor_converges_and_follows() -> None:
     [(0, 5), (5, 0), (-1, 5), (5, -1), (10**400, 1), (math.nan, 1), (1, math.inf)],
 )
 def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
-    """Zero, negative and impossible numbers leave the calibration as it is."""
+    """Zero, negative and impossible numbers do not change the calibration."""
     calibration = Calibration(model="m", factor=1.2, samples=3)
     assert learn(calibration, counted, reported) is calibration
 
@@ -353,7 +353,7 @@ def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
     ],
 )
 def test_a_factor_is_applied_rounding_up(factor: float, tokens: int, expected: int) -> None:
-    """Within its bounds it scales; a factor that is none changes nothing."""
+    """The factor is limited and the result rounded up. An invalid factor counts as 1."""
     assert calibrated(factor, tokens) == expected
 
 
@@ -362,7 +362,7 @@ def test_a_factor_is_applied_rounding_up(factor: float, tokens: int, expected: i
 
 @given(texts, texts)
 def test_the_heuristic_grows_with_the_text(left: str, right: str) -> None:
-    """More text is never fewer tokens, and parts are never fewer than the whole."""
+    """A longer text never has fewer tokens, and two parts never have fewer tokens than the whole."""
     counter = HeuristicCounter()
     both = counter.count(left + right)
     assert max(counter.count(left), counter.count(right)) <= both
@@ -371,7 +371,7 @@ def test_the_heuristic_grows_with_the_text(left: str, right: str) -> None:
 
 
 class Hostile:
-    """Raises whenever it is looked at."""
+    """An object whose methods raise."""
 
     def __repr__(self) -> str:
         raise RuntimeError
@@ -386,7 +386,7 @@ class Hostile:
 
 
 def cyclic() -> list[object]:
-    """Return a list that holds itself."""
+    """Return a list that contains itself."""
     value: list[object] = []
     value.append(value)
     return value
@@ -435,7 +435,7 @@ parts = st.one_of(
 
 @given(anything, st.lists(parts, max_size=4))
 def test_no_part_stops_the_count(role: object, odd: list[object]) -> None:
-    """Whatever is handed in yields a number of tokens."""
+    """Every value gives a number of tokens."""
     count = count_parts(role, odd, HeuristicCounter())  # pyright: ignore[reportArgumentType]
     assert type(count) is int
     assert count >= 4
@@ -443,7 +443,7 @@ def test_no_part_stops_the_count(role: object, odd: list[object]) -> None:
 
 @given(anything)
 def test_no_argument_stops_the_count(odd: Any) -> None:
-    """Not even messages, roles, lists of parts, schemas or counters of a wrong kind raise."""
+    """Messages, roles, lists of parts, schemas and counters of a wrong type do not raise."""
     part, counter = TextPart(text="a text"), HeuristicCounter()
     assert count_message(odd, counter) > 0
     assert count_parts(odd, [part], counter) > 4
@@ -467,20 +467,20 @@ def test_no_argument_stops_the_count(odd: Any) -> None:
     st.binary(max_size=60),
 )
 def test_no_header_stops_the_reader(head: bytes, tail: bytes) -> None:
-    """A size is two positive numbers or unknown."""
+    """A size is two positive numbers, or None."""
     size = image_size(head + tail)
     assert size is None or min(size) > 0
 
 
 @given(st.integers(), st.integers())
 def test_no_image_costs_more_than_an_unknown_one(width: int, height: int) -> None:
-    """The maximum of the rule is one."""
+    """No image has a higher count than an image of unknown size."""
     assert 0 < image_tokens(width, height) <= image_tokens(None, None)
 
 
 @given(st.lists(st.tuples(st.integers(), st.integers())), st.integers(0, 10**7))
 def test_a_factor_stays_within_its_bounds(requests: list[tuple[int, int]], tokens: int) -> None:
-    """Whatever is reported, thresholds move by a factor of four at most."""
+    """No report makes the factor smaller than a quarter or larger than four."""
     calibration = Calibration(model="m")
     for counted, reported in requests:
         calibration = learn(calibration, counted, reported)
