@@ -27,7 +27,7 @@ _HOLE: Final = re.compile(r"\{([AUBHLXD])(\d+)\}")
 _UUID: Final = "{H8}-{H4}-{H4}-{H4}-{H12}"
 _LONG: Final = 8
 
-# The format of the keys of each issuer: {A36} is 36 letters and digits, U with the two signs of URLs, B of base 64, H hexadecimal,
+# The formats of the keys of issuers: {A36} is 36 letters and digits, U with the two signs of URLs, B of base 64, H hexadecimal,
 # L lower case, X upper case, D digits only.
 FORMATS: Final[dict[str, str]] = {
     "1Password account": "A3-{X6}-{X6}-{X5}-{X5}-{X5}-{X5}",

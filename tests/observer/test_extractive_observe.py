@@ -112,11 +112,6 @@ def test_a_question_that_was_answered_is_no_task() -> None:
     assert goes_on.hints.current_task is None
 
 
-def test_a_title_that_is_known_stays() -> None:
-    """A later span does not change the title of a thread."""
-    assert seen(row(1, "user", "Fix the login page"), hints=Hints(title="Orders")).hints.title is None
-
-
 def test_done_needs_a_confirmation() -> None:
     """Work is finished if the user confirms it, but not if only the assistant says so or the user denies it."""
     done = "I changed the rate in rates.csv, the total is right now. All done!"
@@ -471,13 +466,22 @@ def test_a_bare_yes_says_what_it_confirms(reply: str, said: str) -> None:
     assert (line.priority, line.cites) == ("high", (2, 3))
 
 
-def test_a_statement_that_points_at_a_question_names_it() -> None:
-    """The line contains the question to which "it" refers."""
-    line = answered(
-        "How many things may a member have at once?", "That is not decided yet. I would suggest five.", "Make it three."
-    ).observations[-1]
-    assert line.text == "User: Make it three. (This is about: How many things may a member have at once?)"
-    assert line.priority == "high"
+HOW_MANY = "How many things may a member have at once?"
+WHICH = "Does the first of March belong to spring or to winter?"
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "reply", "about"),
+    [
+        (HOW_MANY, "That is not decided yet. I would suggest five.", "Make it three.", HOW_MANY),
+        ("Filter the orders by day.", WHICH, "winter, so <", WHICH),
+    ],
+    ids=["a pronoun", "a few words"],
+)
+def test_a_statement_that_refers_to_a_question_contains_it(question: str, answer: str, reply: str, about: str) -> None:
+    """The question is that of the user, or that of the assistant."""
+    line = answered(question, answer, reply).observations[-1]
+    assert (line.text, line.priority) == (f"User: {reply} (This is about: {about})", "high")
 
 
 # ---------------------------------------------------------------- lists
@@ -632,14 +636,6 @@ def test_an_agreed_proposal_is_named(reply: str, starts: str) -> None:
         assert (line.priority, line.cites) == ("high", (2, 3))
 
 
-def test_a_few_words_after_a_question_stay_with_it() -> None:
-    """The line with a short answer contains the question."""
-    line = answered(
-        "Filter the orders by day.", "Does the first of March belong to spring or to winter?", "winter, so <"
-    ).observations[-1]
-    assert "(This is about: Does the first of March belong to spring or to winter?)" in line.text
-
-
 @pytest.mark.parametrize("said", ["If it rains on Sunday, can we move it?", "what should one wear to the opera"])
 def test_a_condition_is_no_statement(said: str) -> None:
     """A condition and a question without a question mark are not statements."""
@@ -766,6 +762,8 @@ def test_a_mode_changes_what_is_looked_for() -> None:
 def test_a_title_names_the_subject(said: str, title: str) -> None:
     """The greeting and the words of the request are not part of the title."""
     assert (seen(row(1, "user", said)).hints.title or "").startswith(title)
+    # A later span does not change the title of a thread.
+    assert seen(row(1, "user", said), hints=Hints(title="Orders")).hints.title is None
 
 
 # ---------------------------------------------------------------- languages, hostile text, edges

@@ -129,16 +129,6 @@ def test_a_newer_statement_says_what_it_replaced() -> None:
     assert not any(other.text.startswith("User: I take ramipril") for other in parsed.lines)
 
 
-def test_a_statement_that_replaces_nothing_is_left_alone() -> None:
-    """A common word does not make one statement replace another."""
-    lines = [
-        line(1, "User: I bought a Garmin watch for running.", "high"),
-        line(2, f"Assistant: {FILL}. {FILL} again."),
-        line(3, "User: The Garmin watch shows 42 km now.", "high"),
-    ]
-    assert "before:" not in texts(half(lines))
-
-
 def test_a_statement_that_points_at_a_question_keeps_it() -> None:
     """The question is moved into the statement that answers it."""
     lines = [
@@ -257,12 +247,13 @@ def test_identifiers(text: str, found: list[str]) -> None:
         ("User: J'utilise Redis depuis 2020 pour les sessions.", "User: Je ne mange plus de viande depuis mars."),
         ("User: Wir nutzen Redis seit langem für Sitzungen.", "User: Ich esse nicht mehr Fleisch seit langem."),
         ("User: Usamos Redis desde siempre para sesiones.", "User: Ya no como carne desde siempre."),
+        ("User: I bought a Garmin watch for running.", "User: The Garmin watch shows 42 km now."),
     ],
 )
-def test_since_when_is_not_what_is_replaced(older: str, newer: str) -> None:
-    """A common word of time does not make one statement replace another."""
+def test_a_common_word_replaces_nothing(older: str, newer: str) -> None:
+    """A common name or word of time does not make one statement replace another."""
     lines = [line(1, older, "high"), line(2, newer, "high"), *(line(n, f"{FILL} {n}") for n in range(3, 12))]
     kept = half(lines)
     said = next(one for one in kept.lines if "o1" in one.merges)
     assert older.removeprefix("User: ").rstrip(".") in said.text
-    assert "(before:" not in " ".join(one.text for one in kept.lines)
+    assert "(before:" not in texts(kept)

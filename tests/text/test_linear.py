@@ -1,4 +1,4 @@
-"""Work is linear and does not block the event loop: the benchmark of patterns, open calls, long names, long messages.
+"""Work is linear and does not block the event loop: the benchmark of patterns, open calls and long messages.
 
 No time is measured here: `make bench-patterns` and `make bench-hold` do that.
 """
@@ -18,7 +18,7 @@ import pytest
 from memolog import AssistantMessage, Memory, ToolCallPart, UserMessage
 from memolog.apps.hooks.events import public
 from memolog.apps.hooks.reconcile import squeezed
-from memolog.core.message import LONGEST_SPEAKER, NewMessage, TextPart, ToolResultPart
+from memolog.core.message import NewMessage, TextPart, ToolResultPart
 from memolog.core.pairs import OpenCalls, PartPlace
 from memolog.db.queries import MOST_INLINE, weight_of
 from memolog.messages import validation as checking
@@ -154,12 +154,6 @@ def test_a_chatgpt_branch_that_leads_back_to_itself_ends() -> None:
     (found,) = read_chatgpt([{"id": "t", "current_node": "a", "mapping": mapping}])
     assert [message.id for message in found.messages] == ["b", "a"]
     assert [skipped.where for skipped in found.skipped] == ["t, c"]
-
-
-def test_a_long_speaker_is_cut() -> None:
-    """Only the beginning of a very long name of a speaker is stored."""
-    assert NewMessage(role="user", parts=(), speaker="x" * 1_000).speaker == "x" * LONGEST_SPEAKER
-    assert UserMessage("hello", speaker="Eve").speaker == "Eve"
 
 
 # ---------------------------------------------------------------- what leaves the loop

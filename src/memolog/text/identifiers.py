@@ -416,8 +416,7 @@ _MIN_QUOTE: Final = 3
 
 def mentions(text: str) -> tuple[Mention, ...]:
     """Return the mentions in a text, each once, in order."""
-    text = _unescaped(text)
-    return tuple(dict.fromkeys(_mentions(text)))
+    return tuple(dict.fromkeys(_mentions(_unescaped(text))))
 
 
 def _mentions(text: str) -> Iterator[Mention]:

@@ -361,20 +361,13 @@ def _secrets_in_json(text: str, layers: int) -> Iterator[Found]:
     except (ValueError, RecursionError):
         return
     for hit in _JSON_TEXT.finditer(text):
-        kind = walk.found.get(hit[1]) or ("\\" in hit[1] and walk.found.get(_unescaped(hit[0])))
+        kind = walk.found.get(json.loads(hit[0])) if "\\" in hit[1] else walk.found.get(hit[1])
         if kind:
             yield Found(*hit.span(1), kind)
         inner = _decoded(hit[1]) if layers and hit[1][:1] in {"{", "["} else None
         if inner is not None:
             for one in map(inner.outside, _secrets_in_json(inner.text, layers - 1)):
                 yield Found(hit.start(1) + one.start, hit.start(1) + one.end, one.kind)
-
-
-def _unescaped(text: str) -> str:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return ""
 
 
 def _same(new: Sequence[object], old: Sequence[object]) -> bool:

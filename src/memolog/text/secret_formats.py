@@ -1,7 +1,7 @@
 """Find keys and tokens by their published formats. `secret_context` finds other secrets by the words around them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 
@@ -315,18 +315,11 @@ def keys_in(text: str, data: bytes) -> Iterator[Found]:
         if place < 0:
             continue
         at = place + len(name)
-        found = _key_at(text, place, patterns or ()) or _generic_at(text, name, place)
+        known = (Found(place, hit.end(), kind) for kind, key in patterns or () if (hit := key.match(text, place)))
+        found = next(known, None) or _generic_at(text, name, place)
         if found:
             yield found
             at = found.end
-
-
-def _key_at(text: str, place: int, patterns: Iterable[tuple[str, re.Pattern[str]]]) -> Found | None:
-    for kind, pattern in patterns:
-        hit = pattern.match(text, place)
-        if hit:
-            return Found(place, hit.end(), kind)
-    return None
 
 
 def _generic_at(text: str, word: str, place: int) -> Found | None:

@@ -214,13 +214,13 @@ def _record(talk: _Conversation, utterance: Utterance) -> None:
     """Record the last request of the user or the last answer of the assistant, because later messages may refer to it."""
     if utterance.is_user:
         asked = [sentence for sentence in _sentences_of(utterance.text[-_LONGEST:]) if is_ask(sentence)]
-        first = next(iter(_sentences_of(utterance.text[:_LONGEST])), "")
+        said = _sentences_of(utterance.text[:_LONGEST])
         if answer_of(utterance.text):
             # The message is only "yes" or "no", so the request is the question that it answers.
             wanted = _question(talk.answer[1]) or talk.asked[1]
             asked = [wanted] if wanted else []
-        wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if WISHES.match(sentence)), "")
-        talk.asked = (utterance.number, asked[-1] if asked else wish or first)
+        wish = next(filter(WISHES.match, said), "")
+        talk.asked = (utterance.number, asked[-1] if asked else wish or next(iter(said), ""))
         talk.is_asked = bool(asked or wish)
     else:
         talk.answer = (utterance.number, utterance.text)

@@ -4,12 +4,11 @@ An expression that could mean two different days is not resolved.
 """
 
 import re
-from calendar import monthrange
 from collections.abc import Callable
-from datetime import MAXYEAR, MINYEAR, date, timedelta
+from datetime import date, timedelta
 from typing import Final, NamedTuple
 
-from memolog.text.dates import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
+from memolog.text.dates import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS, day_of
 from memolog.text.word_lists import NUMBER_WORDS
 
 
@@ -314,8 +313,7 @@ def _day_of(month: int, number: int, year: str | None, sides: tuple[bool, bool],
     if year is not None:
         # The date is complete. A number outside 1900 to 2099 is not read as a year.
         return (date(int(year), month, number), "") if re.fullmatch(_YEAR, year) else None
-    years = (said.year + shift for shift in (-1, 0, 1))
-    days = [date(one, month, number) for one in years if _exists(one, month, number)]
+    days = [day for shift in (-1, 0, 1) if (day := day_of(said.year + shift, month, number))]
     next_one = next((day for day in days if day >= said), None)
     last_one = next((day for day in reversed(days) if day <= said), None)
     is_ahead, is_behind = sides
@@ -328,10 +326,6 @@ def _day_of(month: int, number: int, year: str | None, sides: tuple[bool, bool],
         return _plain(next_one)
     is_over = is_behind and not is_ahead and behind < _HALF_A_YEAR
     return _plain(last_one) if last_one and (is_over or behind <= _NEAR_DAYS) else None
-
-
-def _exists(year: int, month: int, number: int) -> bool:
-    return number <= monthrange(year, month)[1] if MINYEAR <= year <= MAXYEAR else False
 
 
 def _digits(hit: re.Match[str], _: str, __: date) -> tuple[date, str] | None:

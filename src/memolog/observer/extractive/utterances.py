@@ -6,8 +6,9 @@ Sentences that the log has already are not kept.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from memolog.core.settings import Mode
@@ -343,7 +344,10 @@ def _add_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previ
 
     If the log has the same answer to a question, the answer is deleted and the question is not added.
     """
-    for utterance, answers in _answers(utterances):
+    for place, utterance in enumerate(utterances):
+        if not utterance.is_user:
+            continue
+        answers = [one.number for one in takewhile(lambda one: not one.is_user, islice(utterances, place + 1, None))]
         asked = [text for text in _sentences(utterance.text) if is_ask(text) and not _is_fresh(text, previous)]
         told = [piece for number in answers for piece in kept[number].pieces]
         if not asked or not told:
@@ -354,17 +358,6 @@ def _add_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previ
                 kept[number].pieces.clear()
         else:
             kept[utterance.number].asks[:0] = asked
-
-
-def _answers(utterances: Iterable[Utterance]) -> list[tuple[Utterance, list[int]]]:
-    """Return each message of a user, with the numbers of the answers before the next message of a user."""
-    found: list[tuple[Utterance, list[int]]] = []
-    for utterance in utterances:
-        if utterance.is_user:
-            found.append((utterance, []))
-        elif found:
-            found[-1][1].append(utterance.number)
-    return found
 
 
 def _after(question: str, previous: str) -> str:
