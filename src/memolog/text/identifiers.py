@@ -11,7 +11,7 @@ from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Final, Literal, TypeAlias
 
 from memolog.text.dates import MONTHS, WEEKDAYS
-from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED
+from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED, word_set
 
 Kind: TypeAlias = Literal[
     "path", "symbol", "command", "flag", "url", "hash", "version", "number", "date", "time", "quote", "name"
@@ -41,14 +41,13 @@ _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _MIN_WORD: Final = 3
 # Function words that count as content words, because they change the meaning of a sentence.
-_TELLING_WORDS: Final = "above again below between down during few further nor"
-# Other words that are not content words. Observations use most of them to report that something was said.
-_EMPTY_WORDS: Final = """
+_TELLING: Final = word_set("above again below between down during few further nor")
+# Words that are not content words: the other function words, and words by which observations report that something was said.
+_EMPTY: Final = (FUNCTION_WORDS - _TELLING) | word_set("""
     agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
     now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
     wants yes yet
-    """
-_EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.split())
+    """)
 
 
 def _unescaped(text: str) -> str:
@@ -291,11 +290,11 @@ _ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE
 SEGMENTS: Final = re.compile(r"[/\\]+")
 _PAIR: Final = 2
 # Words that are joined by a slash in prose and are not a path.
-_PAIR_WORDS: Final = """
+_PAIRS: Final = word_set("""
     and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
-    start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""
-_PAIRS: Final = frozenset(_PAIR_WORDS.split())
-_COMMON_WORDS: Final = """
+    start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down
+    """)
+_COMMON: Final = word_set("""
     a ai am an and api apis app are as at be but by ci cli cpu css csv date db dns eof faq for from gpu he her his html
     http https i id ids if in ip is it its json kb llm me mr mrs ms my new no not now of ok okay on or os our pdf pm pr prs
     qa ram rest sdk she so sql ssh that the their they this to todo tls ui uri url urls us utc ux was we were will with xml
@@ -303,8 +302,8 @@ _COMMON_WORDS: Final = """
     assistant agent developer human message messages model none null observer system team tool tools user users
     mon tue wed thu fri sat sun
     dr prof herr frau madame monsieur señor señora
-    nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
-_COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
+    nutzer benutzer assistent werkzeug utilisateur usuario пользователь
+    """).union(MONTHS, WEEKDAYS)
 """Words that are often capitalised but are not the name of a person or a thing."""
 
 
@@ -409,8 +408,7 @@ _WORD_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_]{2,20}\s[#$€£]?\Z")
 # Characters after which a sentence begins. A capital letter after one of them does not show that a word is a name.
 _STARTERS: Final = frozenset(".!?:;…•*-–—→⇒>|([{\"'`“„«‘‹›/\n")
 _LOOK_BACK: Final = 8
-_GERMAN_WORDS: Final = "der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich"
-_GERMAN: Final = frozenset(_GERMAN_WORDS.split())
+_GERMAN: Final = word_set("der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich")
 _MIN_QUOTE: Final = 3
 
 

@@ -15,15 +15,14 @@ from typing import Final
 
 from memolog.core.cache import remembered
 from memolog.text.dates import ENGLISH_MONTHS, ENGLISH_WEEKDAYS
-from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED
+from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED, word_set
 
-_STOP_WORDS: Final = """
+STOP_WORDS: Final = FUNCTION_WORDS | word_set("""
     across against ago along although among aren around behind beside besides beyond couldn d despite didn doesn don else ever
     except hadn hasn haven herself himself however inside isn kind know ll m many might much must mustn myself near now often
     onto ours ourselves outside re s shall shouldn since t tell theirs themselves though toward towards type unless upon ve
     wasn weren whether whose within without wouldn yet yourself yourselves
-    """
-STOP_WORDS: Final = FUNCTION_WORDS | frozenset(_STOP_WORDS.split())
+    """)
 """Words that are removed from a query if other words remain: function words, and some words of questions.
 
 "May" (a month, a name), "long" and "name" are not in the list. `ago` and all prepositions, conjunctions and auxiliaries are in
@@ -31,11 +30,10 @@ the list because they raised the score in LongMemEval by half a point to a point
 not change the score in LoCoMo."""
 
 NUMBERS: Final = frozenset((*NUMBER_WORDS["en"][1:], "dozen", "hundred", "thousand", "once", "twice"))
-_TIMES: Final = """
+TIMES: Final = word_set("""
     yesterday today tomorrow tonight last next ago since recently week weeks weekend month months year years day days morning
     evening night
-    """
-TIMES: Final = frozenset((*_TIMES.split(), *(name.lower() for name in (*ENGLISH_WEEKDAYS, *ENGLISH_MONTHS))))
+    """).union(name.lower() for name in (*ENGLISH_WEEKDAYS, *ENGLISH_MONTHS))
 LONGEST_WORD: Final = 64
 """Only this many characters of a word are indexed. Longer words are keys, hashes and blobs, which differ in their beginning."""
 

@@ -12,13 +12,12 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from memolog.text.dates import MONTHS, RISKY_MONTHS
-from memolog.text.word_lists import FUNCTION_WORDS, UNSPACED_LETTERS
+from memolog.text.word_lists import FUNCTION_WORDS, UNSPACED_LETTERS, word_set
 
-_CONTRACTIONS: Final = """
+STOP: Final = FUNCTION_WORDS | word_set("""
     aren't can't couldn't didn't doesn't don't get gets getting haven't he's here's i'd i'll i'm i've isn't it's let let's
     that's there's they're us wasn't we'd we'll we're we've what's won't wouldn't you'd you'll you're you've
-    """
-STOP: Final = FUNCTION_WORDS | frozenset(_CONTRACTIONS.split())
+    """)
 
 _EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*|…“”‘’«»–—-=+"
 _UNSPACED: Final = re.compile(f"[{UNSPACED_LETTERS}]")
@@ -164,19 +163,17 @@ def _worth(candidate: Candidate, known: set[str], opened: set[int]) -> float:
 
 _END: Final = re.compile(r"(?<=[^\s.][.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？؟।])\s*")
 # Abbreviations that never end a sentence: titles, and abbreviations before a name or an example.
-_OPEN_WORDS: Final = """
+_OPEN: Final = word_set("""
     mr mrs ms dr prof st sr jr vs etc e.g i.e approx inc ltd z.b ca hr fr frl dipl ing bzw vgl sog evtl inkl zzgl ggf
     usf gem mme mlle mgr sra srta dª dña dra d.h u.a s.o p.ej p.ex sig dott dott.ssa avv geom mevr dhr mw drs bijv bv
     o.a d.w.z m.a.w resp gen col capt lt sgt rev hon exmo profª ex ej
-    """
-_OPEN: Final = frozenset(_OPEN_WORDS.split())
+    """)
 # Abbreviations after which a sentence ends, unless a number follows.
-_COUNTING_WORDS: Final = """
+_COUNTING: Final = word_set("""
     no nr nos nrn num núm n art arts abs apt app bd bl fig abb tab tabl kap cap chap ch sec sect ziff s p pp pg pag
     pág vol v ver tel tél tlf str zi rm ste blk bldg par § pos lfd mo di mi do fr sa so mon tue tues wed thu thur
     thurs fri sat sun lun mar mer jeu ven sam dim mié jue vie sáb dom seg ter qua qui sex gio sab ma wo vr za zo
-    """
-_COUNTING: Final = frozenset(_COUNTING_WORDS.split())
+    """)
 # Abbreviations with spaces.
 _PARTS: Final = (
     "z. B.|d. h.|u. a.|s. o.|s. u.|i. d. R.|o. ä.|u. U.|v. a.|i. A.|a. a. O.|v. Chr.|n. Chr."
@@ -198,11 +195,10 @@ _BEFORE_ORDINAL: Final = re.compile(
     r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|mo|di|mi|do|fr|sa|so))[.,]? \Z",
     re.IGNORECASE,
 )
-_AFTER_ORDINAL_WORDS: Final = """
+_AFTER_ORDINAL: Final = word_set("""
     stock stockwerk etage og platz klasse quartal kapitel mal versuch person semester jahrhundert tag woche monat jahr
     lebensjahr geburtstag auflage runde liga spieltag teil schritt punkt absatz advent weltkrieg
-    """
-_AFTER_ORDINAL: Final = frozenset(_AFTER_ORDINAL_WORDS.split())
+    """)
 _WORD: Final = re.compile(r"[^\W\d_]+")
 # This many characters before and after a full stop are read.
 _NEAR: Final = 40
@@ -421,15 +417,14 @@ _LEANS: Final = re.compile(
     r"|both|such|dies|diese[rsnm]?|sie|er|es|esto|eso|ellos|ella|cela|ça|ils|elles)\b",
     re.IGNORECASE,
 )
-_GENERIC_WORDS: Final = """
+_GENERIC: Final = word_set("""
     tips tip additional other general more key points point features options option ideas idea examples example steps
     step overview suggestions suggestion recommendations recommendation resources conclusion notes note summary ways
     way things thing list lists some few popular common great good best following consider considerations help helpful
     however it's essential important crucial possibilities possibility factors factor aspects areas
     additionally answer details breakdown comparison started get try here sure yes tipps weitere beispiele schritte
     hinweise ideen consejos ejemplos pasos ideas conseils exemples étapes idées
-"""
-_GENERIC: Final = frozenset(_GENERIC_WORDS.split())
+""")
 # Maximum and minimum numbers of characters.
 _MAX_TOPIC: Final = 40
 _MAX_HEAD: Final = 60
