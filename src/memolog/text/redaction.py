@@ -509,7 +509,8 @@ _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?---
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
 _PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
-# Maximum length, in characters, of a key whose first line is missing.
+# The characters of a key whose first line is missing, and its maximum length in characters.
+_BASE64: Final = f"{string.ascii_letters}{string.digits}+/=\n\r\\"
 _MAX_KEY: Final = 20_000
 
 
@@ -523,18 +524,11 @@ def _blocks(text: str) -> Iterator[Found]:
     at = 0
     while end := _END.search(text, at):
         begin = _BEGIN.search(text, at, end.start())
-        start = begin.start() if begin else _start_of_base64(text, at, end.start())
+        low = max(at, end.start() - _MAX_KEY)
+        start = begin.start() if begin else low + len(text[low : end.start()].rstrip(_BASE64))
         yield Found(start, end.end(), "private key")
         at = end.end()
     begin = _BEGIN.search(text, at)
     if begin:
         body = _KEY_BODY.match(text, begin.end())
         yield Found(begin.start(), body.end() if body else begin.end(), "private key")
-
-
-def _start_of_base64(text: str, low: int, end: int) -> int:
-    low = max(low, end - _MAX_KEY)
-    start = end
-    while start > low and (text[start - 1].isalnum() or text[start - 1] in "+/=\n\r\\"):
-        start -= 1
-    return start

@@ -111,7 +111,17 @@ def choose(
     to `known`. Candidates in `before` were chosen earlier. They are not chosen again, and the openings of their groups are paid.
     """
     opened = {candidates[index].group for index in before}
-    heap, waiting, groups = _queued(candidates, known, opened, before)
+    groups: dict[int, list[int]] = {}
+    # Candidates that wait until the candidate that they need is chosen, and candidates that can be chosen now.
+    waiting: dict[int, list[int]] = {}
+    heap: list[tuple[float, int]] = []
+    for index, candidate in enumerate(candidates):
+        groups.setdefault(candidate.group, []).append(index)
+        if candidate.needs is not None and candidate.needs not in before:
+            waiting.setdefault(candidate.needs, []).append(index)
+        elif index not in before:
+            heap.append((-_worth(candidate, known, opened), index))
+    heapq.heapify(heap)
     chosen: set[int] = set()
     while heap and budget > 0:
         worth, index = heapq.heappop(heap)
@@ -136,23 +146,6 @@ def choose(
             if other not in chosen and other not in before:
                 heapq.heappush(heap, (-_worth(candidates[other], known, opened), other))
     return chosen, budget
-
-
-def _queued(
-    candidates: Sequence[Candidate], known: set[str], opened: set[int], before: Collection[int]
-) -> tuple[list[tuple[float, int]], dict[int, list[int]], dict[int, list[int]]]:
-    """Return the candidates that can be chosen now, those that wait for another candidate, and the members of each group."""
-    groups: dict[int, list[int]] = {}
-    waiting: dict[int, list[int]] = {}
-    heap: list[tuple[float, int]] = []
-    for index, candidate in enumerate(candidates):
-        groups.setdefault(candidate.group, []).append(index)
-        if candidate.needs is not None and candidate.needs not in before:
-            waiting.setdefault(candidate.needs, []).append(index)
-        elif index not in before:
-            heap.append((-_worth(candidate, known, opened), index))
-    heapq.heapify(heap)
-    return heap, waiting, groups
 
 
 def _worth(candidate: Candidate, known: set[str], opened: set[int]) -> float:
