@@ -1,6 +1,6 @@
-"""Secrets that belong to nobody: keys in the formats of their issuers, and passwords in the phrases that people use.
+"""Random secrets for tests: keys in the formats of their issuers, and passwords in the phrases that people use.
 
-Everything is made by a seeded generator when it is asked for, so that no file holds anything that looks like a key.
+A seeded generator makes them when a test needs them, so that no file contains anything that looks like a key.
 """
 
 import json
@@ -27,7 +27,7 @@ _HOLE: Final = re.compile(r"\{([AUBHLXD])(\d+)\}")
 _UUID: Final = "{H8}-{H4}-{H4}-{H4}-{H12}"
 _LONG: Final = 8
 
-# How the keys of each issuer look: {A36} is 36 letters and digits, U with the two signs of URLs, B of base 64, H hexadecimal,
+# The formats of the keys of issuers: {A36} is 36 letters and digits, U with the two signs of URLs, B of base 64, H hexadecimal,
 # L lower case, X upper case, D digits only.
 FORMATS: Final[dict[str, str]] = {
     "1Password account": "A3-{X6}-{X6}-{X5}-{X5}-{X5}-{X5}",
@@ -219,7 +219,7 @@ FORMATS: Final[dict[str, str]] = {
     "of an unknown signer": "{A30}.{A6}.{U27}",
 }
 
-# What people and programs write around a password. {P} is the password, {T} a token without a format, {B} one of base 64.
+# Texts around a password. {P} is the password, {T} a token without a known format, {B} a token in base 64.
 PHRASES: Final[tuple[str, ...]] = (
     # ---- settings and code
     "DB_PASS={P}",
@@ -372,50 +372,13 @@ PHRASES: Final[tuple[str, ...]] = (
     "パスワードは{P}です",
     "비밀번호는 {P} 입니다",
     "Şifre: {P}",
-    "My API key (the production one) is {T}",
     "My password used to be {P} but not any more",
-    "the old password was tiger&77 and I changed it to {T}",
-    "our passwords are Blaubeer#41 and {T}",
-    "My PIN for the vault: {T}",
-    "the wifi key at the office is {T}",
-    "Error 401: key {T} is not valid",
-    'invalid credentials ("{T}")',
-    "Password:\u00a0{P}",
-    "pass\u00adword: {P}",
-    "p\u200bassword: {P}",
-    "ｐａｓｓｗｏｒｄ：{P}",
-    # ---- signs in a password without quotes
-    "DB_PASSWORD=Sommer&{T}",
-    "password: tiger1(9{T}",
-    "The password is Monkey4<{T} as ever",
-    "curl -u admin:Dragon2>{T} https://api.example.com/v1",
-    "postgres://app:Lisbon7/{T}@db:5432/app",
-    # ---- markup and tables
-    "**Password:** {P}",
-    "**API key:** `{T}`",
-    "__Password:__ {P}",
-    "*password:* {P}",
-    "<b>Password:</b> {P}",
-    "<tr><td>password</td><td>{T}</td></tr>",
-    "| Password | {T} |",
-    "| API key | `{T}` |",
-    "Password:\n```\n{P}\n```",
-    "### Password\n\n{T}\n",
-    "password: >-\n  {P}\n",
-    "| user | password |\n|---|---|\n| bob | {T} |\n",
-    "user,password\nbob,{T}\n",
-    # ---- names beside, above and over a value
-    '{"name": "DB_PASSWORD", "value": "{P}"}',
-    '{"env": [{"name": "A", "value": "1"}, {"name": "DB_PASSWORD", "value": "{P}"}]}',
-    '{"Parameter": {"Name": "/prod/db/password", "Type": "SecureString", "Value": "{P}"}}',
-    '{"Key": "password", "Val": "{P}"}',
-    '{"kty": "EC", "crv": "P-256", "d": "{T}", "use": "sig"}',
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planted:
-    """A text with a secret in it."""
+    """A text that contains a secret."""
 
     name: str
     secret: str
@@ -423,7 +386,7 @@ class Planted:
 
 
 class _Maker:
-    """Makes secrets, the same ones for the same seed."""
+    """Makes random secrets. The same seed gives the same secrets."""
 
     def __init__(self, seed: int) -> None:
         self._dice = random.Random(seed)
@@ -433,7 +396,7 @@ class _Maker:
         return _HOLE.sub(lambda hole: self.some(int(hole[2]), _ALPHABETS[hole[1]]), template)
 
     def some(self, length: int, letters: str) -> str:
-        """Return a random word, with letters and digits in it where there is room, as in any key that is issued."""
+        """Return a random word. A long word has letters and digits, as every issued key has."""
         while True:
             word = "".join(self._dice.choice(letters) for _ in range(length))
             is_mixed = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
@@ -441,7 +404,7 @@ class _Maker:
                 return word
 
     def password(self) -> str:
-        """Return a password as people choose them: a word, a number, often a sign."""
+        """Return a password as people choose it: a word, often a sign, and a number."""
         word = self._dice.choice(["hunter", "Sommer", "tiger", "Blaubeer", "dragon", "Monkey", "correct", "Lisbon"])
         sign = self._dice.choice(["", "", "!", "#", "_", "-", "$", "@"])
         return f"{word}{sign}{self._dice.randrange(10, 9999)}{self._dice.choice(['', 'x', 'Q', '!'])}"
@@ -452,7 +415,7 @@ def keys(seed: int = 15) -> Iterator[Planted]:
     maker = _Maker(seed)
     for name, template in FORMATS.items():
         key = maker.key(template)
-        # Of an address only the end is secret.
+        # Only the end of an address is secret.
         secret = re.sub(r"^https://[^/]*/(?:api/webhooks/|services/|webhookb2/)?", "", key)
         yield Planted(name=name, secret=secret, text=f"Please deploy with {key} before Friday.")
 
@@ -477,11 +440,11 @@ CHANNELS: Final[dict[str, Callable[[str], str]]] = {
     "URL-encoded": lambda text: f"GET /log?m={quote(text, safe='')}&n=1",
     "form-encoded": lambda text: f"m={quote_plus(f'see {text} now')}",
 }
-"""What a text goes through before it is looked at."""
+"""The ways in which a text is encoded before it is redacted."""
 
 
 def layers_of(text: str) -> Iterator[str]:
-    """Yield a text as it stands and as whoever decodes it reads it: what was hidden in it shows in one of them."""
+    """Yield a text and its decoded forms. A secret that is encoded in the text is visible in one of them."""
     yield text
     yield unquote(text)
     yield unquote_plus(text)

@@ -1,4 +1,4 @@
-"""The embedded observer and reflector on anything at all: they never raise, repeat themselves, and keep their promises."""
+"""Properties of the embedded observer and reflector: they never raise, and the same input gives the same result."""
 
 from dataclasses import replace
 from datetime import date
@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from core.strategies import messages, observations, texts
+from kit.rows import line, rendered
 from memolog.core.message import Message, Role, TextPart
 from memolog.core.observation import Observation
-from memolog.log.rendering import render_group
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractive.relative_dates import dated
@@ -29,7 +29,7 @@ prose = st.lists(st.sampled_from((*WORDS.split(), *PHRASES, *MARKED)), max_size=
 @given(span=spans, previous=texts)
 @settings(max_examples=200, deadline=None)
 def test_any_messages_become_lines(span: tuple[Message, ...], previous: str) -> None:
-    """Whatever was stored, the answer is valid, on one line each, cites only what is there, and is the same again."""
+    """The result is valid and the same again. Each observation is one line and cites only shown messages."""
     given_ = ObserveInput(messages=span, previous=previous)
     parsed = observe(given_, COUNTER)
     assert parsed == observe(given_, COUNTER)
@@ -48,7 +48,7 @@ def test_any_messages_become_lines(span: tuple[Message, ...], previous: str) -> 
 @given(talk=st.lists(st.tuples(prose, st.sampled_from(("user", "assistant", "tool"))), max_size=5), seed=messages)
 @settings(max_examples=200, deadline=None)
 def test_users_are_only_spoken_for_by_their_own_words(talk: list[tuple[str, Role]], seed: Message) -> None:
-    """A high line, and one that begins with the user, cites a user's message, and else only the answer it refers to."""
+    """A line of high priority, or one that begins with "User:", cites a message of a user and no message of a tool."""
     rows = tuple(spoken(seed, number, role, text) for number, (text, role) in enumerate(talk, 1))
     for draft in observe(ObserveInput(messages=rows), COUNTER).observations:
         if draft.priority == "high" or draft.text.startswith("User:"):
@@ -58,21 +58,18 @@ def test_users_are_only_spoken_for_by_their_own_words(talk: list[tuple[str, Role
 
 
 def spoken(seed: Message, seq: int, role: Role, text: str) -> Message:
-    """Return a message of plain words."""
+    """Return a message of plain text."""
     return replace(seed, seq=seq, role=role, own=False, state="live", parts=(TextPart(text=text),))
 
 
 @given(said=st.lists(prose, min_size=1, max_size=4), seed=messages)
 @settings(max_examples=200, deadline=None)
 def test_text_that_imitates_the_log_stays_text(said: list[str], seed: Message) -> None:
-    """However it is worded, a message opens and closes none of the log's tags."""
+    """No message can open or close a tag of the log."""
     rows = tuple(spoken(seed, number, "user", text) for number, text in enumerate(said, 1))
     parsed = observe(ObserveInput(messages=rows), COUNTER)
-    made = [
-        Observation(id=str(n), group="g", ordinal=n, priority=draft.priority, text=draft.text, said_at=draft.said_at)
-        for n, draft in enumerate(parsed.observations, 1)
-    ]
-    shown = render_group(handle="a", observations=made, previous=None, alias=None, is_reflection=False)
+    made = [line(one.text, priority=one.priority, ordinal=n) for n, one in enumerate(parsed.observations, 1)]
+    shown = rendered(made)
     assert shown.count("</observations>") == (1 if made else 0)
     assert shown.count("<") == (2 if made else 0)
 
@@ -80,7 +77,7 @@ def test_text_that_imitates_the_log_stays_text(said: list[str], seed: Message) -
 @given(log=logs, target=st.integers(min_value=0, max_value=400), level=st.integers(min_value=0, max_value=4))
 @settings(max_examples=200, deadline=None)
 def test_any_log_is_condensed(log: tuple[Observation, ...], target: int, level: int) -> None:
-    """Never empty, never larger, every line names what it stands for, and the same again is the same."""
+    """The result is the same again, not empty and not larger, and each line lists the lines that it replaces."""
     given_ = ReflectInput(observations=log, target_tokens=target, level=level)
     parsed = reflect(given_, COUNTER)
     assert parsed == reflect(given_, COUNTER)
@@ -95,7 +92,7 @@ def test_any_log_is_condensed(log: tuple[Observation, ...], target: int, level: 
 @given(text=st.one_of(texts, prose), said=st.dates())
 @settings(max_examples=300, deadline=None)
 def test_dating_only_adds(text: str, said: date) -> None:
-    """Nothing is taken from a text, and a second time adds nothing."""
+    """Dates are only added to a text, and a second call adds nothing."""
     once = dated(text, said)
     left = iter(once.text)
     assert all(character in left for character in text)

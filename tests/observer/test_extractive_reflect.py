@@ -1,10 +1,12 @@
-"""The embedded reflector: what outlives what, and that no statement of a user disappears."""
+"""The embedded reflector: which lines are kept, and that no statement of a user is lost."""
 
 from dataclasses import replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, timedelta
 
 import pytest
 
+from kit import rows
+from kit.rows import SAID
 from memolog.core.observation import Observation, Priority
 from memolog.observer.drafts import ParsedReflection
 from memolog.observer.extractive.reflector import reflect
@@ -14,21 +16,14 @@ from memolog.observer.prompt import ReflectInput
 from memolog.text.tokens import HeuristicCounter
 
 COUNTER = HeuristicCounter()
-START = datetime(2026, 3, 14, 9, 15, tzinfo=UTC)
 FILL = "some words about nothing in particular that go on for quite a while without any end"
 
 
 def line(ordinal: int, text: str, priority: Priority = "medium", parent: int | None = None) -> Observation:
     """Return a line of the log."""
-    return Observation(
-        id=f"id{ordinal}",
-        group="g",
-        ordinal=ordinal,
-        priority=priority,
-        text=text,
-        said_at=START + timedelta(hours=ordinal),
-        parent=parent,
-        tokens=COUNTER.count(text),
+    said_at = SAID + timedelta(hours=ordinal)
+    return rows.line(
+        text, priority=priority, ordinal=ordinal, said_at=said_at, parent=parent, tokens=COUNTER.count(text)
     )
 
 
@@ -38,7 +33,7 @@ def size_of(parsed: ParsedReflection) -> int:
 
 
 def half(lines: list[Observation], share: float = 0.5, level: int = 0) -> ParsedReflection:
-    """Return the lines condensed to a share of their size."""
+    """Return the lines condensed to a share of their size, by default one half."""
     size = sum(observation.tokens for observation in lines)
     return reflect(ReflectInput(observations=tuple(lines), target_tokens=int(size * share), level=level), COUNTER)
 
@@ -70,7 +65,7 @@ STATEMENTS = [
 
 
 def test_it_reaches_the_target() -> None:
-    """Half the size is asked for and given; every line says which ones it stands for."""
+    """The result has at most half the size, and each line lists the lines that it replaces."""
     log = [
         *LOG,
         *(line(number, f"Assistant: {FILL} of house {number}. Room {number} is {FILL}.") for number in range(7, 60)),
@@ -83,7 +78,7 @@ def test_it_reaches_the_target() -> None:
 
 
 def test_statements_and_finished_work_outlive_the_rest() -> None:
-    """🔴 and ✅ are kept, 🟢 goes first."""
+    """Statements (🔴) and finished work (✅) are kept, and lines of low priority (🟢) are deleted first."""
     parsed = half(LOG)
     by_name = {name: made for made in parsed.lines for name in made.merges}
     assert by_name["o1"].priority == "high"
@@ -93,21 +88,21 @@ def test_statements_and_finished_work_outlive_the_rest() -> None:
 
 
 def test_finished_work_is_still_finished_when_it_was_checked() -> None:
-    """A line that a user confirmed cites the assistant too, and keeps its mark through the checks of a reflection."""
+    """A confirmed line also cites the assistant, and is still finished after the checks of a reflection."""
     done = replace(LOG[4], trust="assistant")
     kept = judge_reflection([replace(done, id="new", merges=(done.id,))], [done]).observations
     assert [one.priority for one in kept] == ["done"]
 
 
 def test_no_bare_names_are_listed() -> None:
-    """A name without its sentence helps nobody: what is left out is left out, and lines of older logs that only name go."""
+    """No line lists only names, and such lines of older logs are deleted."""
     trace = line(7, "Also named: 41, 29, 32, SELECT, src/app.py")
     parsed = half([*LOG, trace])
     assert not [made.text for made in parsed.lines if made.text.startswith(("Also named", "Also mentioned"))]
 
 
 def test_every_statement_of_a_user_stays() -> None:
-    """Pass counts, repeated runs and answered questions go first, statements stay word for word, at every level."""
+    """Statements are kept word for word at every level. Test counts, repeated calls and answered questions are deleted."""
     for level in range(5):
         parsed = half(STATEMENTS, level=level)
         for wanted in STATEMENTS[:3]:
@@ -117,7 +112,7 @@ def test_every_statement_of_a_user_stays() -> None:
 
 
 def test_a_newer_statement_says_what_it_replaced() -> None:
-    """The new drug stays and names the old one with its dose; the old line is merged into it."""
+    """The older statement is moved into the newer one."""
     lines = [
         line(1, "User: I take ramipril 5 mg once a day.", "high"),
         line(2, f"Assistant: {FILL}. {FILL} again."),
@@ -134,18 +129,8 @@ def test_a_newer_statement_says_what_it_replaced() -> None:
     assert not any(other.text.startswith("User: I take ramipril") for other in parsed.lines)
 
 
-def test_a_statement_that_replaces_nothing_is_left_alone() -> None:
-    """Two statements that share a word are two statements."""
-    lines = [
-        line(1, "User: I bought a Garmin watch for running.", "high"),
-        line(2, f"Assistant: {FILL}. {FILL} again."),
-        line(3, "User: The Garmin watch shows 42 km now.", "high"),
-    ]
-    assert "before:" not in texts(half(lines))
-
-
 def test_a_statement_that_points_at_a_question_keeps_it() -> None:
-    """The question goes as a line of its own and stays in the statement that answers it."""
+    """The question is moved into the statement that answers it."""
     lines = [
         line(1, "User asked: How many things may a member have at once?"),
         line(2, f"Assistant: {FILL}. {FILL} again.", parent=1),
@@ -158,14 +143,14 @@ def test_a_statement_that_points_at_a_question_keeps_it() -> None:
 
 
 def test_changed_files_stand_together() -> None:
-    """Files that were changed on one day are one line, which says what was done to them."""
+    """Files that were changed on one day are joined into one line with their verb."""
     changes = [
         replace(
             line(number, f"Assistant edited src/part_{number}.py"), category="change", files=(f"src/part_{number}.py",)
         )
         for number in range(1, 7)
     ]
-    # The last of them stands under a line that was said after the first: the line for all of them does not.
+    # The parent of the last change is newer than the first change, so the joined line has no parent.
     changes[-1] = replace(changes[-1], parent=7)
     asked = line(7, "User: Please keep the parts apart.", priority="high")
     fill = (line(number, f"Assistant: {FILL} {number}. {FILL} again.") for number in range(8, 20))
@@ -178,7 +163,7 @@ def test_changed_files_stand_together() -> None:
 
 
 def test_lists_keep_their_topic_and_their_first_items() -> None:
-    """What is left of a list still says what it lists, and an item its place."""
+    """A shortened list has its topic and its first items."""
     items = "; ".join(
         f"{name} Bay – one of the loveliest places with sand"
         for name in ("Aloha", "Bream", "Coral", "Delta", "Eagle", "Fern", "Gull")
@@ -192,7 +177,7 @@ def test_lists_keep_their_topic_and_their_first_items() -> None:
 
 
 def test_repetitions_become_one_line() -> None:
-    """The same line three times is one that stands for three."""
+    """Three equal lines become one line that replaces all three."""
     lines = [line(number, f"Assistant ran make test: 1 failed; {FILL}") for number in (1, 2, 3)]
     parsed = half(lines)
     assert len(parsed.lines) == 1
@@ -200,7 +185,7 @@ def test_repetitions_become_one_line() -> None:
 
 
 def test_old_is_condensed_harder_than_new() -> None:
-    """Of equal lines, more is left of the newer half."""
+    """Of equal lines, more is kept of the newer half."""
     lines = [
         line(number, " ".join(f"Thing{number}{letter} was looked at by somebody else." for letter in "abcd"))
         for number in range(1, 41)
@@ -213,7 +198,7 @@ def test_old_is_condensed_harder_than_new() -> None:
 
 
 def test_dates_stay_with_their_lines() -> None:
-    """The day of speaking and the day spoken of survive."""
+    """The day of the message and the day that it is about are kept."""
     dated = replace(line(1, "User: I fly tomorrow (meaning 2026-03-15)", "high"), about=date(2026, 3, 15))
     parsed = half([dated, *(line(number, FILL + str(number)) for number in range(2, 8))])
     first = parsed.lines[0]
@@ -221,7 +206,7 @@ def test_dates_stay_with_their_lines() -> None:
 
 
 def test_a_higher_level_says_less() -> None:
-    """Each level of compression gives a result that is no larger than the one before."""
+    """The result of a higher level is not larger."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     lines = [
         line(
@@ -236,7 +221,7 @@ def test_a_higher_level_says_less() -> None:
 
 
 def test_what_fits_stays_as_it_is() -> None:
-    """A log within the target is not touched."""
+    """A log within the target is unchanged."""
     parsed = half(LOG, 1.0)
     assert parsed.lines[0].text == LOG[0].text
     assert {name for made in parsed.lines for name in made.merges} == {f"o{number}" for number in range(1, 7)}
@@ -262,12 +247,13 @@ def test_identifiers(text: str, found: list[str]) -> None:
         ("User: J'utilise Redis depuis 2020 pour les sessions.", "User: Je ne mange plus de viande depuis mars."),
         ("User: Wir nutzen Redis seit langem für Sitzungen.", "User: Ich esse nicht mehr Fleisch seit langem."),
         ("User: Usamos Redis desde siempre para sesiones.", "User: Ya no como carne desde siempre."),
+        ("User: I bought a Garmin watch for running.", "User: The Garmin watch shows 42 km now."),
     ],
 )
-def test_since_when_is_not_what_is_replaced(older: str, newer: str) -> None:
-    """A word of time in common does not make one statement replace another."""
+def test_a_common_word_replaces_nothing(older: str, newer: str) -> None:
+    """A common name or word of time does not make one statement replace another."""
     lines = [line(1, older, "high"), line(2, newer, "high"), *(line(n, f"{FILL} {n}") for n in range(3, 12))]
     kept = half(lines)
     said = next(one for one in kept.lines if "o1" in one.merges)
     assert older.removeprefix("User: ").rstrip(".") in said.text
-    assert "(before:" not in " ".join(one.text for one in kept.lines)
+    assert "(before:" not in texts(kept)

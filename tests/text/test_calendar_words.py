@@ -1,4 +1,4 @@
-"""Dates and sentences in seven languages: the right day, or none; and no sentence that ends in the middle of a date."""
+"""Dates and sentences in seven languages: the day is right or None, and no sentence ends in the middle of a date."""
 
 from datetime import date
 
@@ -13,12 +13,12 @@ from memolog.text.identifiers import days_in
 SAID = date(2026, 6, 10)
 
 DATES: dict[str, str | None] = {
-    # Months ago or months ahead: a word must tell which.
+    # A day months ago or months ahead needs a word that shows the tense.
     "La boda será el 15 de enero": "2027-01-15",
     "La boda no puede ser el 15 de enero": None,
     "they printed everything twice until January 15": "2026-01-15",
     "we moved the webinar to October 21": "2026-10-21",
-    # The name of a street; a weekday of which a relative clause tells something; a weekday with its number.
+    # The name of a street, a weekday before a relative clause, and a weekday with the day of the month.
     "downhill on Rua 5 de Outubro": None,
     "in der Straße des 17. Juni": None,
     "I have a scan on Thursday that got rescheduled": None,
@@ -229,26 +229,21 @@ CUT: dict[str, int] = {
 
 @pytest.mark.parametrize("phrase", DATES)
 def test_a_date_is_right_or_none(phrase: str) -> None:
-    """The day that a phrase means; where two are possible, none."""
+    """`dated` returns the day that a phrase means, or None if two days are possible."""
     expected = DATES[phrase]
     found = dated(phrase, SAID).about
     assert (found.isoformat() if found else None) == expected
 
 
-@pytest.mark.parametrize("text", WHOLE)
-def test_a_stop_that_ends_no_sentence(text: str) -> None:
-    """Short forms and ordinal numbers have a stop, and the sentence goes on."""
-    assert sentences(text) == [text]
-
-
-@pytest.mark.parametrize("text", CUT)
-def test_a_stop_that_ends_a_sentence(text: str) -> None:
-    """Where it is neither, the sentence ends."""
-    assert len(sentences(text)) == CUT[text]
+@pytest.mark.parametrize(("text", "count"), [*((text, 1) for text in WHOLE), *CUT.items()])
+def test_a_stop_ends_a_sentence_or_not(text: str, count: int) -> None:
+    """A full stop after an abbreviation or an ordinal number does not end the sentence. Any other full stop does."""
+    found = sentences(text)
+    assert (" ".join(found), len(found)) == (text, count)
 
 
 def test_the_year_is_the_nearest() -> None:
-    """Said in January, December is the last one; said in December, January is the next."""
+    """A date without a year is in the nearest year: in January, December means the last December."""
     assert dated("am 28. Dezember", date(2026, 1, 5)).about == date(2025, 12, 28)
     assert dated("le 5 janvier", date(2026, 12, 28)).about == date(2027, 1, 5)
     assert dated("29 febbraio", date(2027, 12, 1)).about == date(2028, 2, 29)
@@ -258,7 +253,7 @@ def test_the_year_is_the_nearest() -> None:
 
 @pytest.mark.parametrize("name", FULL_MONTHS)
 def test_every_reader_knows_every_month(name: str) -> None:
-    """One table serves them all."""
+    """All three functions that find dates read the names of the same table."""
     month = FULL_MONTHS[name]
     found = find_date(f"12 {name} 2026")
     assert found is not None
@@ -268,7 +263,7 @@ def test_every_reader_knows_every_month(name: str) -> None:
 
 
 def test_the_table_is_whole() -> None:
-    """Twelve months, seven days, all in lower case, and no short form in two places."""
+    """The tables have twelve months and seven weekdays in lower case, and no short form is in two tables."""
     assert set(MONTHS.values()) == set(range(1, 13))
     assert set(WEEKDAYS.values()) == set(range(7))
     assert not MONTHS.keys() & RISKY_MONTHS.keys()

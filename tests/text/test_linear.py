@@ -1,4 +1,4 @@
-"""What keeps work linear and off the event loop: how patterns are collected and hurt, open calls, long names, long messages.
+"""Work is linear and does not block the event loop: the benchmark of patterns, open calls and long messages.
 
 No time is measured here: `make bench-patterns` and `make bench-hold` do that.
 """
@@ -18,7 +18,7 @@ import pytest
 from memolog import AssistantMessage, Memory, ToolCallPart, UserMessage
 from memolog.apps.hooks.events import public
 from memolog.apps.hooks.reconcile import squeezed
-from memolog.core.message import LONGEST_SPEAKER, NewMessage, TextPart, ToolResultPart
+from memolog.core.message import NewMessage, TextPart, ToolResultPart
 from memolog.core.pairs import OpenCalls, PartPlace
 from memolog.db.queries import MOST_INLINE, weight_of
 from memolog.messages import validation as checking
@@ -42,14 +42,14 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_patterns_of_the_library_are_collected_with_their_use(bench: Any) -> None:
-    """A pattern under a name comes with the methods of its module; one in a string with the function that was called."""
+    """A named pattern is collected with the methods that its module calls, and a pattern in a string with the called function."""
     with bench.collected() as collector:
         runpy.run_path(str(bench.SOURCE / "apps" / "hooks" / "events.py"))
         runpy.run_path(str(bench.SOURCE / "observer" / "extractive" / "tool_calls.py"))
     found = {one.place: one for one in collector.patterns()}
     assert found["apps/hooks/events.py:_TAG"].methods == ("finditer",)
     assert "memory-pack" in found["apps/hooks/events.py:_TAG"].pattern.pattern
-    # Taken out of a table by a loop, and used by the name that the loop gives it.
+    # A loop over a table uses this pattern by the name of the loop variable.
     assert "fullmatch" in found["observer/extractive/tool_calls.py:_VERBS"].methods
     assert not any(one.pattern.pattern == "elsewhere" for one in collector.patterns())
     before = len(collector.found)
@@ -58,19 +58,19 @@ def test_patterns_of_the_library_are_collected_with_their_use(bench: Any) -> Non
 
 
 def test_hurting_texts_are_made_of_a_patterns_pieces(bench: Any) -> None:
-    """A repeat is pumped behind all that must stand before it, and a beginning is repeated as it is."""
+    """A repeated piece comes after the text that must precede it, and the beginning of a pattern is repeated alone."""
     texts = bench.texts_for(re.compile(r"<open>[xy]{2,}</open>"))
     assert any(before == "<open>" and set(piece) <= set("xy") and piece for before, piece, _ in texts)
     assert any(not before and piece.startswith("<open>") for before, piece, _ in texts)
     assert ("", "\n", "\x00") in texts
-    # What a group took before stands for a reference to it; a negated class is sampled from outside of it.
+    # A reference repeats the text of its group, and the characters for a negated class are outside the class.
     references = bench.texts_for(re.compile(r"(a|b)\1[^c]*d"))
     assert any(before in {"aa", "bb"} and "c" not in piece for before, piece, _ in references)
     assert len(bench.pumped("<", " ", ">", 1_000)) == 1_000
 
 
 def test_every_repeat_of_a_sample_matches(bench: Any) -> None:
-    """What is pumped is what the pattern repeats: the pattern goes along with it to the end."""
+    """The pattern matches a repeated piece to its end."""
     for expression in (r"x(?:ab|c)+", r"\s*(?:\d{2},)*", r"(?:(?>a+)b)*+", r"[^\W\d]+"):
         pattern = re.compile(expression)
         pumps = list(bench.Pieces(random.Random(1)).pumps(vars(re)["_parser"].parse(expression)))
@@ -81,7 +81,7 @@ def test_every_repeat_of_a_sample_matches(bench: Any) -> None:
 
 
 class PlainCalls:
-    """Open calls as their rules say it: every question looks at every call."""
+    """A simple model of open calls, in which every question reads every call."""
 
     def __init__(self) -> None:
         self.waiting: dict[str, list[dict[str, Any]]] = {}
@@ -116,7 +116,7 @@ class PlainCalls:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_open_calls_follow_their_rules(seed: int) -> None:
-    """Calls, results and questions of turns that overlap: the same answers as when every call is looked at each time."""
+    """For calls, results and questions of overlapping turns, the answers are the same as those of the simple model."""
     chance = random.Random(seed)
     quick, plain = OpenCalls(), PlainCalls()
     for message in range(60):
@@ -137,7 +137,7 @@ def test_open_calls_follow_their_rules(seed: int) -> None:
 
 
 def test_tags_are_found_as_before() -> None:
-    """Private tags with spaces and a stroke anywhere, commands of a host, sections of a Mastra log."""
+    """Finds private tags with spaces or a slash anywhere, commands of a host, and sections of a Mastra log."""
     assert public("a < / private >b") == "a b"
     assert public("a <\n private x='1'> b </private>c") == "a c"
     assert public("a < privately") == "a < privately"
@@ -148,7 +148,7 @@ def test_tags_are_found_as_before() -> None:
 
 
 def test_a_chatgpt_branch_that_leads_back_to_itself_ends() -> None:
-    """The nodes of an export name their parents; a circle is read once."""
+    """If the parents of the nodes of an export form a circle, each node is read once."""
     said = {"author": {"role": "user"}, "content": {"content_type": "text", "parts": ["hello"]}}
     mapping = {name: {"parent": parent, "message": said} for name, parent in (("a", "b"), ("b", "a"), ("c", "a"))}
     (found,) = read_chatgpt([{"id": "t", "current_node": "a", "mapping": mapping}])
@@ -156,17 +156,11 @@ def test_a_chatgpt_branch_that_leads_back_to_itself_ends() -> None:
     assert [skipped.where for skipped in found.skipped] == ["t, c"]
 
 
-def test_a_long_speaker_is_cut() -> None:
-    """The name of a speaker is a name: of one that is a text the beginning is kept."""
-    assert NewMessage(role="user", parts=(), speaker="x" * 1_000).speaker == "x" * LONGEST_SPEAKER
-    assert UserMessage("hello", speaker="Eve").speaker == "Eve"
-
-
 # ---------------------------------------------------------------- what leaves the loop
 
 
 def test_what_is_much() -> None:
-    """Many parts, many values or much text are checked and written by a thread; nothing can make telling it take long."""
+    """Many parts, many values or a long text count as much work. The check itself takes little time for any value."""
     assert not is_much([UserMessage("hello"), AssistantMessage("world " * 1_000)])
     assert is_much([UserMessage([TextPart(text="a")] * 1_000)])
     assert is_much([UserMessage("a" * 1_000_000)])
@@ -179,7 +173,7 @@ def test_what_is_much() -> None:
 
 
 def test_rows_weigh_their_texts() -> None:
-    """Rows of messages weigh what they hold; keys and numbers of the index nothing."""
+    """The weight of a message row is the length of its texts. Keys and numbers of the index have no weight."""
     row = ("r", "t", 1, "id", 0, "user", 5, "x" * MOST_INLINE)
     assert weight_of([row]) > MOST_INLINE
     assert weight_of([(1, "x" * MOST_INLINE)]) == 0
@@ -187,7 +181,7 @@ def test_rows_weigh_their_texts() -> None:
 
 
 async def test_long_work_leaves_the_loop(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A message with thousands of calls and a long text: what works through them runs on other threads than the loop's."""
+    """The work on a message with thousands of calls and a long text runs in other threads than that of the event loop."""
     loop_thread = threading.get_ident()
     on_loop: Counter[str] = Counter()
 
@@ -218,5 +212,5 @@ async def test_long_work_leaves_the_loop(monkeypatch: pytest.MonkeyPatch, tmp_pa
         async with memory.thread("t1", resource="alice").turn() as turn:
             await turn.prepare(UserMessage("And now?"))
         await memory.thread("t1", resource="alice").compact()
-    # Short messages are looked at where they come in.
+    # Short messages are handled in the thread of the event loop.
     assert all(times < 100 for times in on_loop.values()), on_loop

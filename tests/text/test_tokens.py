@@ -1,17 +1,21 @@
-"""Counting texts, messages, files and images; learning from what providers report."""
+"""Token counts of texts, messages, files and images, and their calibration by the numbers that providers report."""
 
 import base64
 import math
 import struct
 import sys
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from core.strategies import texts
 from memolog.core.message import (
     AssistantMessage,
     FilePart,
+    NewMessage,
     ReasoningPart,
     TextPart,
     ToolCallPart,
@@ -33,7 +37,6 @@ from memolog.text.message_tokens import (
 from memolog.text.tokens import HeuristicCounter, SplintrCounter, _tokenizer, calibrated, learn, over_estimate
 
 HEURISTIC = HeuristicCounter()
-MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 CHINESE = "记忆日志为人工智能代理提供长期记忆：它把观察写成带日期的日志，并保留每一条原始消息以便日后查找。"
 
 
@@ -54,20 +57,20 @@ CHINESE = "记忆日志为人工智能代理提供长期记忆：它把观察写
     ],
 )
 def test_the_heuristic_is_a_quarter_of_the_bytes(text: str, tokens: int) -> None:
-    """Bytes over four, rounded up, so that only the empty text is free."""
+    """The count is a quarter of the bytes, rounded up. Only the empty text has no tokens."""
     assert HEURISTIC.count(text) == tokens
 
 
 @pytest.mark.parametrize("text", [CHINESE, CHINESE * 20, "今天天气很好，我们去公园散步吧。"])
 def test_chinese_is_not_under_counted(text: str) -> None:
-    """The heuristic stays within a sane band of the exact count, and above nine tenths of it."""
+    """The heuristic count is between 0.9 and 1.6 times the exact count."""
     exact = SplintrCounter().count(text)
     assert 0.9 * exact <= HEURISTIC.count(text) <= 1.6 * exact
     assert len(text) // 4 < 0.6 * exact
 
 
 def test_the_exact_counter_counts_known_texts() -> None:
-    """Known counts of o200k; a control word is text, not control."""
+    """The counts of o200k are known for these texts. A control word counts as plain text."""
     counter = SplintrCounter()
     assert counter.count("") == 0
     assert counter.count("Hello, world!") == 4
@@ -76,19 +79,19 @@ def test_the_exact_counter_counts_known_texts() -> None:
 
 @pytest.mark.parametrize("text", ["\ud800", "a\udfffb", "\ud83d\ude00"])
 def test_the_exact_counter_takes_surrogates(text: str) -> None:
-    """What UTF-8 cannot hold is counted all the same; a pair counts as the character it is."""
+    """A lone surrogate is counted, and a pair counts as the character that it encodes."""
     assert SplintrCounter().count(text) >= 1
     assert SplintrCounter().count("\ud83d\ude00") == SplintrCounter().count("\U0001f600")
 
 
 def test_an_unknown_counter_is_a_config_error() -> None:
-    """The error names what was asked for, and what there is."""
+    """The error names the unknown vocabulary and the known ones."""
     with pytest.raises(ConfigError, match=r"'nonsense'.*o200k_base.*HeuristicCounter"):
         SplintrCounter(vocabulary="nonsense")
 
 
 def test_a_missing_extra_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the package the error is the command to run."""
+    """The error contains the command that installs the package."""
     monkeypatch.setitem(sys.modules, "splintr", None)
     _tokenizer.cache_clear()
     with pytest.raises(ConfigError, match=r'pip install "memolog\[tokens\]"'):
@@ -130,7 +133,7 @@ IMAGES = {
 
 @pytest.mark.parametrize("data", IMAGES.values(), ids=IMAGES.keys())
 def test_sizes_are_read_from_headers(data: bytes) -> None:
-    """Every format gives its width and height; a header cut short gives none, and no error."""
+    """The width and height of every format are read. A header that is cut short gives None and no error."""
     assert image_size(data) == (640, 480)
     assert all(image_size(data[:length]) is None for length in range(min(len(data) - 6, 300)))
 
@@ -148,7 +151,7 @@ def test_sizes_are_read_from_headers(data: bytes) -> None:
     ],
 )
 def test_unreadable_sizes_are_unknown(data: bytes) -> None:
-    """Nothing, broken segments, endless padding, a zero side, another format: unknown."""
+    """No bytes, broken segments, endless padding, a side of zero and other formats give None."""
     assert image_size(data) is None
 
 
@@ -157,14 +160,14 @@ def test_unreadable_sizes_are_unknown(data: bytes) -> None:
     [(1, 1, 255), (385, 10, 255), (512, 512, 255), (1024, 1024, 765), (2048, 4096, 1105), (4000, 3000, 765)],
 )
 def test_images_cost_what_the_rules_say(width: int, height: int, tokens: int) -> None:
-    """The examples of the provider's page, and more; low detail has one price, whatever the size."""
+    """The counts are those of the provider's page. An image of low detail has the same count at any size."""
     assert image_tokens(width, height) == tokens
     assert image_tokens(width, height, is_low=True) == 85
 
 
 @pytest.mark.parametrize("sides", [(None, None), (0, 5), (-3, 4), (math.nan, 1), (True, True), ("9", 9)])
 def test_an_unknown_size_costs_the_most(sides: tuple[object, object]) -> None:
-    """The rule has a practical maximum."""
+    """An image of unknown size has the maximum count."""
     assert image_tokens(*sides) == 85 + 8 * 170
 
 
@@ -172,12 +175,12 @@ def test_an_unknown_size_costs_the_most(sides: tuple[object, object]) -> None:
 
 
 def pdf(pages: int) -> bytes:
-    """Return what a PDF of so many pages looks like to a page counter."""
+    """Return bytes in which the page counter finds this many pages."""
     return b"%PDF-1.7 /Type /Pages /Count 9" + b" /Type/Page " * pages
 
 
 def url(media_type: str, data: bytes) -> str:
-    """Return a data address."""
+    """Return a `data:` URL."""
     return f"data:{media_type};base64,{base64.b64encode(data).decode()}"
 
 
@@ -204,51 +207,44 @@ FILES: list[tuple[FilePart, int]] = [
     (FilePart(media_type="text/plain", url="https://example.com/a.txt"), 20_000),
     (FilePart(media_type="application/zip", data=b"x" * 300), 100),
     (FilePart(media_type="application/zip", data=b"x" * 10**6), 20_000),
+    # Providers show the name to the model.
+    (FilePart(media_type="application/zip", data=b"abc", name="notes.txt"), 3 + 1),
 ]
 
 
 @pytest.mark.parametrize(("part", "tokens"), FILES)
 def test_files_cost_what_the_rules_say(part: FilePart, tokens: int) -> None:
-    """By size, pages, seconds or text, plus four for the wrapping."""
+    """A file is counted by its size, pages, seconds or text, plus four tokens for the wrapping."""
     assert count_file(part, HEURISTIC) == tokens + 4
-
-
-def test_a_files_name_counts() -> None:
-    """Providers show the name to the model."""
-    part = FilePart(media_type="application/zip", data=b"abc", name="notes.txt")
-    assert count_file(part, HEURISTIC) == 4 + 3 + 1
 
 
 # ---------------------------------------------------------------- messages
 
 
-def test_a_plain_message_is_its_text_and_the_wrapping() -> None:
-    """Three for the message, one for the role, then the text."""
-    assert count_message(UserMessage("four" * 10), HEURISTIC) == 4 + 10
-    assert count_message(UserMessage(""), HEURISTIC) == 4
-    assert count_message(UserMessage("four", speaker="Marie"), HEURISTIC) == 4 + 1 + 1 + 2
+IMAGE = FilePart(media_type="image/png", width=1000, height=1000)
 
 
-def test_calls_and_results_count_in_full() -> None:
-    """Arguments as JSON text, results as they are, objects as JSON, files by their rule."""
-    call = ToolCallPart(id="c", name="read", arguments={"path": "a.py"})
-    assert count_message(AssistantMessage(call), HEURISTIC) == 4 + 10 + 1 + 4
-    assert count_message(ToolMessage("c", "x" * 40_000), HEURISTIC) == 4 + 8 + 10_000
-    assert count_message(ToolMessage("c", {"a": [1, 2]}, name="read"), HEURISTIC) == 4 + 8 + 1 + 3
-    image = FilePart(media_type="image/png", width=1000, height=1000)
-    result = ToolResultPart(call_id="c", content=None, files=(image, image))
-    assert count_parts("tool", [result], HEURISTIC) == 4 + 8 + 2 * (765 + 4)
-
-
-def test_arguments_count_alike_as_text_and_as_object() -> None:
-    """Providers differ in how they send arguments, not in what they cost."""
-    text = ToolCallPart(id="c", name="f", arguments='{"q":"x"}')
-    value = ToolCallPart(id="c", name="f", arguments={"q": "x"})
-    assert count_parts("assistant", [text], HEURISTIC) == count_parts("assistant", [value], HEURISTIC)
+@pytest.mark.parametrize(
+    ("message", "tokens"),
+    [
+        (UserMessage("four" * 10), 10),
+        (UserMessage(""), 0),
+        (UserMessage("four", speaker="Marie"), 1 + 1 + 2),
+        (AssistantMessage(ToolCallPart(id="c", name="read", arguments={"path": "a.py"})), 10 + 1 + 4),
+        # Providers differ in how they send arguments, not in what they cost.
+        (AssistantMessage(ToolCallPart(id="c", name="read", arguments='{"path":"a.py"}')), 10 + 1 + 4),
+        (ToolMessage("c", "x" * 40_000), 8 + 10_000),
+        (ToolMessage("c", {"a": [1, 2]}, name="read"), 8 + 1 + 3),
+        (NewMessage(role="tool", parts=(ToolResultPart(call_id="c", files=(IMAGE, IMAGE)),)), 8 + 2 * (765 + 4)),
+    ],
+)
+def test_messages_cost_what_the_rules_say(message: NewMessage, tokens: int) -> None:
+    """A message has three tokens, and one for its role. Arguments and results count as text or JSON, files by their rule."""
+    assert count_message(message, HEURISTIC) == 4 + tokens
 
 
 def test_opaque_reasoning_counts_by_its_length() -> None:
-    """A blob is not read: an exact counter would make far more of it than the provider charges."""
+    """A blob counts by its length, because an exact counter would give far more tokens than the provider charges."""
     blob = base64.b64encode(bytes(range(256)) * 16).decode()
     part = ReasoningPart(text="four", signature="s" * 9, encrypted=blob)
     tokens = 4 + 1 + 3 + math.ceil(len(blob) / 4)
@@ -257,7 +253,7 @@ def test_opaque_reasoning_counts_by_its_length() -> None:
 
 
 def test_schemas_count_as_json() -> None:
-    """Each description in full with its wrapping; no tools cost nothing."""
+    """Each description counts as JSON with its wrapping. Without tools the count is zero."""
     schema = {"name": "read", "parameters": {"type": "object"}}
     assert count_tool_schemas([], HEURISTIC) == 0
     assert count_tool_schemas([schema], HEURISTIC) == 12 + 8 + 12
@@ -283,7 +279,7 @@ class Broken:
 
 
 def test_what_is_not_understood_is_over_estimated() -> None:
-    """Unknown parts, unknown classes and failing counters cost more than the same text would."""
+    """Unknown parts, unknown classes and failing counters give a higher count than the same text."""
     text = "plain words " * 100
     plain = count_parts("user", [TextPart(text=text)], HEURISTIC)
     assert count_parts("user", [UnknownPart(data={"text": text})], HEURISTIC) > plain
@@ -293,7 +289,7 @@ def test_what_is_not_understood_is_over_estimated() -> None:
 
 
 def test_a_wide_unknown_part_is_counted_to_its_end() -> None:
-    """A value of more items than the walk visits is measured by its JSON."""
+    """A value of many items is measured by the whole of its JSON."""
     wide = UnknownPart(data=list(range(100_000, 400_000)))
     assert count_parts("user", [wide], HEURISTIC) >= 300_000 * 7 // 3
 
@@ -301,16 +297,25 @@ def test_a_wide_unknown_part_is_counted_to_its_end() -> None:
 # ---------------------------------------------------------------- calibration
 
 
-def test_the_first_reports_are_averaged() -> None:
-    """Early requests weigh alike, so that the factor is right from the first."""
-    once = learn(Calibration(model="m"), 1000, 1500)
-    assert (once.model, once.factor, once.samples) == ("m", 1.5, 1)
-    twice = learn(once, 1000, 1300)
-    assert twice.factor == pytest.approx(1.4)
+@pytest.mark.parametrize(
+    ("factor", "samples", "counted", "reported", "expected"),
+    [
+        pytest.param(1.0, 0, 1000, 1500, 1.5, id="the first report"),
+        pytest.param(1.5, 1, 1000, 1300, 1.4, id="the second weighs as much"),
+        pytest.param(1.0, 50, 1, 10**9, 1.3, id="a later outlier is clamped and weighs a tenth"),
+        pytest.param(1.0, 50, 10**9, 1, 0.925, id="also one that is too small"),
+        pytest.param(math.nan, 0, 100, 200, 2.0, id="a stored factor that is no number is replaced"),
+    ],
+)
+def test_a_report_moves_the_factor(factor: float, samples: int, counted: int, reported: int, expected: float) -> None:
+    """The first requests have equal weight. Later, a single request changes the factor little."""
+    learned = learn(Calibration(model="m", factor=factor, samples=samples), counted, reported)
+    assert learned.factor == pytest.approx(expected)
+    assert (learned.model, learned.samples) == ("m", samples + 1)
 
 
 def test_a_factor_converges_and_follows() -> None:
-    """Noise averages out, and a lasting change is followed."""
+    """The factor approaches the average of varying reports, and follows a lasting change."""
     calibration = Calibration(model="m")
     for step in range(100):
         calibration = learn(calibration, 1000, 1200 + (100 if step % 2 else -100))
@@ -321,19 +326,12 @@ def test_a_factor_converges_and_follows() -> None:
     assert calibration.samples == 140
 
 
-def test_an_outlier_moves_little() -> None:
-    """One absurd report is clamped, and then weighs a tenth."""
-    calibration = Calibration(model="m", factor=1.0, samples=50)
-    assert learn(calibration, 1, 10**9).factor == pytest.approx(1.3)
-    assert learn(calibration, 10**9, 1).factor == pytest.approx(0.925)
-
-
 @pytest.mark.parametrize(
     ("counted", "reported"),
     [(0, 5), (5, 0), (-1, 5), (5, -1), (10**400, 1), (math.nan, 1), (1, math.inf)],
 )
 def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
-    """Zero, negative and impossible numbers leave the calibration as it is."""
+    """Zero, negative and impossible numbers do not change the calibration."""
     calibration = Calibration(model="m", factor=1.2, samples=3)
     assert learn(calibration, counted, reported) is calibration
 
@@ -355,10 +353,136 @@ def test_nonsense_teaches_nothing(counted: int, reported: int) -> None:
     ],
 )
 def test_a_factor_is_applied_rounding_up(factor: float, tokens: int, expected: int) -> None:
-    """Within its bounds it scales; a factor that is none changes nothing."""
+    """The factor is limited and the result rounded up. An invalid factor counts as 1."""
     assert calibrated(factor, tokens) == expected
 
 
-def test_a_broken_stored_factor_is_mended() -> None:
-    """A factor that is no number is replaced by what is learned next."""
-    assert learn(Calibration(model="m", factor=math.nan), 100, 200).factor == 2.0
+# ---------------------------------------------------------------- properties
+
+
+@given(texts, texts)
+def test_the_heuristic_grows_with_the_text(left: str, right: str) -> None:
+    """A longer text never has fewer tokens, and two parts never have fewer tokens than the whole."""
+    counter = HeuristicCounter()
+    both = counter.count(left + right)
+    assert max(counter.count(left), counter.count(right)) <= both
+    assert both <= counter.count(left) + counter.count(right)
+    assert (both == 0) == (left + right == "")
+
+
+class Hostile:
+    """An object whose methods raise."""
+
+    def __repr__(self) -> str:
+        raise RuntimeError
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+def cyclic() -> list[object]:
+    """Return a list that contains itself."""
+    value: list[object] = []
+    value.append(value)
+    return value
+
+
+def deep() -> object:
+    """Return a value nested beyond the recursion limit."""
+    value: object = "end"
+    for _ in range(5_000):
+        value = [value]
+    return value
+
+
+ODD = [10**5000, 1j, ..., object(), Hostile, cyclic(), deep(), bytearray(b"x"), memoryview(b"x"), range(3), {1, 2}, len]
+anything = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | texts
+    | st.binary(max_size=40)
+    | st.builds(Hostile)
+    | st.integers(0, len(ODD) - 1).map(lambda number: ODD[number]),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(texts | st.integers(), inner, max_size=4),
+    max_leaves=12,
+)
+media = st.sampled_from(["image/png", "application/pdf", "audio/wav", "video/mp4", "text/plain", "x", ""]) | texts
+files = st.builds(
+    FilePart,
+    media_type=media | anything,  # pyright: ignore[reportArgumentType]
+    data=anything,  # pyright: ignore[reportArgumentType]
+    url=st.none() | texts.map(lambda text: "data:image/png;base64," + text),
+    width=anything,  # pyright: ignore[reportArgumentType]
+    pages=anything,  # pyright: ignore[reportArgumentType]
+    seconds=anything,  # pyright: ignore[reportArgumentType]
+)
+parts = st.one_of(
+    files,
+    st.builds(TextPart, text=anything),  # pyright: ignore[reportArgumentType]
+    st.builds(UnknownPart, data=anything),
+    st.builds(ToolCallPart, id=texts, name=texts, arguments=anything),
+    st.builds(ToolResultPart, call_id=texts, content=anything, files=st.tuples(files)),
+    anything,
+)
+
+
+@given(anything, st.lists(parts, max_size=4))
+def test_no_part_stops_the_count(role: object, odd: list[object]) -> None:
+    """Every value gives a number of tokens."""
+    count = count_parts(role, odd, HeuristicCounter())  # pyright: ignore[reportArgumentType]
+    assert type(count) is int
+    assert count >= 4
+
+
+@given(anything)
+def test_no_argument_stops_the_count(odd: Any) -> None:
+    """Messages, roles, lists of parts, schemas and counters of a wrong type do not raise."""
+    part, counter = TextPart(text="a text"), HeuristicCounter()
+    assert count_message(odd, counter) > 0
+    assert count_parts(odd, [part], counter) > 4
+    assert count_parts("user", odd, counter) >= 4
+    assert count_parts("user", [part], odd) >= 4
+    assert count_tool_schemas(odd, counter) >= 0
+    assert count_tool_schemas([odd], counter) >= 12
+
+
+@given(
+    st.sampled_from(
+        [
+            b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR",
+            b"\xff\xd8\xff",
+            b"GIF89a",
+            b"RIFF....WEBPVP8",
+            b"BM",
+            b"",
+        ]
+    ),
+    st.binary(max_size=60),
+)
+def test_no_header_stops_the_reader(head: bytes, tail: bytes) -> None:
+    """A size is two positive numbers, or None."""
+    size = image_size(head + tail)
+    assert size is None or min(size) > 0
+
+
+@given(st.integers(), st.integers())
+def test_no_image_costs_more_than_an_unknown_one(width: int, height: int) -> None:
+    """No image has a higher count than an image of unknown size."""
+    assert 0 < image_tokens(width, height) <= image_tokens(None, None)
+
+
+@given(st.lists(st.tuples(st.integers(), st.integers())), st.integers(0, 10**7))
+def test_a_factor_stays_within_its_bounds(requests: list[tuple[int, int]], tokens: int) -> None:
+    """No report makes the factor smaller than a quarter or larger than four."""
+    calibration = Calibration(model="m")
+    for counted, reported in requests:
+        calibration = learn(calibration, counted, reported)
+    assert 0.25 <= calibration.factor <= 4
+    assert tokens // 4 <= calibrated(calibration.factor, tokens) <= 4 * tokens

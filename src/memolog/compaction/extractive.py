@@ -13,7 +13,7 @@ from memolog.core.exact_json import content_text
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Priority
 from memolog.observer.extractive.sentences import STOP, identifiers_of, is_name
-from memolog.text.cutting import cut, cut_tokens
+from memolog.text.cut import cut, cut_tokens
 from memolog.text.escape import short_line
 from memolog.text.redaction import Redactor
 from memolog.text.tokens import TokenCounter

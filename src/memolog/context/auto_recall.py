@@ -19,7 +19,7 @@ from memolog.log.snapshot import Snapshot
 from memolog.search.recall_page import part_text
 from memolog.search.search import SearchOptions, search_memory
 from memolog.search.snippets import Marker
-from memolog.text.cutting import cut, cut_end, cut_middle
+from memolog.text.cut import cut, cut_end, cut_middle
 from memolog.text.dates import clock
 from memolog.text.escape import fold
 from memolog.text.lookalikes import quoted_label

@@ -22,7 +22,7 @@ from memolog.context.wording import (
 from memolog.core.message import FilePart, Message, Part, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.pairs import is_question
 from memolog.core.zones import zone_of
-from memolog.text.cutting import cut, cut_middle
+from memolog.text.cut import cut, cut_middle
 from memolog.text.dates import age, clock, day_name, local, relative_days, shifted
 from memolog.text.escape import element, escape, one_line
 from memolog.text.lookalikes import quoted, quoted_label, visible

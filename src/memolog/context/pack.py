@@ -17,7 +17,7 @@ from memolog.core.thread import Hints
 from memolog.errors import ThreadNotFound
 from memolog.log.rendering import render_group
 from memolog.tasks.rules import edge_lines
-from memolog.text.cutting import cut, cut_tokens
+from memolog.text.cut import cut, cut_tokens
 from memolog.text.dates import age
 from memolog.text.escape import element, escape, one_line
 from memolog.text.message_tokens import count_text

@@ -33,7 +33,7 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.core.pairs import OpenCalls, is_question
-from memolog.text.cutting import cut_end, cut_tokens
+from memolog.text.cut import cut_end, cut_tokens
 from memolog.text.dates import is_gap, time_mark
 from memolog.text.escape import element, escape, fold
 from memolog.text.lookalikes import label, quoted_label

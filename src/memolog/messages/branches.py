@@ -25,7 +25,7 @@ from memolog.log.runs import storing_lines
 from memolog.log.store import hint_values
 from memolog.log.withdrawals import Render, WithdrawnRows, ranges, taking_logs, withdrawing_derived
 from memolog.messages.store import Messages
-from memolog.text.cutting import cut_end
+from memolog.text.cut import cut_end
 from memolog.text.escape import one_line
 
 q = load_queries("messages/branches")

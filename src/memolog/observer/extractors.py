@@ -14,7 +14,7 @@ from memolog.core.observation import NewExtract
 from memolog.errors import ConfigError
 from memolog.log.runner import Problem
 from memolog.observer.reply_lines import without_fence
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.escape import clean, escape, unescape
 from memolog.text.redaction import Redactor
 from memolog.text.word_lists import NOTHING

@@ -40,7 +40,7 @@ from memolog.observer.prompt import (
 )
 from memolog.observer.reply import failure, parse_batch, parse_observations, parse_reflection
 from memolog.observer.transcript import Shown, in_zone, numbered, split, units
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.tokens import TokenCounter
 
 # The maximum tokens of an answer are this number plus a share of the tokens of the prompt.

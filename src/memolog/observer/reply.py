@@ -44,7 +44,7 @@ from memolog.observer.reply_lines import (
     without_tags,
 )
 from memolog.observer.transcript import Shown, in_zone
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.dates import find_date
 from memolog.text.escape import short_line, unescape
 from memolog.text.word_lists import NOTHING

@@ -14,7 +14,7 @@ from typing import Final
 
 from memolog.core.observation import CODE_METADATA, MARKS, UNVERIFIED, Priority
 from memolog.observer.drafts import LONGEST_LINE, MOST_LINE, MOST_REPLY, Faults
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.dates import TIME, date_heading, find_date, read_time
 from memolog.text.escape import clean, unescape
 from memolog.text.word_lists import MEANING

@@ -23,7 +23,7 @@ from memolog.core.message import (
 from memolog.core.observation import Observation
 from memolog.core.pairs import part_at, results_of_calls
 from memolog.core.zones import zone_of
-from memolog.text.cutting import cut, cut_end, cut_tokens
+from memolog.text.cut import cut, cut_end, cut_tokens
 from memolog.text.dates import ENGLISH_WEEKDAYS
 from memolog.text.escape import clean, escape, short_line
 from memolog.text.lookalikes import quoted, quoted_label

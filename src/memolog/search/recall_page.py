@@ -19,7 +19,7 @@ from memolog.core.message import (
     UnknownPart,
 )
 from memolog.search.values import Detail, PartType, Recalled, RecalledPiece
-from memolog.text.cutting import cut, cut_end, cut_middle, cut_tokens, is_boundary
+from memolog.text.cut import cut, cut_end, cut_middle, cut_tokens, is_boundary
 from memolog.text.dates import clock
 from memolog.text.escape import element, escape, one_line
 from memolog.text.lookalikes import label, quoted_label

@@ -209,7 +209,7 @@ def find_date(text: str) -> FoundDate | None:
         for form in "1234":
             year, month, number = groups[f"y{form}"], groups[f"m{form}"], groups[f"d{form}"]
             if year and (month_number := _month(month)) is not None:
-                return FoundDate(day=_day(int(year), month_number, int(number)), start=hit.start(), end=hit.end())
+                return FoundDate(day=day_of(int(year), month_number, int(number)), start=hit.start(), end=hit.end())
     return None
 
 
@@ -217,7 +217,8 @@ def _month(name: str) -> int | None:
     return int(name) if name.isdecimal() else MONTHS.get(name.lower(), RISKY_MONTHS.get(name.lower()))
 
 
-def _day(year: int, month: int, number: int) -> date | None:
+def day_of(year: int, month: int, number: int) -> date | None:
+    """Return a date, or None if the calendar does not have this day."""
     try:
         return date(year, month, number)
     except ValueError:

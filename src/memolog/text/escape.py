@@ -4,7 +4,7 @@ import re
 from typing import Final
 
 from memolog.core.exact_json import well_formed
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.lookalikes import visible, with_plain_tags
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 
 # Maximum length of the text of a cell, in characters.
 _MAX_CELL: Final = 500

@@ -7,10 +7,11 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Final, Literal, TypeAlias
 
 from memolog.text.dates import MONTHS, WEEKDAYS
-from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED
+from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED, word_set
 
 Kind: TypeAlias = Literal[
     "path", "symbol", "command", "flag", "url", "hash", "version", "number", "date", "time", "quote", "name"
@@ -40,14 +41,13 @@ _APART: Final = re.compile(rf"[{UNSPACED}]")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _MIN_WORD: Final = 3
 # Function words that count as content words, because they change the meaning of a sentence.
-_TELLING_WORDS: Final = "above again below between down during few further nor"
-# Other words that are not content words. Observations use most of them to report that something was said.
-_EMPTY_WORDS: Final = """
+_TELLING: Final = word_set("above again below between down during few further nor")
+# Words that are not content words: the other function words, and words by which observations report that something was said.
+_EMPTY: Final = (FUNCTION_WORDS - _TELLING) | word_set("""
     agent approved asked asks assistant assistants confirmed decided done going let lets may message messages must need needs
     now per please prefer prefers requested said say says shall stated tell told tool tools upon use used user users via want
     wants yes yet
-    """
-_EMPTY: Final = FUNCTION_WORDS - set(_TELLING_WORDS.split()) | set(_EMPTY_WORDS.split())
+    """)
 
 
 def _unescaped(text: str) -> str:
@@ -121,6 +121,8 @@ _READ: Final = re.compile(
 )
 _SPLIT: Final = re.compile(r"[.,'’_ \u00a0\u202f]")
 _THOUSAND: Final = 3
+# The precision is enough for the longest number that the pattern matches.
+_EXACT: Final = Context(prec=1_000, rounding=ROUND_HALF_UP)
 _MOST_DECIMALS: Final = 8
 _OTHER_NUMBERS: Final = """
     once=1 twice=2 both=2 first=1 second=2 third=3 dozen=12 hundred=100 thirteen=13 fourteen=14 fifteen=15 sixteen=16
@@ -161,43 +163,29 @@ def _values(hit: re.Match[str]) -> frozenset[str]:
     separators = _SPLIT.findall(hit["digits"])
     found: set[str] = set()
     if all(len(group) == _THOUSAND for group in groups[1:]) or set(separators) <= {"_", "'", "’"}:
-        found.add(_plain("".join(groups), ""))
+        found.add("".join(groups))
     if len(groups) > 1 and separators[-1] in ".,":
-        found.add(_plain("".join(groups[:-1]), groups[-1]))
+        found.add(f"{''.join(groups[:-1])}.{groups[-1]}")
     if " " in separators:
         # The space may also separate two numbers.
-        found.update(_plain(group, "") for group in groups)
+        found.update(groups)
+    values = set(map(_EXACT.create_decimal, found))
     multiple = (hit["multiple"] or "").lower().rstrip(".")
     if multiple:
-        found.update([_moved(value, _MULTIPLES[multiple]) for value in found])
+        values |= {value.scaleb(_MULTIPLES[multiple], _EXACT) for value in values}
     if hit["percent"]:
-        found.update([_moved(value, -2) for value in found])
-    return frozenset(found)
+        values |= {value.scaleb(-2, _EXACT) for value in values}
+    return frozenset(map(_plain, values))
 
 
-def _plain(whole: str, part: str) -> str:
-    whole, part = whole.lstrip("0") or "0", part.rstrip("0")
-    return f"{whole}.{part}" if part else whole
-
-
-def _moved(value: str, places: int) -> str:
-    """Return the value multiplied by ten to the power of `places`, without rounding errors."""
-    whole, _, part = value.partition(".")
-    if places >= 0:
-        part = part.ljust(places, "0")
-        return _plain(whole + part[:places], part[places:])
-    whole = whole.rjust(1 - places, "0")
-    return _plain(whole[:places], whole[places:] + part)
+def _plain(value: Decimal) -> str:
+    return f"{value.normalize(_EXACT):f}"
 
 
 def _rounded(value: str) -> list[str]:
-    whole, _, part = value.partition(".")
-    found: list[str] = []
-    for keep in range(min(len(part), _MOST_DECIMALS)):
-        number = int(whole[-40:] + part[:keep]) + (part[keep] >= "5")
-        digits = str(number).rjust(keep + 1, "0")
-        found.append(_plain(digits[: len(digits) - keep], digits[len(digits) - keep :]))
-    return found
+    decimals = min(len(value.partition(".")[2]), _MOST_DECIMALS)
+    number = _EXACT.create_decimal(value)
+    return [_plain(number.quantize(Decimal(1).scaleb(-kept), context=_EXACT)) for kept in range(decimals)]
 
 
 # ---------------------------------------------------------------- dates
@@ -302,11 +290,11 @@ _ORDINAL: Final = re.compile(r"\d++(?:st|nd|rd|th|er|re|e|º|ª)", re.IGNORECASE
 SEGMENTS: Final = re.compile(r"[/\\]+")
 _PAIR: Final = 2
 # Words that are joined by a slash in prose and are not a path.
-_PAIR_WORDS: Final = """
+_PAIRS: Final = word_set("""
     and/or either/or yes/no true/false on/off his/her he/she him/her pass/fail input/output read/write in/out before/after
-    start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down"""
-_PAIRS: Final = frozenset(_PAIR_WORDS.split())
-_COMMON_WORDS: Final = """
+    start/stop open/close success/failure request/response question/answer man/woman pros/cons up/down
+    """)
+_COMMON: Final = word_set("""
     a ai am an and api apis app are as at be but by ci cli cpu css csv date db dns eof faq for from gpu he her his html
     http https i id ids if in ip is it its json kb llm me mr mrs ms my new no not now of ok okay on or os our pdf pm pr prs
     qa ram rest sdk she so sql ssh that the their they this to todo tls ui uri url urls us utc ux was we were will with xml
@@ -314,8 +302,8 @@ _COMMON_WORDS: Final = """
     assistant agent developer human message messages model none null observer system team tool tools user users
     mon tue wed thu fri sat sun
     dr prof herr frau madame monsieur señor señora
-    nutzer benutzer assistent werkzeug utilisateur usuario пользователь"""
-_COMMON: Final = frozenset((*_COMMON_WORDS.split(), *MONTHS, *WEEKDAYS))
+    nutzer benutzer assistent werkzeug utilisateur usuario пользователь
+    """).union(MONTHS, WEEKDAYS)
 """Words that are often capitalised but are not the name of a person or a thing."""
 
 
@@ -420,15 +408,13 @@ _WORD_BEFORE: Final = re.compile(r"(?<!\w)[^\W\d_]{2,20}\s[#$€£]?\Z")
 # Characters after which a sentence begins. A capital letter after one of them does not show that a word is a name.
 _STARTERS: Final = frozenset(".!?:;…•*-–—→⇒>|([{\"'`“„«‘‹›/\n")
 _LOOK_BACK: Final = 8
-_GERMAN_WORDS: Final = "der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich"
-_GERMAN: Final = frozenset(_GERMAN_WORDS.split())
+_GERMAN: Final = word_set("der das und ist nicht ein eine einen mit für auf dem wird wurde soll von zu im sich")
 _MIN_QUOTE: Final = 3
 
 
 def mentions(text: str) -> tuple[Mention, ...]:
     """Return the mentions in a text, each once, in order."""
-    text = _unescaped(text)
-    return tuple(dict.fromkeys(_mentions(text)))
+    return tuple(dict.fromkeys(_mentions(_unescaped(text))))
 
 
 def _mentions(text: str) -> Iterator[Mention]:

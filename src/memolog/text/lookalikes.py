@@ -8,6 +8,8 @@ import re
 import unicodedata
 from typing import Final
 
+from memolog.text.word_lists import word_set
+
 # Marks that change the order of the displayed text, and characters without width. The two joiners (U+200C, U+200D) are not
 # included, because emoji and several scripts need them.
 _UNSEEN: Final = (
@@ -20,13 +22,12 @@ _JOINERS: Final = re.compile("[\u200c\u200d\ufe00-\ufe0f]")
 _OPENING: Final = "＜﹤〈《⟨⟪〈❬❮❰‹˂ᐸ≺≪⋖⧼⪡"
 _CLOSING: Final = "＞﹥〉》⟩⟫〉❭❯❱›˃ᐳ≻≫⋗⧽⪢"
 _SLASH: Final = "/／⁄∕⧸╱＼\\\\"
-_TAG_NAMES: Final = """
+_TAGS: Final = word_set("""
     attached call calls current-task day earlier-suggestion earlier-task file hints instructions left-out log log-end memory
     message messages missing now observation observations off-track other other-conversation plans reasoning recalled
     reflection reflections result results suggested-response system target task tasks thread thread-title title transcript user
     assistant tool developer wanted working-memory think thinking
-"""
-_TAGS: Final = frozenset(_TAG_NAMES.split())
+""")
 """The names of Memolog's tags, and the names of roles, which the chat templates of some models use as tags."""
 _GAP: Final = rf"(?:[^\S\n]|[{_UNSEEN}\u200c\u200d]){{0,6}}"
 _TAG: Final = re.compile(
@@ -99,10 +100,9 @@ def quoted(text: str) -> str:
 
 # ---------------------------------------------------------------- names
 
-_ROLE_NAMES: Final = (
+_ROLES: Final = word_set(
     "user system assistant tool developer human admin administrator memory observer reflector ai agent model"
 )
-_ROLES: Final = frozenset(_ROLE_NAMES.split())
 _IDENTIFIER: Final = re.compile(r"[\w.:/@+-]+")
 # Characters that could end a name, or could make a name look like a header or a remark of Memolog.
 _NOT_IN_LABELS: Final = re.compile(r"[^\w\s.,'’/@+~%=!?·-]+|_{3,}")

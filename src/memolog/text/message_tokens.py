@@ -46,13 +46,12 @@ def count_message(message: Message | NewMessage, counter: TokenCounter) -> int:
     """Return the number of tokens of a message in a request, including the name of the speaker. Never raises."""
 
     def measure() -> int:
-        parts = message.parts
-        if len(parts) == 1 and isinstance(parts[0], TextPart) and not message.speaker and message.role in ROLES:
+        parts, speaker = message.parts, message.speaker
+        if len(parts) == 1 and isinstance(parts[0], TextPart) and not speaker and message.role in ROLES:
             # A fast path, because most messages are plain text and every save counts its messages.
             return _PER_MESSAGE + _PER_ROLE + count_text(parts[0].text, counter)
-        speaker = message.speaker
         name = _PER_NAME + count_text(speaker, counter) if speaker else 0
-        return name + count_parts(message.role, message.parts, counter)
+        return name + count_parts(message.role, parts, counter)
 
     return guarded(measure, message)
 
@@ -93,7 +92,8 @@ def _part(part: object, counter: TokenCounter) -> int:
         case ToolCallPart():
             return _PER_CALL + count_text(part.name, counter) + _json(part.arguments, counter)
         case ToolResultPart():
-            return _result(part, counter)
+            files = sum(count_file(file, counter) for file in part.files)
+            return _PER_RESULT + _named(part.name, counter) + _json(part.content, counter) + files
         case FilePart():
             return count_file(part, counter)
         case _:
@@ -101,19 +101,11 @@ def _part(part: object, counter: TokenCounter) -> int:
             return over_estimate(dumps(data))
 
 
-def _result(part: ToolResultPart, counter: TokenCounter) -> int:
-    name = count_text(part.name, counter) if part.name else 0
-    files = sum(count_file(file, counter) for file in part.files)
-    return _PER_RESULT + name + _json(part.content, counter) + files
-
-
 def _json(value: JsonValue, counter: TokenCounter) -> int:
     """Return the number of tokens of a JSON value. A string is counted as it is, any other value as JSON text."""
     if value is None:
         return 0
-    if isinstance(value, str):
-        return count_text(value, counter)
-    return guarded(lambda: counter.count(dumps(value)), value)
+    return guarded(lambda: counter.count(value if isinstance(value, str) else dumps(value)), value)
 
 
 def _blob(blob: str | None) -> int:
@@ -154,12 +146,11 @@ _TEXT_TYPES: Final = re.compile(
 
 def count_file(part: FilePart, counter: TokenCounter) -> int:
     """Return the number of tokens of a file, or an over-estimate if its size is unknown. Never raises."""
+    return guarded(lambda: _FILE_OVERHEAD + _named(part.name, counter) + _count(part, counter), part)
 
-    def measure() -> int:
-        name = counter.count(part.name) if part.name else 0
-        return _FILE_OVERHEAD + name + _count(part, counter)
 
-    return guarded(measure, part)
+def _named(name: str | None, counter: TokenCounter) -> int:
+    return count_text(name, counter) if name else 0
 
 
 def _count(part: FilePart, counter: TokenCounter) -> int:
@@ -211,10 +202,8 @@ def _pages(part: FilePart, data: bytes | None) -> int:
 
 
 def _seconds(part: FilePart, data: bytes | None, bytes_per_second: int, maximum: float) -> float:
-    seconds = _positive(part.seconds)
-    if seconds is None:
-        seconds = len(data) / bytes_per_second if data else _SECONDS_UNKNOWN
-    return min(seconds, maximum)
+    estimate = len(data) / bytes_per_second if data else _SECONDS_UNKNOWN
+    return min(_positive(part.seconds) or estimate, maximum)
 
 
 def _other(data: bytes | None) -> int:
@@ -247,23 +236,12 @@ def image_tokens(width: object, height: object, *, is_low: bool = False) -> int:
     """Return the number of tokens of an image. Return the maximum if the size of the image is unknown."""
     if is_low:
         return _BASE
-    sides = _side(width), _side(height)
+    sides = [min(_positive(side) or 0, _MAX_SIDE) for side in (width, height)]
     sides = sides if all(sides) else _MOST_TILES
-    sides = _shrunk(*sides, _MAX_LONGER_SIDE / max(sides))
-    sides = _shrunk(*sides, _MAX_SHORTER_SIDE / min(sides))
-    return _BASE + _TILE * math.prod(-(-side // _TILE_SIDE) for side in sides)
-
-
-def _side(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-        return min(value, _MAX_SIDE)
-    return 0
-
-
-def _shrunk(width: int, height: int, scale: float) -> tuple[int, int]:
-    if scale >= 1:
-        return width, height
-    return max(round(width * scale), 1), max(round(height * scale), 1)
+    for limit, measured in ((_MAX_LONGER_SIDE, max), (_MAX_SHORTER_SIDE, min)):
+        scale = min(limit / measured(sides), 1)
+        sides = [max(round(side * scale), 1) for side in sides]
+    return _BASE + _TILE * math.prod(math.ceil(side / _TILE_SIDE) for side in sides)
 
 
 # ---------------------------------------------------------------- image headers
@@ -288,18 +266,15 @@ def image_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _read_size(data: bytes) -> tuple[int, int] | None:
-    size: tuple[int, int] | None = None
     if data[:8] == _PNG and data[12:16] == b"IHDR":
-        size = struct.unpack_from(">II", data, 16)
-    elif data[:2] == b"\xff\xd8":
-        size = _jpeg_size(data)
-    elif data[:6] in (b"GIF87a", b"GIF89a"):
-        size = struct.unpack_from("<HH", data, 6)
-    elif data[:4] == b"RIFF" and data[8:12] == b"WEBP":
-        size = _webp_size(data)
-    elif data[:2] == b"BM":
-        size = _bmp_size(data)
-    return size
+        return struct.unpack_from(">II", data, 16)
+    if data[:2] == b"\xff\xd8":
+        return _jpeg_size(data)
+    if data[:6] in (b"GIF87a", b"GIF89a"):
+        return struct.unpack_from("<HH", data, 6)
+    if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
+        return _webp_size(data)
+    return _bmp_size(data) if data[:2] == b"BM" else None
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
@@ -314,17 +289,11 @@ def _jpeg_size(data: bytes) -> tuple[int, int] | None:
             return width, height
         if marker == _JPEG_START_OF_SCAN:
             return None
-        at += _jpeg_step(data, at, marker)
+        if marker == 0xFF:  # noqa: PLR2004 - padding before a marker
+            at += 1
+        else:
+            at += 2 + (0 if marker in _JPEG_BARE else struct.unpack_from(">H", data, at + 2)[0])
     return None
-
-
-def _jpeg_step(data: bytes, at: int, marker: int) -> int:
-    if marker == 0xFF:  # noqa: PLR2004 - padding before a marker
-        return 1
-    if marker in _JPEG_BARE:
-        return 2
-    (length,) = struct.unpack_from(">H", data, at + 2)
-    return 2 + int(length)
 
 
 def _webp_size(data: bytes) -> tuple[int, int] | None:

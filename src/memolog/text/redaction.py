@@ -12,6 +12,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import accumulate
 from typing import Final, NamedTuple, TypeVar, cast
 
 from memolog.core.config import Config
@@ -46,7 +47,7 @@ _WORDS: Final = KEY_WORDS | CONTEXT_WORDS
 _LAYERS: Final = 6
 # Maximum depth to which a JSON value is searched by its names.
 _MAX_DEPTH: Final = 100
-# Shorter texts cannot have a secret, and longer commands are not searched, in characters.
+# In characters: a shorter text cannot have a secret, and a longer command is not searched.
 _MIN_TEXT: Final = 5
 _MAX_COMMAND: Final = 20_000
 _NAMES: Final = ("pass", "secret", "token", "credential", "cookie", "authorization", "pwd", '"kty"')
@@ -67,13 +68,8 @@ class Redactor:
 
     def redact(self, text: str) -> str:
         """Return the text without its secrets. Secrets that are redacted already are unchanged."""
-        return self.report(text)[0]
-
-    def report(self, text: str) -> tuple[str, dict[str, int]]:
-        """Return the text without its secrets, and the number of secrets of each kind."""
-        found: dict[str, int] = {}
         if not self.enabled or (len(text) < _MIN_TEXT and not self.extra):
-            return text, found
+            return text
         # The search is repeated, because a secret may be found only after the secret before it is replaced.
         for _ in range(_LAYERS):
             secrets = _joined(self._found(text, _LAYERS))
@@ -83,10 +79,9 @@ class Redactor:
             at = 0
             for start, end, kind in secrets:
                 pieces += [text[at:start], f"[redacted: {kind}]"]
-                found[kind] = found.get(kind, 0) + 1
                 at = end
             text = "".join([*pieces, text[at:]])
-        return text, found
+        return text
 
     def value(self, value: JsonValue) -> JsonValue:
         """Return a JSON value without the secrets in its texts, and without values whose name is that of a secret (`"password"`).
@@ -248,7 +243,7 @@ class _JsonRedactor:
         """The texts that were redacted because of their names, and their kinds of secret."""
 
     def value(self, value: JsonValue, depth: int = 0, owner: str | None = None) -> JsonValue:
-        """Return a value without secrets. `owner` is the kind of secret if the name of the table around the value shows one."""
+        """Return a value without secrets. `owner` is the kind of secret that the name of the table around it shows, or None."""
         if isinstance(value, str):
             return self._redactor.redact(value) if self._redactor else value
         if depth > _MAX_DEPTH:
@@ -366,20 +361,13 @@ def _secrets_in_json(text: str, layers: int) -> Iterator[Found]:
     except (ValueError, RecursionError):
         return
     for hit in _JSON_TEXT.finditer(text):
-        kind = walk.found.get(hit[1]) or ("\\" in hit[1] and walk.found.get(_unescaped(hit[0])))
+        kind = walk.found.get(json.loads(hit[0])) if "\\" in hit[1] else walk.found.get(hit[1])
         if kind:
             yield Found(*hit.span(1), kind)
         inner = _decoded(hit[1]) if layers and hit[1][:1] in {"{", "["} else None
         if inner is not None:
             for one in map(inner.outside, _secrets_in_json(inner.text, layers - 1)):
                 yield Found(hit.start(1) + one.start, hit.start(1) + one.end, one.kind)
-
-
-def _unescaped(text: str) -> str:
-    try:
-        return json.loads(text)
-    except ValueError:
-        return ""
 
 
 def _same(new: Sequence[object], old: Sequence[object]) -> bool:
@@ -404,7 +392,7 @@ def _lowered(text: str) -> str:
 
 
 def _joined(found: list[Found]) -> list[Found]:
-    """Return the secrets by position. Overlapping secrets are joined and have the kind of the one that was found first."""
+    """Return the secrets by position. Overlapping secrets are joined, with the kind of the secret that was found first."""
     if len(found) < 2:  # noqa: PLR2004 - one secret has nothing to be joined with
         return found
     ranked = sorted(enumerate(found), key=lambda item: (item[1].start, item[0]))
@@ -441,7 +429,7 @@ _ENTITIES: Final = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">", 
 
 
 class _Decoded(NamedTuple):
-    """The lines of a text that have escapes, decoded. They consist of pieces, which are plain text or one decoded escape."""
+    """The decoded lines of a text, without its lines that have no escapes. Each piece is plain text or one decoded escape."""
 
     text: str
     starts: list[int]
@@ -467,7 +455,7 @@ class _Decoded(NamedTuple):
 
 
 def _layers(text: str, data: bytes) -> Iterator[_Decoded]:
-    """Yield the decoded forms of a text: one with plain characters for disguised ones, one with its escapes decoded."""
+    """Yield two decoded forms of a text: with plain characters in place of disguised ones, and with its escapes decoded."""
     if len(data) > len(text) and _DISGUISED.search(data.translate(None, _ASCII).decode("utf-8", "replace")):
         plain = _decoded(text, _DISGUISED)
         if plain is not None:
@@ -482,31 +470,21 @@ def _decoded(text: str, escapes: re.Pattern[str] = _ESCAPE) -> _Decoded | None:
     if escapes is _ESCAPE and not any(sign in text for sign in ("\\", "%", "+", "&", "\x1b[")):
         return None
     pieces: list[str] = []
-    starts: list[int] = []
     places: list[tuple[int, int]] = []
-    length = at = line_end = 0
-
-    def add(piece: str, low: int, high: int) -> None:
-        nonlocal length
-        if piece:
-            pieces.append(piece)
-            starts.append(length)
-            places.append((low, high))
-            length += len(piece)
-
+    at = line_end = 0
     for hit in escapes.finditer(text):
         if hit.start() >= line_end:
-            if pieces:
-                add(text[at:line_end], at, line_end)
+            pieces.append(text[at:line_end])
+            places.append((at, line_end))
             at = text.rfind("\n", line_end, hit.start()) + 1 or line_end
             line_end = (text.find("\n", hit.end()) + 1) or len(text)
-        add(text[at : hit.start()], at, hit.start())
-        add(_meaning(hit[0]), *hit.span())
+        pieces += [text[at : hit.start()], _meaning(hit[0])]
+        places += [(at, hit.start()), hit.span()]
         at = hit.end()
     if not pieces:
         return None
-    add(text[at:line_end], at, line_end)
-    return _Decoded("".join(pieces), starts, places)
+    lengths = accumulate(map(len, pieces), initial=0)
+    return _Decoded("".join([*pieces, text[at:line_end]]), list(lengths), [*places, (at, line_end)])
 
 
 def _meaning(escape: str) -> str:
@@ -531,7 +509,8 @@ _BEGIN: Final = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?---
 _END: Final = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _KEY_BODY: Final = re.compile(r"(?:[A-Za-z0-9+/=\s\\:,.-]|(?<=\n)[>#])*+")
 _PUTTY: Final = re.compile(r"Private-Lines: \d{1,4}\s{1,4}([A-Za-z0-9+/=\s]{40,20000}+)")
-# Maximum length, in characters, of a key whose first line is missing.
+# The characters of a key whose first line is missing, and its maximum length in characters.
+_BASE64: Final = f"{string.ascii_letters}{string.digits}+/=\n\r\\"
 _MAX_KEY: Final = 20_000
 
 
@@ -545,18 +524,11 @@ def _blocks(text: str) -> Iterator[Found]:
     at = 0
     while end := _END.search(text, at):
         begin = _BEGIN.search(text, at, end.start())
-        start = begin.start() if begin else _start_of_base64(text, at, end.start())
+        low = max(at, end.start() - _MAX_KEY)
+        start = begin.start() if begin else low + len(text[low : end.start()].rstrip(_BASE64))
         yield Found(start, end.end(), "private key")
         at = end.end()
     begin = _BEGIN.search(text, at)
     if begin:
         body = _KEY_BODY.match(text, begin.end())
         yield Found(begin.start(), body.end() if body else begin.end(), "private key")
-
-
-def _start_of_base64(text: str, low: int, end: int) -> int:
-    low = max(low, end - _MAX_KEY)
-    start = end
-    while start > low and (text[start - 1].isalnum() or text[start - 1] in "+/=\n\r\\"):
-        start -= 1
-    return start

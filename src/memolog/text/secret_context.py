@@ -1,16 +1,17 @@
-"""Find secrets by their context: the value after the name of a password or a key, after a header, in a command or in a phrase.
+"""Find secrets by their context: a value after the name of a password or a key, after a header, in a command or in a sentence.
 
-Each search starts at a fixed word, so that a text without these words is rejected quickly.
+Every search starts at a fixed word, so that a text without these words takes little time.
 """
 
 import re
 import string
 from collections.abc import Callable, Iterator
-from typing import Final, NamedTuple
+from dataclasses import dataclass
+from typing import Final
 
 from memolog.text.secret_formats import Found, is_random
 
-# Names of passwords in many languages: those that may be a part of a word, whole words in ASCII, and names in other letters.
+# Names of passwords in many languages: names that may be a part of a word, whole words in ASCII, and names in other letters.
 _PASSWORDS_INSIDE: Final = ("pass", "pwd")
 _PASSWORDS: Final = (
     "pw", "psk", "mdp", "contrase", "kennwort", "senha", "wachtwoord", "haslo", "heslo", "jelsz", "salasana", "adgangskode",
@@ -22,7 +23,7 @@ _PASSWORDS_ELSEWHERE: Final = (
 )  # fmt: skip
 _NAMES_INSIDE: Final = ("secret", "token", "key", "credential")
 _PASSWORD_WORDS: Final = frozenset(name.encode() for name in _PASSWORDS)
-# For speed, a text is searched for a name only if it has the first letter of the name that is not ASCII.
+# Each name with its first letter that is not ASCII. For speed, a text without this letter is not searched for the name.
 _PASSWORD_SIGNS: Final = tuple((next(one for one in name if not one.isascii()), name) for name in _PASSWORDS_ELSEWHERE)
 _NAME_WORDS: Final = frozenset({b"auth", b"creds", b"dsn"})
 
@@ -106,7 +107,7 @@ def _kinds_of_name(name: str) -> Iterator[str]:
 
 
 def kind_of_name(name: str) -> str | None:
-    """Return the kind of secret that has such a name, or None if it is not the name of a secret."""
+    """Return the kind of secret that a name shows, or None if it is not the name of a secret."""
     return next(_kinds_of_name(name), None)
 
 
@@ -122,7 +123,7 @@ def kind_of_entry(name: str, value: str) -> str | None:
 
 
 def stands_for_secret(kind: str, name: str, value: str) -> bool:
-    """Return whether a value is a secret of this kind, for a value inside a table or column with the name of a secret.
+    """Return whether a value is a secret of this kind. The table or column around the value has the name of a secret.
 
     `name` is the key of the value inside the table, or empty.
     """
@@ -146,8 +147,8 @@ _QUOTED: Final = (
 )
 _VALUE: Final = rf"(?:{_QUOTED}|(?P<bare>{_BARE}{{2,500}}+)(?P<after>[(\[]?))"
 _GROUPS: Final = ("double", "single", "tick", "curly", "corner", "bare")
-# The rest of a value after a sign that may end values, such as a comma. The sign does not end the value if a word character
-# follows directly. The beginning of the next name and value, of a tag, an entity or an escape is not part of the value.
+# The rest of a value after a sign that may end it, such as a comma. The value continues if a word character follows the sign
+# directly. It does not continue if the sign begins a tag, an entity or an escape, or if another name with a value follows.
 _TAIL: Final = re.compile(
     rf"(?:{_BARE}"
     r"|[,&;](?=[\w!@#$%^*~+-])(?![\w.-]{1,40}[\"']?[=:])(?!(?:amp|quot|lt|gt|apos|nbsp|#\w{1,6});)"
@@ -211,29 +212,29 @@ _QUOTES: Final = frozenset("\"'`”“»」")
 _BRACKETS: Final = frozenset("()[]{}=\"',;|")
 
 
-def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], bool]) -> Iterator[Found]:
-    """Yield the value of a match if it is a secret. Signs that end a sentence are not part of the value."""
-    for group in _GROUPS:
-        value = hit[group] if group in hit.re.groupindex else None
-        if value is None:
-            continue
-        start = hit.start(group)
-        if group == "bare":
-            value = value.rstrip(".:?…*") or value
-            if "after" in hit.re.groupindex and hit["after"] and _is_call(hit, value):
-                return
-        if is_reference(value):
-            return
+def _secret_in(hit: re.Match[str], kind: str, is_secret: Callable[[str, bool], bool]) -> tuple[Found, ...]:
+    """Return the value of a match if it is a secret, or nothing. Signs that end a sentence are not part of the value.
+
+    `is_secret` is called with the value and whether it is in quotation marks.
+    """
+    group = next(group for group in _GROUPS if hit[group] is not None)
+    value, start, whole = hit[group], *hit.span(group)
+    is_quoted, is_cut = group != "bare", False
+    if not is_quoted:
+        value = value.rstrip(".:?…*") or value
+        if hit["after"] and _is_call(hit, value):
+            return ()
         end = start + len(value)
-        whole = _end_of_word(hit.string, hit.end(group), end) if group == "bare" else end
+        whole = _end_of_word(hit.string, whole, end)
         is_cut = whole > end and hit.string[end] in _SIGNS_INSIDE
-        if is_secret(value, group != "bare") or (is_cut and is_secret(hit.string[start:whole], False)):
-            yield Found(start, whole, kind)
-        return
+    if is_reference(value):
+        return ()
+    found = is_secret(value, is_quoted) or (is_cut and is_secret(hit.string[start:whole], False))
+    return (Found(start, whole, kind),) if found else ()
 
 
 def _end_of_word(text: str, at: int, end: int) -> int:
-    """Return the end of a value that may continue after a sign at `at`, or `end` if the value does not continue."""
+    """Return the end of a value. If the value does not continue after the sign at `at`, the end is `end`."""
     hit = _TAIL.match(text, at)
     return max(end, at + len(hit[0].rstrip(_STRIPPED))) if hit else end
 
@@ -252,20 +253,19 @@ def _name_before(text: str, at: int) -> str:
     return piece[len(piece.rstrip(_NAME_SIGNS)) :]
 
 
-def _and_more(text: str, stated: Iterator[Found], is_secret: Callable[[str], bool]) -> Iterator[Found]:
+def _and_more(text: str, stated: tuple[Found, ...], is_secret: Callable[[str], bool]) -> Iterator[Found]:
     """Yield the first secret of a sentence and the secrets after it: "… and …"."""
-    found = next(stated, None)
     for _ in range(_MAX_STATED):
-        if found is None:
+        if not stated:
             return
+        (found,) = stated
         yield found
-        at = found.end + (text[found.end : found.end + 1] in _QUOTES)
-        hit = _AND.match(text, at)
-        found = next(_secret_in(hit, found.kind, lambda value, _: is_secret(value)), None) if hit else None
+        hit = _AND.match(text, found.end + (text[found.end : found.end + 1] in _QUOTES))
+        stated = _secret_in(hit, found.kind, lambda value, _: is_secret(value)) if hit else ()
 
 
 def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> Iterator[Found]:
-    """Yield a value that is alone on the line below a name, unless the value looks like code or prose."""
+    """Yield the value below a name if it is alone on its line and does not look like code or prose."""
     hit = _BELOW.match(text, end)
     if not hit or is_reference(hit["bare"]) or not is_secret(hit["bare"]):
         return
@@ -280,7 +280,7 @@ def _below(text: str, end: int, kind: str, is_secret: Callable[[str], bool]) -> 
 
 
 def _is_in_cell(hit: re.Match[str]) -> bool:
-    """Return whether a value is in a cell beside its name. A cell shows less clearly than an assignment that it is a secret."""
+    """Return whether a value is in the cell beside the cell of its name. It is a secret less often than an assigned value."""
     return _CELL.match(hit["sep"]) is not None
 
 
@@ -302,7 +302,7 @@ _PASS_OWNER: Final = re.compile(
     r"(?i:(?:^|.{0,40}[^A-Za-z])(?:db|user|usr|my|root|admin|ssh|sudo|smtp|imap|mail|ftp|sql|mysql|pg|http|proxy|store|key|login|wifi"
     r"|redis|mongo)?)\Z"
 )
-# Letters after "pass" in words that are not passwords: passed, passes, passing, passage, passive, passion, passenger, passport.
+# Letters after "pass" in words that do not mean a password: passed, passes, passing, passage, passive, passion, passport.
 _NOT_PASSWORDS: Final = ("ed", "es", "ing", "age", "ive", "ion", "eng", "por", "ly")
 _ENV_REST: Final = re.compile(r"[A-Z0-9_]{0,60}\Z")
 _ENV_NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,60}\Z")
@@ -316,10 +316,7 @@ _NO_PASSWORD_AFTER: Final = (
 
 
 def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
-    """Yield the passwords after or before a name at `at`: `password: hunter2`, `hunter2 is the password`.
-
-    `anchor` is the word that was found there.
-    """
+    """Yield the passwords after or before the word `anchor` at `at`: `password: hunter2`, `hunter2 is the password`."""
     if anchor == "pass" and text.startswith(_NOT_PASSWORDS, at + 4):
         return
     name = _name_before(text, at)
@@ -334,7 +331,7 @@ def _after_password(text: str, at: int, anchor: str) -> Iterator[Found]:
         return
     # "Pass" alone is probably a verb.
     is_verb = text[at:end].lower() == "pass" and not name
-    found = tuple(_spaced_password(text, at, end, is_verb=is_verb))
+    found = _spaced_password(text, at, end, is_verb=is_verb)
     if found or is_verb:
         yield from found
         return
@@ -380,7 +377,7 @@ def _password_before(text: str, at: int) -> Iterator[Found]:
         yield Found(end - len(value), end, "password")
 
 
-def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Found]:
+def _assigned_password(text: str, hit: re.Match[str], name: str) -> tuple[Found, ...]:
     sep = hit["sep"]
     if _is_in_cell(hit):
         return _secret_in(hit, "password", lambda value, _: _ends_cell(text, hit) and _is_in_table(value))
@@ -391,11 +388,11 @@ def _assigned_password(text: str, hit: re.Match[str], name: str) -> Iterator[Fou
     )
 
 
-def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator[Found]:
-    """Yield the password after a name and a space: in commands, in files with logins, and in short sentences."""
+def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> tuple[Found, ...]:
+    """Return the password after a name and a space, or nothing: in a command, a file with logins or a short sentence."""
     hit = _SPACED.match(text, end)
     if not hit or _NO_SECRET_NAME.search(hit["rest"]):
-        return
+        return ()
     before = text[max(0, at - _LOOKED_BACK) : at]
     is_option = _SET_BEFORE.search(before) is not None
     is_login = is_option or _LOGIN_BEFORE.search(before) is not None
@@ -407,7 +404,7 @@ def _spaced_password(text: str, at: int, end: int, *, is_verb: bool) -> Iterator
             return _is_password(value, " ", quoted=quoted, loose=is_option and not value.startswith("-"))
         return len(value) >= _MIN_UNSURE and _is_no_path(value)
 
-    yield from _secret_in(hit, "password", is_secret)
+    return _secret_in(hit, "password", is_secret)
 
 
 # ---------------------------------------------------------------- keys, tokens and other secrets
@@ -421,6 +418,8 @@ _KEY_OWNERS: Final = (
     "openai", "anthropic", "stripe", "datadog", "dd", "algolia", "mailgun", "sendgrid", "pinecone", "twilio", "azure", "aws",
     "gcp", "google", "maps", "weather", "wifi", "wi-fi", "wlan", "wpa", "wep",
 )  # fmt: skip
+# Minimum length of a value that is a secret although only the word "key" is before it, in characters.
+_MIN_LONG: Final = 20
 _PUBLIC_KEYS: Final = (
     "public", "foreign", "primary", "sort", "cache", "partition", "unique", "group", "order", "dict", "json",
 )  # fmt: skip
@@ -432,7 +431,7 @@ _GOES_ON: Final = re.compile(
 
 
 def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
-    """Yield the secrets after the name of a key, a token or another secret. `anchor` is the word at `at`."""
+    """Yield the secrets after the word `anchor` at `at`, which may name a key, a token or another secret."""
     end = at + len(anchor)
     if not _GOES_ON.match(text, end):
         return
@@ -445,7 +444,9 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
         # "Key" has many meanings. If the words before it do not show a secret, only a long random value counts as one.
         hit = hit or _SPACED.match(text, end) or _STATED.match(text, end)
         if hit and not name and not hit["rest"]:
-            yield from _secret_in(hit, "secret", lambda value, _: _is_long_and_varied(value))
+            yield from _secret_in(
+                hit, "secret", lambda value, _: len(value) >= _MIN_LONG and _is_strong(value) and _is_varied(value)
+            )
         return
     if hit:
         if not _NO_SECRET_NAME.search(hit["rest"]):
@@ -454,12 +455,8 @@ def _after_name(text: str, at: int, anchor: str) -> Iterator[Found]:
     hit = _SPACED.match(text, end)
     if hit and not hit["rest"].isalpha():
         is_option = _SET_BEFORE.search(text[max(0, at - _LOOKED_BACK) : at]) is not None
-        found = tuple(
-            _secret_in(
-                hit,
-                "secret",
-                lambda value, quoted: _is_secret(value, quoted=quoted) if is_option else _is_strong(value),
-            )
+        found = _secret_in(
+            hit, "secret", lambda value, quoted: _is_secret(value, quoted=quoted) if is_option else _is_strong(value)
         )
         if found:
             yield from found
@@ -485,7 +482,7 @@ def _is_owned(text: str, at: int, name: str) -> bool:
     return (is_env or owner.endswith(_KEY_OWNERS)) and not owner.endswith(_PUBLIC_KEYS)
 
 
-def _assigned_secret(hit: re.Match[str], name: str) -> Iterator[Found]:
+def _assigned_secret(hit: re.Match[str], name: str) -> tuple[Found, ...]:
     is_env = hit["sep"] == "=" and _ENV_NAME.match(name + hit["rest"]) is not None
     is_listed = hit["sep"].strip(" \t\"'") in {",", "("} or _is_in_cell(hit)
     return _secret_in(
@@ -504,10 +501,8 @@ _LONGEST_ROW: Final = 2_000
 
 
 def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
-    """Yield the secrets in columns that have the name of a secret as their head, in a Markdown table or a CSV file.
-
-    No line is read twice.
-    """
+    """Yield the secrets in the columns of a Markdown table or a CSV file whose head is the name of a secret."""
+    # The end of the last line that was read. No line is read twice.
     done = -1
     for at in sorted(at for at in places if _ENDS_COLUMN.match(text, at)):
         if at < done:
@@ -539,7 +534,7 @@ def _in_columns(text: str, places: list[int]) -> Iterator[Found]:
 
 
 def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
-    """Return the cells of a row without spaces, quotation marks and emphasis, and the position of each cell."""
+    """Return the text of each cell of a row, without spaces, quotation marks and emphasis around it, and its position."""
     row = text[start:end].rstrip()
     if sign == "|":
         row = row.removesuffix("|")
@@ -555,12 +550,11 @@ def _cells(text: str, start: int, end: int, sign: str) -> list[tuple[str, int]]:
 
 # ---------------------------------------------------------------- whether a value is a secret
 
-# Minimum lengths in characters: of a password where only a password can be, and of a value that could be an ordinary word.
+# Minimum length, in characters, of a password at a place where only a password can be, and of a value that may be a plain word.
 _MIN_CERTAIN: Final = 4
 _MIN_UNSURE: Final = 6
-# Minimum lengths of a value that is a secret in any context, and of one after the bare word "key".
+# Minimum length of a value that is a secret in any context.
 _MIN_STRONG: Final = 12
-_MIN_LONG: Final = 20
 _MAX_PIN: Final = 8
 _MIXED: Final = re.compile(r"(?=[^0-9]{0,300}[0-9])(?=[^A-Za-z]{0,300}[A-Za-z]).{5}", re.DOTALL)
 _CODE: Final = re.compile(
@@ -587,7 +581,7 @@ def _is_password(value: str, sep: str, *, quoted: bool, loose: bool = False, lin
         return len(value) >= _MIN_CERTAIN and not _PROSE.search(value) and not (value[0].isupper() and " " in value)
     if loose:
         return len(value) >= _MIN_CERTAIN and not _CODE.match(value)
-    # A settings file may have the line `password: swordfish`, so a plain word counts if nothing follows it on the line.
+    # A plain word is a password if nothing follows it on the line, because a settings file may say `password: swordfish`.
     is_word = line and len(value) >= _MIN_UNSURE and value.isalpha() and value.islower() and sep.startswith((":", ">"))
     return is_word or _is_mixed(value)
 
@@ -627,30 +621,10 @@ def _is_strong(value: str) -> bool:
     return len(value) >= _MIN_STRONG and not is_other and is_random(value)
 
 
-def _any(value: str) -> bool:
-    return bool(value)
-
-
-def _is_credential(value: str) -> bool:
-    return value.endswith("=") or is_random(value)
-
-
 def _is_varied(value: str) -> bool:
-    """Return whether a value has small letters, capitals and digits. Few words have all three, but many passwords do."""
+    """Return whether a value has small letters, capitals and digits. Many passwords have all three, but few words."""
     has_all = any(map(str.islower, value)) and any(map(str.isupper, value)) and any(map(str.isdigit, value))
     return has_all and "/" not in value and not _CODE.match(value)
-
-
-def _is_pin(value: str) -> bool:
-    return (value.isdigit() and len(value) <= _MAX_PIN) or _is_strong(value)
-
-
-def _is_long_and_varied(value: str) -> bool:
-    return len(value) >= _MIN_LONG and _is_strong(value) and _is_varied(value)
-
-
-def _is_no_port(value: str) -> bool:
-    return not _PORTS.match(value)
 
 
 def _is_no_path(value: str) -> bool:
@@ -668,21 +642,21 @@ _THEN: Final = r"\b[^\n|;]{0,200}?[ \t]"
 _VALUE_IS: Final = rf"[\"']?(?P<bare>(?!-){_B}{{3,200}}+)"
 
 
-class _Rule(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Rule:
     """A pattern that starts at one of several words and contains a secret."""
 
     words: str
     """The words, separated by spaces. An underscore inside a word is a space in the text."""
     shape: str
     """A regular expression for the text after the word. Its group `bare` is the secret."""
-    is_secret: Callable[[str], bool] = _any
+    is_secret: Callable[[str], bool] = bool
     kind: str = "password"
     before: str = ""
     """A regular expression for the text before the word."""
 
 
-def _option(commands: str, option: str, is_secret: Callable[[str], bool] = _any) -> _Rule:
-    """Return the rule for a password after an option of one of several commands."""
+def _option(commands: str, option: str, is_secret: Callable[[str], bool] = bool) -> _Rule:
     return _Rule(commands, f"{_THEN}{option}{_VALUE_IS}", is_secret)
 
 
@@ -700,7 +674,7 @@ _RULES: Final = (
     _Rule(
         "basic token apikey negotiate",
         r"[ \t]{1,4}(?P<bare>(?=[^\s\d]{0,200}\d)[A-Za-z0-9_+/-]{16,8000}+=*)",
-        _is_credential,
+        lambda value: value.endswith("=") or is_random(value),
         "credentials",
     ),
     _Rule(
@@ -762,7 +736,7 @@ _RULES: Final = (
     _option(
         "docker podman helm oc az rdesktop skopeo crane nerdctl mongo mongosh mongodump mongorestore mongoexport mongoimport",
         r"-p[ \t]{1,9}",
-        _is_no_port,
+        lambda value: not _PORTS.match(value),
     ),
     _Rule("redis", rf"-(?:cli|benchmark){_THEN}(?:-a|--pass)[ \t]{{1,9}}{_VALUE_IS}"),
     _option("ldapsearch ldapadd ldapmodify ldapwhoami ldapdelete ldappasswd", r"-w[ \t]{1,9}"),
@@ -814,7 +788,7 @@ _RULES: Final = (
         "pin passcode",
         r"[ \t](?:code[ \t])?(?:for|to|of|on)(?:[ \t][\w'’-]{1,15}){1,4}?[ \t]{0,2}(?:is|:|=|was)[ \t]{1,3}"
         r"(?P<bare>[^\s\"'`<>]{4,60}+)",
-        _is_pin,
+        lambda value: (value.isdigit() and len(value) <= _MAX_PIN) or _is_strong(value),
         "PIN",
     ),
     # ---- error messages

@@ -5,14 +5,19 @@ The names of months and weekdays are in `memolog.text.dates`.
 
 from typing import Final
 
-_FUNCTION_WORDS: Final = """
+
+def word_set(text: str) -> frozenset[str]:
+    """Return the words of a text, which are separated by spaces or line ends."""
+    return frozenset(text.split())
+
+
+FUNCTION_WORDS: Final = word_set("""
     a about above after again all also am an and any are as at be because been before being below between both but by can
     could did do does doing down during each few for from further had has have having he her here hers him his how i if in into
     is it its itself just me more most my no nor not of off on once only or other our out over own same she should so some such
     than that the their them then there these they this those through to too under until up very was we were what when where
     which while who whom why will with would you your yours
-    """
-FUNCTION_WORDS: Final = frozenset(_FUNCTION_WORDS.split())
+    """)
 """English function words: words of grammar, such as articles, pronouns and prepositions."""
 
 _NUMBER_WORDS: Final = """

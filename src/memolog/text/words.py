@@ -15,29 +15,27 @@ from typing import Final
 
 from memolog.core.cache import remembered
 from memolog.text.dates import ENGLISH_MONTHS, ENGLISH_WEEKDAYS
-from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED
+from memolog.text.word_lists import FUNCTION_WORDS, NUMBER_WORDS, UNSPACED, word_set
 
-_STOP_WORDS: Final = """
+STOP_WORDS: Final = FUNCTION_WORDS | word_set("""
     across against ago along although among aren around behind beside besides beyond couldn d despite didn doesn don else ever
     except hadn hasn haven herself himself however inside isn kind know ll m many might much must mustn myself near now often
     onto ours ourselves outside re s shall shouldn since t tell theirs themselves though toward towards type unless upon ve
     wasn weren whether whose within without wouldn yet yourself yourselves
-    """
-STOP_WORDS: Final = FUNCTION_WORDS | frozenset(_STOP_WORDS.split())
+    """)
 """Words that are removed from a query if other words remain: function words, and some words of questions.
 
-"May" (a month, a name), "long" and "name" are not in the list. With `ago` and all prepositions, conjunctions and auxiliaries in
-the list, the score in LongMemEval rose by half a point to a point (any@5 and any@10, development half). The score in LoCoMo did
-not change."""
+"May" (a month, a name), "long" and "name" are not in the list. `ago` and all prepositions, conjunctions and auxiliaries are in
+the list because they raised the score in LongMemEval by half a point to a point (any@5 and any@10, development half). They did
+not change the score in LoCoMo."""
 
 NUMBERS: Final = frozenset((*NUMBER_WORDS["en"][1:], "dozen", "hundred", "thousand", "once", "twice"))
-_TIMES: Final = """
+TIMES: Final = word_set("""
     yesterday today tomorrow tonight last next ago since recently week weeks weekend month months year years day days morning
     evening night
-    """
-TIMES: Final = frozenset((*_TIMES.split(), *(name.lower() for name in (*ENGLISH_WEEKDAYS, *ENGLISH_MONTHS))))
+    """).union(name.lower() for name in (*ENGLISH_WEEKDAYS, *ENGLISH_MONTHS))
 LONGEST_WORD: Final = 64
-"""Only this many characters of a word are indexed. Longer words are keys, hashes and blobs, which differ in these characters."""
+"""Only this many characters of a word are indexed. Longer words are keys, hashes and blobs, which differ in their beginning."""
 
 # Maximum number of indexed parts of a word, of indexed ends of a path, and of cached words.
 _MAX_PARTS = 12
@@ -100,7 +98,7 @@ def terms_of_word(word: Word) -> tuple[str, ...]:
         return (word[:LONGEST_WORD],)
     if is_unspaced(word):
         return tuple(_characters(folded(word)))
-    return tuple(dict.fromkeys((*_wholes(word), *_parts(word))))
+    return tuple(dict.fromkeys((*_wholes(word), *(stem(folded(part))[:LONGEST_WORD] for part in _parts(word)))))
 
 
 def is_unspaced(word: Word) -> bool:
@@ -148,14 +146,11 @@ def names_in(word: Word) -> Iterator[str]:
     if not word.isalpha():
         yield from map(plain_of, _ends(word))
     if not word.isalpha() or not (word.islower() or word.istitle() or word.isupper()):
-        yield from (
-            plain_of(part) for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MAX_PARTS] if not part.isdigit()
-        )
+        yield from (plain_of(part) for part in _parts(word) if not part.isdigit())
 
 
-def _parts(word: Word) -> Iterator[str]:
-    for part in _PART.findall(word[: 4 * LONGEST_WORD])[:_MAX_PARTS]:
-        yield stem(folded(part))[:LONGEST_WORD]
+def _parts(word: Word) -> list[str]:
+    return _PART.findall(word[: 4 * LONGEST_WORD])[:_MAX_PARTS]
 
 
 def parts_in_order(word: Word) -> Sequence[str]:
@@ -188,7 +183,7 @@ IRREGULAR: Final = {
 }
 """The basic form of each irregular form."""
 
-# The suffix rules of Porter's stemmer. A suffix is replaced only if a vowel followed by a consonant comes before the suffix.
+# The suffix rules of Porter's stemmer, with the replacement of each suffix.
 _LONG: Final = (
     ("ational", "ate"),
     ("ization", "ize"),
@@ -221,13 +216,12 @@ _MIDDLE: Final = (
     ("ness", ""),
     ("ful", ""),
 )
-_LAST: Final = (
-    *("ement", "ance", "ence", "able", "ible", "ment", "ant", "ent", "ion", "ism", "ate", "iti", "ous", "ive", "ize"),
-    *("al", "er", "ic", "ou"),
+_LAST: Final = "ement ance ence able ible ment ant ent ion ism ate iti ous ive ize al er ic ou"
+# The steps, each with its rules, its suffixes, and the minimum number of vowels followed by a consonant before the suffix.
+_STEPS: Final = tuple(
+    (rules, tuple(suffix for suffix, _ in rules), minimum)
+    for rules, minimum in ((_LONG, 1), (_MIDDLE, 1), (tuple((suffix, "") for suffix in _LAST.split()), 2))
 )
-# Most words end with none of these suffixes, and one `endswith` with all of them is much faster than one call for each.
-_LONG_ENDS: Final = tuple(suffix for suffix, _ in _LONG)
-_MIDDLE_ENDS: Final = tuple(suffix for suffix, _ in _MIDDLE)
 _MIN_STEMMED = 3
 _REMEMBERED_STEMS = 100_000
 
@@ -242,11 +236,11 @@ def stem(word: str) -> str:
     word = _without_past(_without_plural(word))
     if word.endswith("y") and _has_vowel(word[:-1]):
         word = word[:-1] + "i"
-    if word.endswith(_LONG_ENDS):
-        word = _replaced(word, _LONG)
-    if word.endswith(_MIDDLE_ENDS):
-        word = _replaced(word, _MIDDLE)
-    return _without_end(_without_suffix(word))
+    for rules, suffixes, minimum in _STEPS:
+        # Most words have none of the suffixes, and one call of `endswith` with all of them is faster than a call for each.
+        if word.endswith(suffixes):
+            word = _replaced(word, rules, minimum)
+    return _without_end(word)
 
 
 def _shape(word: str) -> str:
@@ -294,23 +288,11 @@ def _mended(root: str) -> str:
     return root + "e" if _measure(root) == 1 and _ends_short(root) else root
 
 
-def _replaced(word: str, rules: tuple[tuple[str, str], ...]) -> str:
-    for suffix, new in rules:
-        if word.endswith(suffix):
-            root = word[: -len(suffix)]
-            return root + new if _measure(root) else word
-    return word
-
-
-def _without_suffix(word: str) -> str:
-    if not word.endswith(_LAST):
-        return word
-    for suffix in _LAST:
-        if word.endswith(suffix):
-            root = word[: -len(suffix)]
-            is_cut = _measure(root) > 1 and (suffix != "ion" or root[-1:] in ("s", "t"))
-            return root if is_cut else word
-    return word
+def _replaced(word: str, rules: tuple[tuple[str, str], ...], minimum: int) -> str:
+    suffix, new = next(rule for rule in rules if word.endswith(rule[0]))
+    root = word.removesuffix(suffix)
+    is_replaced = _measure(root) >= minimum and (suffix != "ion" or root.endswith(("s", "t")))
+    return root + new if is_replaced else word
 
 
 def _without_end(word: str) -> str:

@@ -45,11 +45,11 @@ from memolog.observer.extractive.statements import (
     subject_of,
     without_request,
 )
-from memolog.observer.extractive.tool_calls import ToolLine, error_of, files_in, tool_lines_of
+from memolog.observer.extractive.tool_calls import Line, error_of, files_in, tool_lines_of
 from memolog.observer.extractive.utterances import Kept, Utterance, kept_of
 from memolog.observer.prompt import ObserveInput
 from memolog.observer.transcript import in_zone
-from memolog.text.cutting import cut
+from memolog.text.cut import cut
 from memolog.text.escape import clean, short_line, unescape
 from memolog.text.lookalikes import quoted_label
 from memolog.text.redaction import REDACTION
@@ -64,27 +64,14 @@ _MAX_LINE: Final = 460  # of an observation with several sentences
 _MAX_SYSTEM: Final = 160
 _MAX_CONFIRMATION: Final = 240
 _SNIPPET: Final = 160  # of a file name, and of the finished work in a confirmation
-_MAX_NAME: Final = 60
-_SHORT: Final = 110
+_MAX_NAME: Final = 60  # of the name of a speaker, and of a description such as "the blue one"
+_SHORT: Final = 110  # of a statement that refers to the message before it, and of a detail of a chosen item
 _MAX_TOPIC: Final = 42
 _MAX_ABOUT: Final = 130
 _BULLET: Final = 16  # the approximate number of characters of a line about a tool that are not in its text
 _NEVER: Final = -1_000  # the number of a message that does not exist
-_FEW_WORDS: Final = 4
-_FEW_ITEMS: Final = 2
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """An observation without its parent and its time."""
-
-    priority: Priority
-    text: str
-    cites: tuple[int, ...]
-    category: str | None = None
-    files: tuple[str, ...] = ()
-    is_root: bool = False
-    about: date | None = None
+_FEW_WORDS: Final = 4  # a statement of at most this many words may be the answer to a question
+_FEW_ITEMS: Final = 2  # at most this many chosen items have their details
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +83,19 @@ class _Source:
     day: date
     kept: Kept
 
-    def who(self, mark: str) -> str:
-        """Return the opening of a line, such as "User: ", with the name of the speaker if the message has one."""
-        speaker = self.message.speaker
-        name = quoted_label(REDACTION.redact(speaker), _MAX_NAME) if speaker else ""
-        return mark.replace("User", f"User {name}").replace("Assistant", f"Assistant {name}") if name else mark
+    @property
+    def role(self) -> str:
+        return "User" if self.message.role == "user" else "Assistant"
 
-    def line(self, text: str, category: str, lead: str = "", more: str = "", also: tuple[int, ...] = ()) -> _Line:
-        """Return a line about this message with its relative dates resolved. `also` are other messages that the line cites."""
-        found = dated(text, self.day)
-        cites = (*also, self.number)
-        return _Line("medium", f"{lead}{found.text}{more}", cites, category, files_in(text), about=found.about)
+    @property
+    def speaker(self) -> str:
+        """The role, with the name of the speaker if the message has one."""
+        return f"{self.role} {quoted_label(REDACTION.redact(self.message.speaker or ''), _MAX_NAME)}".rstrip()
+
+    def line(self, text: str, category: str, lead: str = "", more: str = "", also: tuple[int, ...] = ()) -> Line:
+        """Return a line about this message with its relative dates resolved. The line also cites the messages `also`."""
+        found, about = dated(text, self.day)
+        return Line("medium", f"{lead}{found}{more}", (*also, self.number), category, files_in(text), about=about)
 
 
 @dataclass(slots=True)
@@ -144,7 +133,7 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
     """
     del (
         counter
-    )  # The size of the result depends on the size of the messages. Only the reflector has a budget in tokens.
+    )  # The size of the result is a share of the size of the messages. Only the reflector has a limit in tokens.
     live = [message for message in given.messages if message.state == "live"]
     utterances = {
         number: utterance for number, message in enumerate(live, 1) if (utterance := _utterance(number, message))
@@ -160,10 +149,7 @@ def observe(given: ObserveInput, counter: TokenCounter) -> Parsed:
             root = None
         day = in_zone(message.created_at, given.zone).date()
         source = _Source(number, message, day, kept.get(number, Kept()))
-        tools = (
-            _Line(one.priority, one.text, one.cites, one.category, one.files) for one in tool_lines.get(number, ())
-        )
-        for line in (*_lines(source, utterance, talk), *tools):
+        for line in (*_lines(source, utterance, talk), *tool_lines.get(number, ())):
             if line.is_root or root is None:
                 root = len(drafts)
             drafts.append(_draft(line, message, given, None if root == len(drafts) else root))
@@ -182,7 +168,7 @@ def _conversation_before(given: ObserveInput) -> _Conversation:
     return talk
 
 
-def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[ToolLine]]) -> float:
+def _room(live: Sequence[Message], tool_lines: Mapping[int, Sequence[Line]]) -> float:
     """Return half the number of characters of tool calls and results, minus the characters of their lines. It may be negative."""
     parts = [part for message in live for part in message.parts]
     returned = sum(
@@ -211,7 +197,7 @@ def _clean(text: str) -> str:
     return REDACTION.redact(text if is_plain else clean(text))
 
 
-def _draft(line: _Line, message: Message, given: ObserveInput, parent: int | None) -> Draft:
+def _draft(line: Line, message: Message, given: ObserveInput, parent: int | None) -> Draft:
     return Draft(
         priority=line.priority,
         text=short_line(line.text, _LONGEST),
@@ -228,13 +214,13 @@ def _record(talk: _Conversation, utterance: Utterance) -> None:
     """Record the last request of the user or the last answer of the assistant, because later messages may refer to it."""
     if utterance.is_user:
         asked = [sentence for sentence in _sentences_of(utterance.text[-_LONGEST:]) if is_ask(sentence)]
-        first = next(iter(_sentences_of(utterance.text[:_LONGEST])), "")
+        said = _sentences_of(utterance.text[:_LONGEST])
         if answer_of(utterance.text):
             # The message is only "yes" or "no", so the request is the question that it answers.
             wanted = _question(talk.answer[1]) or talk.asked[1]
             asked = [wanted] if wanted else []
-        wish = next((sentence for sentence in _sentences_of(utterance.text[:_LONGEST]) if WISHES.match(sentence)), "")
-        talk.asked = (utterance.number, asked[-1] if asked else wish or first)
+        wish = next(filter(WISHES.match, said), "")
+        talk.asked = (utterance.number, asked[-1] if asked else wish or next(iter(said), ""))
         talk.is_asked = bool(asked or wish)
     else:
         talk.answer = (utterance.number, utterance.text)
@@ -245,14 +231,14 @@ def _sentences_of(text: str) -> list[str]:
     return [piece.text for piece in pieces_of(text, whole=True) if piece.kind == "sentence"]
 
 
-def _lines(source: _Source, utterance: Utterance | None, talk: _Conversation) -> Iterator[_Line]:
+def _lines(source: _Source, utterance: Utterance | None, talk: _Conversation) -> Iterator[Line]:
     if source.message.role == "user":
         if utterance:
             yield from _user_lines(source, utterance, talk)
     elif source.message.role == "system":
         text = short_line(_clean(source.message.text[:_MAX_TEXT]), _MAX_SYSTEM)
         if text and not source.message.own:
-            yield _Line("low", f"System: {text}", (source.number,), is_root=True)
+            yield Line("low", f"System: {text}", (source.number,), is_root=True)
     elif source.kept.pieces:
         yield from _answer_lines(source, talk)
     yield from _attached(source)
@@ -261,7 +247,7 @@ def _lines(source: _Source, utterance: Utterance | None, talk: _Conversation) ->
 # ---------------------------------------------------------------- users
 
 
-def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> Iterator[_Line]:
+def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> Iterator[Line]:
     """Yield the lines about a message of a user: confirmations, statements, reported errors and questions, in this order."""
     agreed = _agreed(source, utterance, talk)
     if agreed:
@@ -278,13 +264,13 @@ def _user_lines(source: _Source, utterance: Utterance, talk: _Conversation) -> I
         statements, error = [*statements[:-1], f"{statements[-1]} {error.text}"], None
     for place, text in enumerate(_filled(statements)):
         more, also = _referents(text, source, talk, is_first=not place)
-        line = source.line(text, category_of(text), source.who("User: "), more, also)
+        line = source.line(text, category_of(text), f"{source.speaker}: ", more, also)
         yield replace(line, priority=priority, is_root=not place)
     if error:
-        who = source.who("User reported:").removesuffix(":")
-        yield _Line("medium", f"{who} {error.text}", (source.number,), "error", error.files, is_root=not statements)
+        text = f"{source.speaker} reported {error.text}"
+        yield Line("medium", text, (source.number,), "error", error.files, is_root=not statements)
     for place, text in enumerate(_filled(source.kept.asks)):
-        line = source.line(text, "request", source.who("User asked: "))
+        line = source.line(text, "request", f"{source.speaker} asked: ")
         category = "question" if line.text.endswith(QUESTION_MARKS) else "request"
         yield replace(line, category=category, is_root=not (statements or place))
 
@@ -302,7 +288,7 @@ def _filled(texts: Iterable[str]) -> Iterator[str]:
         yield line
 
 
-def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> _Line | None:
+def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> Line | None:
     """Return a line with the proposal to which the user said only yes or no. Return None for any other message."""
     answer = answer_of(utterance.text)
     if answer is None:
@@ -314,10 +300,9 @@ def _agreed(source: _Source, utterance: Utterance, talk: _Conversation) -> _Line
         proposal = next((one for one in reversed(sentences) if not is_filler(one)), "")
     if not proposal:
         return None
-    line = dated(short_line(proposal.rstrip(":"), _MAX_CONFIRMATION), source.day)
-    who = source.who("User said:").removesuffix(":")
-    cites = _cited(number, source.number)
-    return _Line("high", f"{who} {answer} to: {line.text}", cites, "decision", is_root=True, about=line.about)
+    text, about = dated(short_line(proposal.rstrip(":"), _MAX_CONFIRMATION), source.day)
+    text = f"{source.speaker} said {answer} to: {text}"
+    return Line("high", text, _cited(number, source.number), "decision", is_root=True, about=about)
 
 
 def _cited(*numbers: int) -> tuple[int, ...]:
@@ -330,14 +315,14 @@ def _question(answer: str) -> str:
     return last if last.endswith(QUESTION_MARKS) else ""
 
 
-def _confirmed(source: _Source, utterance: Utterance, talk: _Conversation) -> tuple[_Line | None, list[str]]:
-    """Return a line about finished work if the user confirms that it works, or None, and the other statements."""
+def _confirmed(source: _Source, utterance: Utterance, talk: _Conversation) -> tuple[Line | None, list[str]]:
+    """Return a line about finished work, and the other statements. The line is None if the user does not confirm any work."""
     text, statements = utterance.text, source.kept.statements
     number, words = talk.answer
     if len(text) > _MAX_CONFIRMATION or not confirms(text):
         return None, statements
     confirming = [sentence for sentence in _sentences_of(text) if confirms(sentence)]
-    line = f"{source.who('User confirmed:')} {' '.join(confirming)}"
+    line = f"{source.speaker} confirmed: {' '.join(confirming)}"
     others = [one for one in statements if not any(one.casefold() in sentence.casefold() for sentence in confirming)]
     cites: tuple[int, ...] = (source.number,)
     if number > talk.asked[0]:
@@ -345,7 +330,7 @@ def _confirmed(source: _Source, utterance: Utterance, talk: _Conversation) -> tu
     elif all(map(dangles, confirming)):
         # There is no line, because the message does not mention the work that is confirmed.
         return None, others
-    return _Line("done", line, cites, files=files_in(line), is_root=True), others
+    return Line("done", line, cites, files=files_in(line), is_root=True), others
 
 
 def _beginning(text: str) -> str:
@@ -431,17 +416,16 @@ def _item(entry: Entry, limit: int) -> str:
 # ---------------------------------------------------------------- assistants
 
 
-def _answer_lines(source: _Source, talk: _Conversation) -> Iterator[_Line]:
-    who = source.who("Assistant:")
+def _answer_lines(source: _Source, talk: _Conversation) -> Iterator[Line]:
     for text in _filled(piece.text for piece in source.kept.pieces if piece.list < 0):
-        yield source.line(text, "finding", f"{who} ")
+        yield source.line(text, "finding", f"{source.speaker}: ")
     number, asked = talk.asked
     topic = _subject(asked)
     listings = _listings(source.kept.pieces, topic, source.number, is_asked=talk.is_asked)
     if not listings:
         return
     also = _cited(number) if topic and any(topic in listing.topic for listing in listings) else ()
-    for text in listing_lines(who.removesuffix(":"), listings):
+    for text in listing_lines(source.speaker, listings):
         yield source.line(text, "finding", also=also)
 
 
@@ -497,25 +481,17 @@ def _entries(pieces: Sequence[Piece]) -> Iterator[Entry]:
 # ---------------------------------------------------------------- files
 
 
-def _attached(source: _Source) -> Iterator[_Line]:
+def _attached(source: _Source) -> Iterator[Line]:
     files = [part for part in source.message.parts if isinstance(part, FilePart)]
     if not files or source.message.own:
         return
-    names = [
-        REDACTION.redact(
-            f"{quoted_label(part.name or '', _SNIPPET, is_tool=True) or 'a file'} ({quoted_label(part.media_type, is_tool=True)})"
-        )
+    labels = (
+        f"{quoted_label(part.name or '', _SNIPPET, is_tool=True) or 'a file'} ({quoted_label(part.media_type, is_tool=True)})"
         for part in files
-    ]
-    who = "User" if source.message.role == "user" else "Assistant"
-    yield _Line(
-        "medium",
-        f"{who} attached {', '.join(dict.fromkeys(names))}",
-        (source.number,),
-        files=tuple(
-            REDACTION.redact(short_line(part.name, _SNIPPET)) for part in files if part.name and part.name.strip()
-        ),
     )
+    text = f"{source.role} attached {', '.join(dict.fromkeys(map(REDACTION.redact, labels)))}"
+    names = (REDACTION.redact(short_line(part.name or "", _SNIPPET)) for part in files)
+    yield Line("medium", text, (source.number,), files=tuple(filter(None, names)))
 
 
 # ---------------------------------------------------------------- current task and title

@@ -4,18 +4,15 @@ An expression that could mean two different days is not resolved.
 """
 
 import re
-from calendar import monthrange
 from collections.abc import Callable
-from dataclasses import dataclass
-from datetime import MAXYEAR, MINYEAR, date, timedelta
-from typing import Final
+from datetime import date, timedelta
+from typing import Final, NamedTuple
 
-from memolog.text.dates import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS
+from memolog.text.dates import ENGLISH_MONTHS, MONTHS, RISKY_MONTHS, WEEKDAYS, day_of
 from memolog.text.word_lists import NUMBER_WORDS
 
 
-@dataclass(frozen=True, slots=True)
-class Dated:
+class Dated(NamedTuple):
     """A text with its relative dates resolved."""
 
     text: str
@@ -38,12 +35,8 @@ _NUMBERS: Final = {
     "couple": 2,
     **{word: value for language in ("en", "de") for value, word in enumerate(NUMBER_WORDS[language][1:11], 1)},
 }
-_UNITS: Final = {
-    **dict.fromkeys(("tag", "tage", "tagen"), "day"),
-    **dict.fromkeys(("woche", "wochen"), "week"),
-    **dict.fromkeys(("monat", "monaten"), "month"),
-    **dict.fromkeys(("jahr", "jahren"), "year"),
-}
+# The first letters of the words for a day, a week, a month and a year, in English and German.
+_UNITS: Final = {"d": "day", "t": "day", "w": "week", "m": "month", "y": "year", "j": "year"}
 
 _COUNT: Final = r"(?P<{0}>\d{{1,3}}|" + "|".join(_NUMBERS) + ")"
 _UNIT: Final = r"(?P<{0}>days?|weeks?|months?|years?)"
@@ -59,16 +52,16 @@ _PATTERN: Final = re.compile(
     )
     + ")"
     rf"|\b{_COUNT.format('n1')} (?:of )?{_UNIT.format('u1')} (?P<ago>ago|from now(?! on\b)|from today|later today)\b"
-    rf"|\bin (?:exactly )?{_COUNT.format('n2')} {_UNIT.format('u2')}(?P<after>'? time)?(?= *(?:[.,;:!?)]|\Z))"
-    rf"|\bvor {_COUNT.format('n3')} {_GERMAN_UNIT.format('u3')}\b"
-    rf"|\bin {_COUNT.format('n4')} {_GERMAN_UNIT.format('u4')}\b"
+    rf"|\bin (?:exactly )?{_COUNT.format('n2')} {_UNIT.format('u2')}(?:'? time)?(?= *(?:[.,;:!?)]|\Z))"
+    rf"|\b(?P<vor>vor|in) {_COUNT.format('n3')} {_GERMAN_UNIT.format('u3')}\b"
     rf"|\b(?P<which>last|past|next|this|coming|nächsten?|nächste[rs]?|letzten?|letzte[rs]?|kommenden?|próxim[oa]"
     rf"|volgende|komende|afgelopen) (?P<day>{_DAY})\b"
     rf"|\b(?P<day2>{_DAY}) (?P<which3>prochain|dernier|próxim[oa]|pasado|passad[oa]|prossim[oa]|scors[oa])\b"
     r"|\b(?P<way>on|by|until|before|due|since|am|bis|seit|le|d['’]ici|avant|depuis|jusqu['’]à|el|para el|hasta el|antes del"
     r"|desde el|na|no|até|antes de|desde|entro|fino a|prima di|op|voor|tot|tegen|sinds)"
     rf" (?P<bare>{_DAY})\b(?! (?:prochain|dernier|próxim|pasado|passad|prossim|scors|que ))"
-    r"|\b(?P<which2>last|next|past|this) (?P<period>month|year)\b"
+    # "The past month" is not resolved, because it is the time up to now, whereas "last month" is a calendar month.
+    r"|\b(?P<which2>last|next) (?P<period>month|year)\b"
     rf"|\b(?P<month>{_ENGLISH})\.? (?P<number>\d{{1,2}})(?P<th>st|nd|rd|th)?\b(?:,? (?P<year>\d{{4}}))?(?![\w%]|[:/]\d|\.\d)"
     rf"|(?<![\w.,:/#$€£])(?P<number2>\d{{1,2}})(?:st|nd|rd|th|er|ère|e|\.|\.?[ºª]|°)? (?P<of>of |de |del |di )?"
     rf"(?P<month2>{_MONTH})\b\.?(?:,? (?:de |del |do )?(?P<year2>\d{{4}}))?(?!\w)"
@@ -134,7 +127,7 @@ _HABIT: Final = re.compile(
 )
 _NUMBER_NEXT: Final = re.compile(r",? (?:the |den |dem |el |il |de )?\d")
 _SENTENCE: Final = re.compile(r"[.;!?\n]")
-# The limits of a clause. The tense of another clause says nothing about the day: "the scan on Thursday that got moved".
+# The limits of a clause. Other clauses do not show whether a day is past: "the scan on Thursday that got moved".
 _CLAUSE: Final = re.compile(
     r"[.;:!?,()\n]|\b(?:and|but|because|so|that|which|who|und|aber|weil|y|pero|que|porque|et|mais|qui|parce|e|ma|perché|che|en|maar"
     r"|omdat|die|dat)\b",
@@ -188,9 +181,9 @@ def dated(text: str, said: date) -> Dated:
 
 
 def _found(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str] | None:
-    """Return the day of a match and the words for "(meaning …)". The words are empty if the text has a complete date.
+    """Return the day of a match and the words for "(meaning …)", or None if the match cannot be resolved.
 
-    Return None if the match cannot be resolved.
+    The words are empty if the text has a complete date.
     """
     read = next(read for name, read in _READERS if hit[name] is not None)
     try:
@@ -206,7 +199,7 @@ def _plain(day: date) -> tuple[date, str]:
 
 def _counted(number: str, unit: str, said: date, sign: int) -> tuple[date | None, str]:
     count = sign * (int(number) if number.isdecimal() else _NUMBERS[number.lower()])
-    kind = _UNITS.get(unit.lower()) or unit.lower().rstrip("s")
+    kind = _UNITS[unit[0].lower()]
     if kind in {"day", "week"}:
         return _plain(said + timedelta(days=count * (_WEEK if kind == "week" else 1)))
     months = said.year * 12 + said.month - 1 + count * (12 if kind == "year" else 1)
@@ -219,8 +212,7 @@ _LAST: Final = ("last", "past", "letzt", "afgelopen", "dernier", "pasado", "pass
 _COMING: Final = ("coming", "kommend", "komend")
 
 
-def _weekday(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
-    del text
+def _weekday(hit: re.Match[str], _: str, said: date) -> tuple[date, str] | None:
     which, day = (hit["which"] or hit["which3"]).lower(), WEEKDAYS[(hit["day"] or hit["day2"]).lower()]
     ahead = (day - said.weekday()) % _WEEK or _WEEK
     behind = (said.weekday() - day) % _WEEK or _WEEK
@@ -262,11 +254,8 @@ def _around(text: str, hit: re.Match[str], end: re.Pattern[str]) -> str:
     return text[start : after.start() if after else len(text)]
 
 
-def _period(hit: re.Match[str], text: str, said: date) -> tuple[date | None, str] | None:
-    del text
-    step = {"next": 1, "this": 0}.get(hit["which2"].lower(), -1)
-    # "The past month" is not resolved, because it is the time up to now, whereas "last month" is a calendar month.
-    return None if hit["which2"].lower() in {"past", "this"} else _counted("1", hit["period"], said, step)
+def _period(hit: re.Match[str], _: str, said: date) -> tuple[date | None, str]:
+    return _counted("1", hit["period"], said, 1 if hit["which2"].lower() == "next" else -1)
 
 
 def _beside(text: str, hit: re.Match[str]) -> tuple[str, str]:
@@ -324,8 +313,7 @@ def _day_of(month: int, number: int, year: str | None, sides: tuple[bool, bool],
     if year is not None:
         # The date is complete. A number outside 1900 to 2099 is not read as a year.
         return (date(int(year), month, number), "") if re.fullmatch(_YEAR, year) else None
-    years = (said.year + shift for shift in (-1, 0, 1))
-    days = [date(one, month, number) for one in years if _exists(one, month, number)]
+    days = [day for shift in (-1, 0, 1) if (day := day_of(said.year + shift, month, number))]
     next_one = next((day for day in days if day >= said), None)
     last_one = next((day for day in reversed(days) if day <= said), None)
     is_ahead, is_behind = sides
@@ -340,13 +328,8 @@ def _day_of(month: int, number: int, year: str | None, sides: tuple[bool, bool],
     return _plain(last_one) if last_one and (is_over or behind <= _NEAR_DAYS) else None
 
 
-def _exists(year: int, month: int, number: int) -> bool:
-    return number <= monthrange(year, month)[1] if MINYEAR <= year <= MAXYEAR else False
-
-
-def _digits(hit: re.Match[str], text: str, said: date) -> tuple[date, str] | None:
+def _digits(hit: re.Match[str], _: str, __: date) -> tuple[date, str] | None:
     """Return the day of a date in digits, or None if day and month can be in either order."""
-    del text, said
     first, second, year = int(hit["first"]), int(hit["second"]), int(hit["year3"])
     if hit["mark"] == "." or first > _MONTHS_OF_A_YEAR or first == second:
         return date(year, second, first), ""
@@ -358,8 +341,7 @@ _READERS: Final[tuple[tuple[str, _Reader], ...]] = (
     ("fixed", lambda hit, _, said: _plain(said + timedelta(days=_FIXED[hit["fixed"].lower()]))),
     ("n1", lambda hit, _, said: _counted(hit["n1"], hit["u1"], said, -1 if hit["ago"].lower() == "ago" else 1)),
     ("n2", lambda hit, _, said: _counted(hit["n2"], hit["u2"], said, 1)),
-    ("n3", lambda hit, _, said: _counted(hit["n3"], hit["u3"], said, -1)),
-    ("n4", lambda hit, _, said: _counted(hit["n4"], hit["u4"], said, 1)),
+    ("n3", lambda hit, _, said: _counted(hit["n3"], hit["u3"], said, -1 if hit["vor"].lower() == "vor" else 1)),
     ("which", _weekday),
     ("way", _bare_weekday),
     ("which2", _period),

@@ -12,13 +12,12 @@ from itertools import groupby
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from memolog.text.dates import MONTHS, RISKY_MONTHS
-from memolog.text.word_lists import FUNCTION_WORDS, UNSPACED_LETTERS
+from memolog.text.word_lists import FUNCTION_WORDS, UNSPACED_LETTERS, word_set
 
-_CONTRACTIONS: Final = """
+STOP: Final = FUNCTION_WORDS | word_set("""
     aren't can't couldn't didn't doesn't don't get gets getting haven't he's here's i'd i'll i'm i've isn't it's let let's
     that's there's they're us wasn't we'd we'll we're we've what's won't wouldn't you'd you'll you're you've
-    """
-STOP: Final = FUNCTION_WORDS | frozenset(_CONTRACTIONS.split())
+    """)
 
 _EDGES: Final = " \t\n\r.,;:!?\"'`()[]{}<>*|…“”‘’«»–—-=+"
 _UNSPACED: Final = re.compile(f"[{UNSPACED_LETTERS}]")
@@ -57,7 +56,7 @@ def identifiers_of(text: str) -> list[str]:
 
 
 def weights_of(text: str, *, is_head: bool = False) -> dict[str, float]:
-    """Return the content words of a text in lower case, with their weights. `is_head` is for a text that is not a sentence."""
+    """Return the content words of a text in lower case, with their weights. A list head (`is_head`) is not a sentence."""
     if not text.isascii() and _UNSPACED.search(text):
         return _pairs(text)
     weights: dict[str, float] = {}
@@ -94,9 +93,9 @@ class Candidate(NamedTuple):
     cost: float
     factor: float = 1.0
     bonus: float = 0.0
-    """Is added to the weight of the new words, if there are any."""
+    """Added to the weight of the new words. A piece without new words has no bonus."""
     needs: int | None = None
-    """The index of the candidate without which this one is not kept: the head of a detail, or the sentence before a pronoun."""
+    """The index of a candidate that must also be kept: the head of a detail, or the sentence before a pronoun."""
     group: int = 0
     """The list or the line to which the piece belongs."""
     opening: float = 0.0
@@ -109,10 +108,20 @@ def choose(
     """Return the indices of the candidates to keep within a budget, and the rest of the budget.
 
     Each step chooses the candidate whose new words have the highest weight for its cost. The words of chosen candidates are added
-    to `known`. Candidates in `before` were chosen earlier: they are not chosen again, and the cost of their groups is paid.
+    to `known`. Candidates in `before` were chosen earlier. They are not chosen again, and the openings of their groups are paid.
     """
     opened = {candidates[index].group for index in before}
-    heap, waiting, groups = _queued(candidates, known, opened, before)
+    groups: dict[int, list[int]] = {}
+    # Candidates that wait until the candidate that they need is chosen, and candidates that can be chosen now.
+    waiting: dict[int, list[int]] = {}
+    heap: list[tuple[float, int]] = []
+    for index, candidate in enumerate(candidates):
+        groups.setdefault(candidate.group, []).append(index)
+        if candidate.needs is not None and candidate.needs not in before:
+            waiting.setdefault(candidate.needs, []).append(index)
+        elif index not in before:
+            heap.append((-_worth(candidate, known, opened), index))
+    heapq.heapify(heap)
     chosen: set[int] = set()
     while heap and budget > 0:
         worth, index = heapq.heappop(heap)
@@ -139,23 +148,6 @@ def choose(
     return chosen, budget
 
 
-def _queued(
-    candidates: Sequence[Candidate], known: set[str], opened: set[int], before: Collection[int]
-) -> tuple[list[tuple[float, int]], dict[int, list[int]], dict[int, list[int]]]:
-    """Return the candidates that can be chosen now, those that wait for another candidate, and the members of each group."""
-    groups: dict[int, list[int]] = {}
-    waiting: dict[int, list[int]] = {}
-    heap: list[tuple[float, int]] = []
-    for index, candidate in enumerate(candidates):
-        groups.setdefault(candidate.group, []).append(index)
-        if candidate.needs is not None and candidate.needs not in before:
-            waiting.setdefault(candidate.needs, []).append(index)
-        elif index not in before:
-            heap.append((-_worth(candidate, known, opened), index))
-    heapq.heapify(heap)
-    return heap, waiting, groups
-
-
 def _worth(candidate: Candidate, known: set[str], opened: set[int]) -> float:
     gain = sum([weight for word, weight in candidate.weights.items() if word not in known])
     cost = candidate.cost + (0 if candidate.group in opened else candidate.opening)
@@ -164,19 +156,17 @@ def _worth(candidate: Candidate, known: set[str], opened: set[int]) -> float:
 
 _END: Final = re.compile(r"(?<=[^\s.][.!?])[\"'”’)]*\s+(?=[^\sa-z])|(?<=[。！？؟।])\s*")
 # Abbreviations that never end a sentence: titles, and abbreviations before a name or an example.
-_OPEN_WORDS: Final = """
+_OPEN: Final = word_set("""
     mr mrs ms dr prof st sr jr vs etc e.g i.e approx inc ltd z.b ca hr fr frl dipl ing bzw vgl sog evtl inkl zzgl ggf
     usf gem mme mlle mgr sra srta dª dña dra d.h u.a s.o p.ej p.ex sig dott dott.ssa avv geom mevr dhr mw drs bijv bv
     o.a d.w.z m.a.w resp gen col capt lt sgt rev hon exmo profª ex ej
-    """
-_OPEN: Final = frozenset(_OPEN_WORDS.split())
+    """)
 # Abbreviations after which a sentence ends, unless a number follows.
-_COUNTING_WORDS: Final = """
+_COUNTING: Final = word_set("""
     no nr nos nrn num núm n art arts abs apt app bd bl fig abb tab tabl kap cap chap ch sec sect ziff s p pp pg pag
     pág vol v ver tel tél tlf str zi rm ste blk bldg par § pos lfd mo di mi do fr sa so mon tue tues wed thu thur
     thurs fri sat sun lun mar mer jeu ven sam dim mié jue vie sáb dom seg ter qua qui sex gio sab ma wo vr za zo
-    """
-_COUNTING: Final = frozenset(_COUNTING_WORDS.split())
+    """)
 # Abbreviations with spaces.
 _PARTS: Final = (
     "z. B.|d. h.|u. a.|s. o.|s. u.|i. d. R.|o. ä.|u. U.|v. a.|i. A.|a. a. O.|v. Chr.|n. Chr."
@@ -198,11 +188,10 @@ _BEFORE_ORDINAL: Final = re.compile(
     r"|(?:mon|diens|donners|frei|sams|sonn)tag|mittwoch|mo|di|mi|do|fr|sa|so))[.,]? \Z",
     re.IGNORECASE,
 )
-_AFTER_ORDINAL_WORDS: Final = """
+_AFTER_ORDINAL: Final = word_set("""
     stock stockwerk etage og platz klasse quartal kapitel mal versuch person semester jahrhundert tag woche monat jahr
     lebensjahr geburtstag auflage runde liga spieltag teil schritt punkt absatz advent weltkrieg
-    """
-_AFTER_ORDINAL: Final = frozenset(_AFTER_ORDINAL_WORDS.split())
+    """)
 _WORD: Final = re.compile(r"[^\W\d_]+")
 # This many characters before and after a full stop are read.
 _NEAR: Final = 40
@@ -366,7 +355,7 @@ class Piece(NamedTuple):
     item: int = -1
     """The index of the piece that is the head of the item."""
     needs: int | None = None
-    """The index of the piece without which this one is not kept: the head of a detail, or the sentence before a pronoun."""
+    """The index of a piece that must also be kept: the head of a detail, or the sentence before a pronoun."""
 
 
 _FENCE: Final = re.compile(r"\s*(?:```|~~~)")
@@ -421,15 +410,14 @@ _LEANS: Final = re.compile(
     r"|both|such|dies|diese[rsnm]?|sie|er|es|esto|eso|ellos|ella|cela|ça|ils|elles)\b",
     re.IGNORECASE,
 )
-_GENERIC_WORDS: Final = """
+_GENERIC: Final = word_set("""
     tips tip additional other general more key points point features options option ideas idea examples example steps
     step overview suggestions suggestion recommendations recommendation resources conclusion notes note summary ways
     way things thing list lists some few popular common great good best following consider considerations help helpful
     however it's essential important crucial possibilities possibility factors factor aspects areas
     additionally answer details breakdown comparison started get try here sure yes tipps weitere beispiele schritte
     hinweise ideen consejos ejemplos pasos ideas conseils exemples étapes idées
-"""
-_GENERIC: Final = frozenset(_GENERIC_WORDS.split())
+""")
 # Maximum and minimum numbers of characters.
 _MAX_TOPIC: Final = 40
 _MAX_HEAD: Final = 60
@@ -453,8 +441,6 @@ class _List:
 
 @dataclass(slots=True)
 class _Reading:
-    """The state of the parser."""
-
     found: list[Piece] = field(default_factory=list[Piece])
     above: str = ""
     """The last line that is not a list item."""
@@ -509,9 +495,8 @@ def _read(line: str, reading: _Reading) -> None:
         _prose(_unmarked(line[mark.end() :] if mark else line).lstrip("#> "), reading)
         return
     heading = _HEADING.match(line)
-    if heading and not _numbered_heading(heading, reading):
-        reading.heading = reading.above = _unmarked(heading["hash"] or heading["bold"] or heading["under"]).rstrip(": ")
-        reading.lists.clear()
+    if heading:
+        _head_line(heading["hash"] or heading["bold"] or heading["under"], reading)
         return
     mark = _MARK.match(line)
     if mark:
@@ -529,16 +514,16 @@ def _read(line: str, reading: _Reading) -> None:
     _prose(body, reading)
 
 
-def _numbered_heading(heading: re.Match[str], reading: _Reading) -> bool:
-    """Add a heading with a number as a list item ("### 2) Setup"), and return whether the heading has a number."""
-    text = heading["hash"] or heading["bold"] or heading["under"]
-    hit = re.match(r"\(?(\d{1,3})[.)]\s+(\S.*)", text)
-    if hit is None:
-        return False
-    # The indent is -1, so that lists below the heading are nested in the item.
-    _add_item(f"**{hit[2].rstrip(': ')}**", int(hit[1]), -1, reading)
-    reading.above = ""
-    return True
+def _head_line(heading: str, reading: _Reading) -> None:
+    """Record a heading, or add a heading with a number ("### 2) Setup") as a list item."""
+    numbered = re.match(r"\(?(\d{1,3})[.)]\s+(\S.*)", heading)
+    if numbered:
+        # The indent is -1, so that lists below the heading are nested in the item.
+        _add_item(f"**{numbered[2].rstrip(': ')}**", int(numbered[1]), -1, reading)
+        reading.above = ""
+    else:
+        reading.heading = reading.above = _unmarked(heading).rstrip(": ")
+        reading.lists.clear()
 
 
 def _prose(body: str, reading: _Reading) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final, Literal, TypeAlias
 
 from memolog.observer.extractive.sentences import STOP, Entry, Listing, is_name, weights_of, words_of
-from memolog.text.word_lists import NUMBER_WORDS, QUESTION_MARKS
+from memolog.text.word_lists import NUMBER_WORDS, QUESTION_MARKS, word_set
 
 Act: TypeAlias = Literal["statement", "question", "request", "filler"]
 
@@ -222,7 +222,7 @@ _NO: Final = re.compile(
     re.IGNORECASE,
 )
 _THANKS: Final = re.compile(rf"(?:(?:{_COURTESY})[\s.,!;]*+){{1,12}}", re.IGNORECASE)
-_FILLERS: Final = """
+_FILLER_WORDS: Final = word_set("""
     a again ah all alright also am amazing an and appreciate are as awesome be best bet bye certainly cheers cool
     could course day definitely dear do evening everything excellent exciting fantastic fine for friend fun glad good
     goodbye got great greetings guys had haha hahaha happy have hear hello help helpful helped helping hey hi hmm hope
@@ -238,8 +238,7 @@ _FILLERS: Final = """
     su sí fin semana buen bonjour bonsoir salut merci beaucoup bien très super parfait génial d'accord oui bon bonne
     journée soirée week-end aide pour votre ton voilà à bientôt au revoir exacto uf uff buff zut miam mince génial
     buena tutto mille molto davvero und y et ta tout todo
-"""
-_FILLER_WORDS: Final = frozenset(_FILLERS.split())
+""")
 # Praise and thanks: "That sounds like a solid plan!", "Thanks again for all the tips".
 _PRAISE: Final = re.compile(
     r"(?:(?:thanks|thank you|ta|danke|gracias|merci|grazie|obrigad[oa]|bedankt)\b[^.,;!]*|(?:that"
@@ -320,7 +319,7 @@ _HEARD_SIGNS: Final = 8
 
 
 def act_of(sentence: str) -> Act:
-    """Return the kind of a sentence. A question that also states a fact and a request with a condition are statements."""
+    """Return the kind of a sentence. A question that also states a fact is a statement."""
     if is_filler(sentence):
         return "filler"
     if _QUESTION.search(sentence) or _ASKS.match(sentence):
@@ -490,10 +489,7 @@ def confirms(message: str) -> bool:
 
 
 def replaced_in(sentence: str) -> str:
-    """Return the words for the old choice that a sentence replaces, or an empty string if it replaces nothing.
-
-    For "We switched from MySQL to PostgreSQL" the result is "MySQL ".
-    """
+    """Return the words for the old choice that a sentence replaces, or an empty string: "MySQL " for "from MySQL to Go"."""
     return " ".join(_NEW.split(hit["what"] or hit["not"])[0] for hit in _REPLACED.finditer(sentence))
 
 
@@ -668,13 +664,12 @@ _PROPOSES: Final = re.compile(
     r"|sugiro|recomendo|o melhor|poderia|ik (?:stel|zou|raad)|het beste|laten we)\b|ましょう|おすすめ|建议|不如",
     re.IGNORECASE,
 )
-_VACUOUS_WORDS: Final = """
+_VACUOUS: Final = word_set("""
     shall go on ok okay alright sound sounds good right work works think like want proceed continue start carry ahead fine
     agree make sense prefer weiter soll machen gut recht einverstanden passt sigo seguimos adelante bien parece convient
     vas va bene procedo così continuo pode ser goed akkoord zal doorgaan anything else one ones which sonst noch etwas
     algo más autre chose altro mais alguma coisa verder nog iets
-"""
-_VACUOUS: Final = frozenset(_VACUOUS_WORDS.split())
+""")
 
 
 def proposal_in(sentences: Sequence[str]) -> str:

@@ -1,13 +1,13 @@
-"""Turn each tool call and its result into one line of the log.
+"""Write one line of the log about each tool call and its result. Also find file names and errors in the text of messages.
 
-Consecutive calls of the same kind are joined into one line. Results of Memolog's own tools are not read. Also finds file names
-and errors in the text of messages.
+Consecutive calls of the same kind are joined into one line. Results of Memolog's own tools are not read.
 """
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, cast
+from datetime import date
+from typing import Final, NamedTuple, cast
 
 from memolog.core.exact_json import JsonValue, dumps
 from memolog.core.message import Message, TextPart, ToolCallPart, ToolResultPart
@@ -21,35 +21,34 @@ from memolog.text.redaction import REDACTION
 
 
 @dataclass(frozen=True, slots=True)
-class ToolLine:
-    """A line about one tool call, or about several calls of the same kind."""
+class Line:
+    """An observation without its parent and its time."""
 
-    number: int
-    """The number of the message with the call, below which the line is placed."""
-    tool: str
+    priority: Priority
     text: str
     cites: tuple[int, ...]
-    priority: Priority = "medium"
     category: str | None = None
     files: tuple[str, ...] = ()
+    is_root: bool = False
+    about: date | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _ToolLine(Line):
+    """A line about one tool call, or about several calls of the same kind."""
+
+    number: int = 0
+    """The number of the message with the call, below which the line is placed."""
+    tool: str = ""
     verb: str = ""
-    """The beginning of the line."""
-    joins: bool = False
-    """Whether the line has only the names of files or searches, so that the next such line can be joined to it."""
+    """The beginning of the line. It is empty if the line cannot be joined with others."""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The summary of a tool's output."""
+class Summary(NamedTuple):
+    """A short text about the arguments or the output of a tool, or about an error, with the files in it."""
 
     text: str
-    category: str
-    files: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Target:
-    text: str
+    category: str = "finding"
     files: tuple[str, ...] = ()
 
 
@@ -74,32 +73,31 @@ _VERBS: Final = (
 )
 
 
-def tool_lines_of(messages: Sequence[Message]) -> dict[int, list[ToolLine]]:
+def tool_lines_of(messages: Sequence[Message]) -> Mapping[int, Sequence[Line]]:
     """Return the lines about tool calls, by the number of the message with the call."""
-    found: list[ToolLine] = []
+    found: list[_ToolLine] = []
     for tool_line in _tool_lines(messages):
         if found and _can_join(found[-1], tool_line, messages):
             found[-1] = _joined(found[-1], tool_line)
         else:
             found.append(tool_line)
-    by_number: dict[int, list[ToolLine]] = {}
+    by_number: dict[int, list[_ToolLine]] = {}
     for tool_line in found:
         by_number.setdefault(tool_line.number, []).append(tool_line)
     return by_number
 
 
-def _can_join(last: ToolLine, tool_line: ToolLine, messages: Sequence[Message]) -> bool:
+def _can_join(last: _ToolLine, tool_line: _ToolLine, messages: Sequence[Message]) -> bool:
     """Return whether a line can be joined to the line before it: same tool, verb and category, and no user message between."""
     return (
-        last.joins
-        and tool_line.joins
+        bool(last.verb)
         and (last.tool, last.verb, last.category) == (tool_line.tool, tool_line.verb, tool_line.category)
         and len(last.text) < _MAX_JOINED
         and not any(message.role == "user" and message.text for message in messages[last.number : tool_line.number])
     )
 
 
-def _joined(last: ToolLine, tool_line: ToolLine) -> ToolLine:
+def _joined(last: _ToolLine, tool_line: _ToolLine) -> _ToolLine:
     added = tool_line.text.removeprefix(tool_line.verb).lstrip()
     return replace(
         last,
@@ -110,7 +108,7 @@ def _joined(last: ToolLine, tool_line: ToolLine) -> ToolLine:
     )
 
 
-def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
+def _tool_lines(messages: Sequence[Message]) -> Iterator[_ToolLine]:
     results = results_of_calls(messages)
     called = {part.id for message in messages for part in message.parts if isinstance(part, ToolCallPart)}
     for number, message in enumerate(messages, 1):
@@ -122,35 +120,35 @@ def _tool_lines(messages: Sequence[Message]) -> Iterator[ToolLine]:
                 answer = (found[0] + 1, result) if found and isinstance(result, ToolResultPart) else None
                 yield _call(number, part, answer, is_own=is_own)
             elif isinstance(part, ToolResultPart) and part.call_id not in called and not message.own:
-                yield _answered(number, (number,), part.name or "tool", _Target(""), part)
+                yield _answered(number, (number,), part.name or "tool", Summary(""), part)
             elif isinstance(part, TextPart) and message.role == "tool" and not message.own and part.text.strip():
-                yield _tool_line("tool", _Target(""), _outcome("tool", part.text, is_error=False), number, (number,))
+                yield _tool_line("tool", Summary(""), _outcome("tool", part.text, is_error=False), number, (number,))
 
 
-def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | None, *, is_own: bool) -> ToolLine:
+def _call(number: int, call: ToolCallPart, result: tuple[int, ToolResultPart] | None, *, is_own: bool) -> _ToolLine:
     name = _line(call.name, _MAX_NAME) or "tool"
     if is_own:
         cites = (number,) if result is None else (number, result[0])
-        return ToolLine(number, name, _own(name, call.arguments), cites, "low")
+        return _ToolLine("low", _own(name, call.arguments), cites, number=number)
     target = _target_of(name, call.arguments)
     if result is None:
-        return _tool_line(name, target, Outcome("no result", "finding"), number, (number,))
+        return _tool_line(name, target, Summary("no result"), number, (number,))
     return _answered(number, tuple(dict.fromkeys((number, result[0]))), name, target, result[1])
 
 
-def _answered(number: int, cites: tuple[int, ...], name: str, target: _Target, part: ToolResultPart) -> ToolLine:
+def _answered(number: int, cites: tuple[int, ...], name: str, target: Summary, part: ToolResultPart) -> _ToolLine:
     name = _line(name, _MAX_NAME) or "tool"
     outcome = _outcome(name, _text_of(part.content), is_error=part.is_error)
     return _tool_line(name, target, outcome, number, cites)
 
 
-def _tool_line(name: str, target: _Target, outcome: Outcome, number: int, cites: tuple[int, ...]) -> ToolLine:
+def _tool_line(name: str, target: Summary, outcome: Summary, number: int, cites: tuple[int, ...]) -> _ToolLine:
     files = tuple(dict.fromkeys((*target.files, *outcome.files)))
     result, category = outcome.text, outcome.category
     is_plain = (
         _is_read(name) and category == "finding" and (target.files or "lines: " in result or result == target.text)
     )
-    joins = True
+    verb = ""
     if category == "change" and files:
         # The output repeats the file of the call, so the line has only the verb and the files.
         change = _CHANGE.match(result)
@@ -161,23 +159,20 @@ def _tool_line(name: str, target: _Target, outcome: Outcome, number: int, cites:
         verb = f"Assistant {'searched' if _SEARCH.search(name) else 'read'}"
         text = f"{verb} {target.text}"
     else:
-        verb, joins = _verb(name, has_target=bool(target.text)), False
-        text = f"{verb} {target.text}: {result}" if target.text else f"{verb}: {result}"
-    return ToolLine(number, name, text, cites, "medium", category, files, verb, joins)
+        text = f"{_called(name, target.text)}: {result}"
+    return _ToolLine("medium", text, cites, category, files, number=number, tool=name, verb=verb)
 
 
-def _verb(name: str, *, has_target: bool) -> str:
-    """Return the beginning of a line: a verb for a common tool, or else "called" and the name of the tool."""
-    if has_target:
-        for names, verb in _VERBS:
-            if names.fullmatch(name):
-                return f"Assistant {verb}"
-    called = f"Assistant called {quoted_label(name, _MAX_NAME, is_tool=True)}"
-    return f"{called} on" if has_target else called
+def _called(name: str, target: str) -> str:
+    """Return the beginning of a line: a verb for a common tool, or else "called" and the name of the tool, and the target."""
+    called = f"called {quoted_label(name, _MAX_NAME, is_tool=True)}"
+    if not target:
+        return f"Assistant {called}"
+    return f"Assistant {next((verb for names, verb in _VERBS if names.fullmatch(name)), f'{called} on')} {target}"
 
 
 def _own(name: str, arguments: JsonValue) -> str:
-    """Return a line about a call of one of Memolog's tools, without the result, because the result comes from the memory."""
+    """Return a line about a call of one of Memolog's tools. It does not mention the result, which comes from the memory."""
     value = parsed(arguments)
     query = cast("Mapping[str, object]", value).get("query") if isinstance(value, Mapping) else None
     if isinstance(query, str) and query.strip():
@@ -228,18 +223,18 @@ def _is_edit(name: str) -> bool:
     return bool(_EDIT.search(name))
 
 
-def _target_of(name: str, arguments: JsonValue) -> _Target:
+def _target_of(name: str, arguments: JsonValue) -> Summary:
     """Return the file, the command or the values in the arguments of a call."""
     value = parsed(arguments)
     if isinstance(value, Mapping):
         return _from_object(cast("Mapping[str, object]", value), name)
     text = REDACTION.redact(clean(value[:_SCANNED_ARGUMENT])) if isinstance(value, str) else ""
     if _NOTHING.match(text):
-        return _Target("")
+        return Summary("")
     return _from_text(text, name)
 
 
-def _from_object(value: Mapping[str, object], name: str) -> _Target:
+def _from_object(value: Mapping[str, object], name: str) -> Summary:
     files = tuple(_arguments(value, _FILE_KEYS, _MAX_PATH)[:1])
     others = _arguments(value, _OTHER_KEYS, _MAX_ARGUMENT)
     if _is_edit(name):
@@ -247,9 +242,9 @@ def _from_object(value: Mapping[str, object], name: str) -> _Target:
             (item for item in value.values() if isinstance(item, str) and "File: " in item[:_SCANNED_ARGUMENT]), ""
         )
         files = files or tuple(_line(path, _MAX_PATH) for path in _PATCHED.findall(patch))[:_MAX_FILES]
-        return _Target(", ".join(files) or (others[0] if others else _values(value)), files)
+        return Summary(", ".join(files) or (others[0] if others else _values(value)), files=files)
     text = " ".join([*others[:1], *files])
-    return _Target(text or _values(value), files if _is_read(name) else ())
+    return Summary(text or _values(value), files=files if _is_read(name) else ())
 
 
 def _arguments(value: Mapping[str, object], keys: str, limit: int) -> list[str]:
@@ -264,16 +259,16 @@ def _values(value: Mapping[str, object]) -> str:
     return ", ".join(f"{_line(str(key), 30)}={_line(str(item), _MAX_VALUE)}" for key, item in plain[:_MAX_VALUES])
 
 
-def _from_text(text: str, name: str) -> _Target:
+def _from_text(text: str, name: str) -> Summary:
     first = short_line(text.strip().split("\n", 1)[0].replace("`", ""), _MAX_ARGUMENT)
     quoted = [short_line(part, _MAX_ARGUMENT) for part in _QUOTED.findall(text)]
     files = tuple(part for part in quoted if _ARGUMENT_PATH.fullmatch(part))[:1]
     patched = tuple(short_line(path, _MAX_PATH) for path in _PATCHED.findall(text)) if _is_edit(name) else ()
     if patched:
-        return _Target(", ".join(patched[:_MAX_FILES]), patched[:_MAX_FILES])
+        return Summary(", ".join(patched[:_MAX_FILES]), files=patched[:_MAX_FILES])
     if quoted and quoted[0] not in first:
-        return _Target(f"{first} `{quoted[0]}`", files)
-    return _Target(first, files if _is_read(name) or _is_edit(name) else ())
+        return Summary(f"{first} `{quoted[0]}`", files=files)
+    return Summary(first, files=files if _is_read(name) or _is_edit(name) else ())
 
 
 # ---------------------------------------------------------------- results of calls
@@ -338,17 +333,17 @@ _MAX_PROSE: Final = 600  # the maximum number of characters that are kept of pro
 _GROUPED: Final = 3  # at least this many errors of each file and at most this many test results are kept
 
 
-def _outcome(name: str, raw: str, *, is_error: bool) -> Outcome:
+def _outcome(name: str, raw: str, *, is_error: bool) -> Summary:
     if len(raw) > _SCANNED_OUTPUT:
         # Only the beginning and the end are read, because errors and results are there.
         raw = f"{raw[: _SCANNED_OUTPUT // 2]}\n{raw[-_SCANNED_OUTPUT // 2 :]}"
     text = _FENCE.sub("", clean(_ANSI.sub("", raw)))
     if _REFUSED.search(text[:_ENDS]):
-        return Outcome("rejected, not done", "error")
+        return Summary("rejected, not done", "error")
     if is_error or _FAILED.match(text):
-        return Outcome(_failure(_TAGS.sub("", text)), "error")
+        return Summary(_failure(_TAGS.sub("", text)), "error")
     if not text.strip():
-        return Outcome("no output", "finding")
+        return Summary("no output")
     if _is_edit(name):
         return _edited(text)
     return _shown(text) if _is_read(name) else _printed(text, name)
@@ -422,43 +417,39 @@ def _ends(text: str) -> list[str]:
 # ---------------------------------------------------------------- other output
 
 
-def _edited(text: str) -> Outcome:
+def _edited(text: str) -> Summary:
     found = [(hit[1] or hit[4], (hit["verb"] or hit["did"]).lower()) for hit in _CHANGED.finditer(text[:_ENDS])]
     files = tuple(dict.fromkeys(_line(file) for file, _ in found))
     if files:
-        return Outcome(f"{found[0][1]} {', '.join(files)}", "change", files)
-    return Outcome(_line(text) if len(text) <= _SHORT_OUTPUT else _size(text), "change")
+        return Summary(f"{found[0][1]} {', '.join(files)}", "change", files)
+    return Summary(_line(text) if len(text) <= _SHORT_OUTPUT else _size(text), "change")
 
 
-def _shown(text: str) -> Outcome:
+def _shown(text: str) -> Summary:
     if len(text) <= _SHORT_OUTPUT:
-        return Outcome(_rows(text), "finding")
-    return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
+        return Summary(_line("; ".join(filter(None, map(str.strip, text.split("\n"))))))
+    return Summary(_prose(text) if _is_prose(text) else _size(text))
 
 
-def _rows(text: str) -> str:
-    return _line("; ".join(filter(None, (row.strip() for row in text.split("\n")))))
-
-
-def _printed(text: str, name: str) -> Outcome:
+def _printed(text: str, name: str) -> Summary:
     errors = _error_lines(text, _STRICT)
     tests = list(dict.fromkeys(_line(hit[0]) for hit in _TESTS.finditer(text)))
     if errors:
-        return Outcome("; ".join([*errors, *[line for line in tests[-2:] if line not in errors]]), "error")
+        return Summary("; ".join([*errors, *[line for line in tests[-2:] if line not in errors]]), "error")
     if tests:
-        return Outcome("; ".join(tests[-_GROUPED:]), "test")
+        return Summary("; ".join(tests[-_GROUPED:]), "test")
     changed = _edited(text)
     if changed.files:
         return changed
     if len(text) <= _SHORT_OUTPUT:
-        return Outcome(_rows(text), "finding")
+        return _shown(text)
     if lint := _error_lines(text, _LINT) if "lint" in name.lower() else []:
-        return Outcome("; ".join(lint), "finding")
+        return Summary("; ".join(lint))
     if diffs := _DIFF.findall(text):
-        return Outcome(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _MAX_LINE), "finding")
+        return Summary(_cut(f"diff of {', '.join(dict.fromkeys(diffs))}", 2 * _MAX_LINE))
     if text.lstrip()[:1] in {"{", "["}:
-        return Outcome(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _MAX_LINE), "finding")
-    return Outcome(_prose(text) if _is_prose(text) else _size(text), "finding")
+        return Summary(_line(re.sub(r"[\"{}\[\]]+", " ", text[:_ENDS]), 2 * _MAX_LINE))
+    return _shown(text)
 
 
 def _size(text: str) -> str:
@@ -509,7 +500,7 @@ def files_in(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(hit.rstrip(".") for hit in _FILE_IN_PROSE.findall(text)))[:_MAX_FILES]
 
 
-def error_of(text: str) -> Outcome | None:
+def error_of(text: str) -> Summary | None:
     """Return the type, message, file and line of the error in a pasted stack trace, or None if there is no error."""
     errors = list(_TYPED.finditer(text[:_SCANNED_OUTPUT]))
     frames = list(_FRAME.finditer(text[:_SCANNED_OUTPUT]))
@@ -519,7 +510,7 @@ def error_of(text: str) -> Outcome | None:
     # The innermost frame is the last in a trace of Python, and the first in other traces.
     frame = next((one for one in reversed(frames) if one["python"]), frames[0] if frames else None)
     if frame is None:
-        return Outcome(error, "error", files_in(error))
+        return Summary(error, "error", files_in(error))
     file = _line(frame["python"] or frame["script"] or frame["other"])
     place = f"{file}:{frame['row'] or frame['at'] or frame['line']}"
-    return Outcome(error if place in error else f"{error} ({place})", "error", (file,))
+    return Summary(error if place in error else f"{error} ({place})", "error", (file,))

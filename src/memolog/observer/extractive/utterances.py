@@ -1,13 +1,14 @@
-"""Select which sentences and list items of a span's messages are kept, within a size limit.
+"""Select the sentences and list items of the messages of a span that are kept, within a size limit.
 
-Statements of users are kept as they are. Of the assistant, list heads, names and numbers come first. What the log says already
-is left out.
+Statements of users are kept word by word. Of the answers of the assistant, heads of list items, names and numbers are preferred.
+Sentences that the log has already are not kept.
 """
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, takewhile
 from typing import Final, NamedTuple
 
 from memolog.core.settings import Mode
@@ -28,27 +29,27 @@ from memolog.text.escape import escape, unescape
 
 @dataclass(frozen=True, slots=True)
 class Utterance:
-    """The words of one message."""
+    """The text of one message."""
 
     number: int
     is_user: bool
     text: str
     acts: bool = False
-    """True where a tool call follows: the words before it announce the call."""
+    """Whether the message also has a tool call, so that its text only announces the call."""
 
 
 @dataclass(slots=True)
 class Kept:
-    """What is kept of one message, each in the order in which it was said."""
+    """The sentences of a user, or the pieces of an answer, that are kept of one message."""
 
     said: dict[int, str] = field(default_factory=dict[int, str])
-    """A user's statements, by their place in the message."""
+    """The statements of a user, by the index of the sentence in the message."""
     asks: list[str] = field(default_factory=list[str])
     pieces: list[Piece] = field(default_factory=list[Piece])
 
     @property
     def statements(self) -> list[str]:
-        """Return the statements in their order."""
+        """Return the statements of a user, in the order of the message."""
         return [self.said[order] for order in sorted(self.said)]
 
 
@@ -60,39 +61,35 @@ class _Offer(NamedTuple):
     is_ask: bool = False
 
 
+# A long conversation has this many characters for each character that is kept. The second number is for list heads and questions.
 _RATIO: Final = 6.6
-"""Characters of a long conversation for each character that is kept."""
 _HEADS_RATIO: Final = 4.87
-"""The same, if statements of users and list heads alone need more."""
+# Of a shorter conversation, up to `_FLOOR` characters are kept, but at most half of the conversation.
 _FLOOR: Final = 1_750
-"""Characters kept of a short conversation, if that is at most half of it."""
 _HALF: Final = 0.5
-_TINY: Final = 400
-"""Characters kept of any conversation."""
-_SMALL: Final = 1_200
-"""Characters of users' statements that are always kept."""
-_TINY_TALK: Final = 1_000
-"""In a conversation this short, a share of the answers is always kept."""
+# Numbers of characters.
+_TINY: Final = 400  # this many are kept of every conversation
+_SMALL: Final = 1_200  # this many of the statements of users are always kept
+_TINY_TALK: Final = 1_000  # in a conversation of at most this many, the share `_TOLD` of the answers is always kept
 _TOLD: Final = 0.25
-_FRAME: Final = 60
-"""Approximate size of a group without its lines: its tags and its date."""
-_FEW_SENTENCES: Final = 300
-"""A message up to this length is short."""
-_USER_WHOLE: Final = 1_200
+_SHORT_MESSAGE: Final = 300  # all statements of a message of at most this many are kept
+_USER_WHOLE: Final = (
+    1_200  # a longer message of a user is a pasted text, and the share `_USER_REST` of the rest is kept
+)
 _USER_REST: Final = 0.12
-_SHORT_ANSWER: Final = 160
-_LINE: Final = 24
-"""Approximate size of a line without its words: indent, mark, time and speaker."""
-_TOPIC: Final = 12
-"""Approximate size of a list without its topic and items."""
-_GROUPS: Final = 10_000
-_MOST_ITEMS: Final = 10
-_LATER_ITEM: Final = 0.15
-_REPEATED: Final = 24
-_LONGEST: Final = 480
+_SHORT_ANSWER: Final = 160  # an answer of at most this many is short already, so its sentences are preferred
+_REPEATED: Final = 24  # a shorter text is kept even if the log has it
+_LONGEST: Final = 480  # the maximum of a sentence
 _LONGEST_WORD: Final = 200
+# Approximate numbers of characters: of a group of observations without its lines, of a line without its words, and of a list
+# without its topic and items.
+_FRAME: Final = 60
+_LINE: Final = 24
+_TOPIC: Final = 12
+_GROUPS: Final = 10_000  # the maximum number of lists in a message
 _TRACE: Final = re.compile(r"\s*(?:Traceback \(|File \"|at \S+ ?\(|at \S+:\d|\^+\s*\Z|[~^]{3,})")
 _ERROR: Final = re.compile(r"[\w.]{0,80}(?:Error|Exception): ")
+# Factors by which the value of a piece is multiplied.
 _FACTORS: Final[dict[Kind, float]] = {
     "sentence": 1.0,
     "head": 4.0,
@@ -103,10 +100,16 @@ _FACTORS: Final[dict[Kind, float]] = {
 }
 _HEAD_BONUS: Final = 3.0
 _SHORT_FACTOR: Final = 3.0
-"""For an answer of one line, which is short already."""
+_OPENING_FACTOR: Final = 0.2
+_ASK_FACTOR: Final = 2.5
+_PASTED_FACTOR: Final = 0.6
+_MODE_FACTOR: Final = 3.0
 _DONE_FACTOR: Final = 3.0
+_LATER_ITEM: Final = 0.15  # for the items of a list after the first `_FIRST_ITEMS`
+_FIRST_ITEMS: Final = 10
+# Reports of finished work are kept beside the statements of users, up to this share of the conversation.
 _MOST_DONE: Final = 0.25
-"""Share of a conversation that what was done may take beside the statements of users."""
+# Sentences in which an assistant reports its finished work.
 _DONE: Final = re.compile(
     r"(?:(?:done|fixed|ok|okay|yes|great|good|perfect|understood|sure|noted)\b[:,.!]* )?"
     r"(?:I|we)(?:['’]ve| have)?(?: (?:also|now|just|then))? (?:added|bumped|built|changed|configured|created|defined|deleted"
@@ -118,12 +121,7 @@ _DONE: Final = re.compile(
     r"|j['’]ai (?:ajouté|créé|changé|modifié|corrigé|supprimé|mis à jour)\b",
     re.IGNORECASE,
 )
-"""Sentences in which an assistant reports what it did."""
-_OPENING_FACTOR: Final = 0.2
-_ASK_FACTOR: Final = 2.5
-_PASTED_FACTOR: Final = 0.6
-# Words that each mode looks for: sentences with them are preferred.
-_MODE_FACTOR: Final = 3.0
+# In each mode, sentences with one of these words are preferred.
 _SOUGHT: Final[dict[Mode, str]] = {
     "explore": "found|finding|not found|missing|unclear|unknown|gap|no trace",
     "bug_fixing": r"error|exception|fail|crash|bug|cause|because|fix|regress|\w+Error\b",
@@ -135,17 +133,15 @@ _SOUGHT: Final[dict[Mode, str]] = {
 _MODES: Final = {mode: re.compile(rf"\b(?:{words})", re.IGNORECASE) for mode, words in _SOUGHT.items()}
 
 
-def kept_of(
-    utterances: Sequence[Utterance], previous: str, mode: Mode = "default", room: float = 0.0
-) -> dict[int, Kept]:
-    """Return what is kept of each message; what the log says already is left out.
+def kept_of(utterances: Sequence[Utterance], previous: str, mode: Mode, room: float) -> dict[int, Kept]:
+    """Return the sentences and pieces that are kept of each message. `previous` is the log, whose sentences are not kept again.
 
-    `room` is added to what may be kept by the size of the messages: tool lines of the span took less, or more, than their half.
+    `room` is the number of characters that the lines about tools leave for the messages. It may be negative.
     """
     total = sum(len(utterance.text) for utterance in utterances)
     kept = {utterance.number: Kept() for utterance in utterances}
     said = {utterance.number: _read(utterance, previous) for utterance in utterances if utterance.is_user}
-    spent, known = _keep_users(utterances, kept, said, total * _HALF + room)
+    spent, known = _keep_statements(utterances, kept, said, total * _HALF + room)
     offers: list[_Offer] = []
     for utterance in utterances:
         if utterance.is_user:
@@ -157,12 +153,12 @@ def kept_of(
         least = max(
             least, spent + sum(len(utterance.text) for utterance in utterances if not utterance.is_user) * _TOLD
         )
-    # What was done is kept beside the statements of users, however long they are.
+    # Reports of finished work are kept however long the statements of users are.
     told = (offer for offer in offers if not offer.is_ask and offer.piece.kind == "sentence")
     done = sum(offer.candidate.cost + _LINE for offer in told if _DONE.match(offer.piece.text))
     least = max(least, spent + min(done, total * _MOST_DONE))
     candidates = [offer.candidate for offer in offers]
-    # List heads and questions that name something may take more room than the rest.
+    # List heads, and questions with a name, are chosen first, with a larger budget than the other candidates.
     heads = [
         one
         if offer.piece.kind == "head" or (offer.is_ask and names_something(offer.piece.text))
@@ -180,74 +176,70 @@ def kept_of(
             kept[offer.number].said[offer.order] = offer.piece.text
         else:
             kept[offer.number].pieces.append(offer.piece)
-    return _with_questions(kept, utterances, previous) if previous else kept
+    if previous:
+        _add_questions(kept, utterances, previous)
+    return kept
 
 
 # ---------------------------------------------------------------- users
 
 
-class _UserStatement(NamedTuple):
+class _Sentence(NamedTuple):
     number: int
     order: int
+    """The index of the sentence in the message."""
     text: str
-    weight: int
-    """3 for constraints, decisions and the like, 2 for what users say of themselves, 1 for the rest."""
+    act: Act
+
+    def weight(self) -> int:
+        """Return 3 for an important sentence, 2 for a sentence of users about themselves, and 1 for any other sentence."""
+        return 3 if weighs(self.text) else 2 if ABOUT_SELF.search(self.text) else 1
 
 
-def _read(utterance: Utterance, previous: str) -> list[tuple[int, str, Act]]:
+def _read(utterance: Utterance, previous: str) -> list[_Sentence]:
     return [
-        (order, text, act_of(text))
+        _Sentence(utterance.number, order, text, act_of(text))
         for order, text in enumerate(_sentences(utterance.text))
         if not _is_settled(text, previous)
     ]
 
 
-def _keep_users(
-    utterances: Sequence[Utterance],
-    kept: dict[int, Kept],
-    read: Mapping[int, Sequence[tuple[int, str, Act]]],
-    most: float,
+def _keep_statements(
+    utterances: Sequence[Utterance], kept: dict[int, Kept], read: Mapping[int, Sequence[_Sentence]], limit: float
 ) -> tuple[float, set[str]]:
-    """Keep what users state; returns what it costs, and its words."""
-    said = [
-        one for utterance in utterances if utterance.is_user for one in _of_message(utterance, read[utterance.number])
-    ]
+    """Keep the statements of users. Return the number of characters that they take, and their words."""
+    said = [one for utterance in utterances if utterance.is_user for one in _statements(utterance, read)]
     lines = Counter(one.number for one in said)
     size = _FRAME + sum(len(one.text) + 1 for one in said) + _LINE * len(lines)
-    # If more than half would be kept, the least important and longest statements go first. Short messages are kept whole.
-    long = {utterance.number for utterance in utterances if len(utterance.text) > _FEW_SENTENCES}
-    gone: set[tuple[int, int]] = set()
-    for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight, -len(one.text))):
-        if size <= max(most, _SMALL):
+    # Above the limit, the least important and longest statements are deleted first. Those of short messages are never deleted.
+    long = {utterance.number for utterance in utterances if len(utterance.text) > _SHORT_MESSAGE}
+    deleted: set[_Sentence] = set()
+    for one in sorted((one for one in said if one.number in long), key=lambda one: (one.weight(), -len(one.text))):
+        if size <= max(limit, _SMALL):
             break
-        gone.add((one.number, one.order))
+        deleted.add(one)
         lines[one.number] -= 1
         size -= len(one.text) + 1 + (0 if lines[one.number] else _LINE)
-    said = [one for one in said if (one.number, one.order) not in gone]
     known: set[str] = set()
     for one in said:
-        kept[one.number].said[one.order] = one.text
-        known.update(weights_of(one.text))
+        if one not in deleted:
+            kept[one.number].said[one.order] = one.text
+            known.update(weights_of(one.text))
     return size, known
 
 
-def _of_message(utterance: Utterance, read: Sequence[tuple[int, str, Act]]) -> list[_UserStatement]:
-    """Return the statements of one message: all if it is short, the most important ones of a pasted text."""
-    found = [
-        _UserStatement(utterance.number, order, text, 3 if weighs(text) else 2 if ABOUT_SELF.search(text) else 1)
-        for order, text, act in read
-        if act == "statement"
-    ]
+def _statements(utterance: Utterance, read: Mapping[int, Sequence[_Sentence]]) -> list[_Sentence]:
+    """Return the statements of one message: all of a short message, or the most important ones of a pasted text."""
+    found = [one for one in read[utterance.number] if one.act == "statement"]
     room = _USER_WHOLE + max(0, len(utterance.text) - _USER_WHOLE) * _USER_REST
     if sum(len(one.text) + 1 for one in found) <= room:
         return found
-    taken: list[_UserStatement] = []
-    # First sentences about the user, by weight; then by position.
-    for one in sorted(found, key=lambda one: (not ABOUT_SELF.search(one.text), -one.weight, one.order)):
+    chosen: list[_Sentence] = []
+    for one in sorted(found, key=lambda one: (not ABOUT_SELF.search(one.text), -one.weight(), one.order)):
         if len(one.text) + 1 <= room:
-            taken.append(one)
+            chosen.append(one)
             room -= len(one.text) + 1
-    return sorted(taken, key=lambda one: one.order)
+    return sorted(chosen)
 
 
 def _sentences(text: str) -> Iterator[str]:
@@ -283,29 +275,29 @@ def _is_fresh(text: str, previous: str) -> bool:
 
 
 def _is_settled(text: str, previous: str) -> bool:
-    """Return whether the log has this text after all other statements of users."""
+    """Return whether the log has this text, and no statement of a user after it."""
     return not _is_fresh(text, previous) and "🔴" not in previous[previous.rfind(escape(text)) :]
 
 
-def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[tuple[int, str, Act]]) -> Iterator[_Offer]:
-    """Yield what users ask, and the rest of what they paste."""
-    pasted = len(utterance.text) > _USER_WHOLE
-    for order, text, act in read:
+def _user_offers(utterance: Utterance, kept: Kept, read: Sequence[_Sentence]) -> Iterator[_Offer]:
+    """Yield the questions and requests of a message, and the statements of a pasted text that are not kept yet."""
+    is_pasted = len(utterance.text) > _USER_WHOLE
+    for number, order, text, act in read:
         if order in kept.said:
             continue
         if act in {"question", "request"}:
             candidate = Candidate(weights_of(text), len(text) + _LINE, _ASK_FACTOR, 1.0)
-            yield _Offer(utterance.number, order, Piece(text, "sentence"), candidate, is_ask=True)
-        elif act == "statement" and pasted:
+            yield _Offer(number, order, Piece(text, "sentence"), candidate, is_ask=True)
+        elif act == "statement" and is_pasted:
             candidate = Candidate(weights_of(text), len(text) + 1, _PASTED_FACTOR)
-            yield _Offer(utterance.number, order, Piece(text, "sentence"), candidate)
+            yield _Offer(number, order, Piece(text, "sentence"), candidate)
 
 
 # ---------------------------------------------------------------- assistants
 
 
 def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[str] | None) -> list[_Offer]:
-    """Return what may be kept of an answer; `first` is the index of its first offer among all offers."""
+    """Return the pieces of an answer that may be kept. `first` is the index of the first of them among all offers."""
     places: dict[int, int] = {}
     counts: dict[int, int] = {}
     offers: list[_Offer] = []
@@ -315,7 +307,7 @@ def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[
             continue
         counts[piece.list] = counts.get(piece.list, 0) + (piece.kind == "head")
         factor = _FACTORS[piece.kind]
-        if piece.kind == "head" and counts[piece.list] > _MOST_ITEMS:
+        if piece.kind == "head" and counts[piece.list] > _FIRST_ITEMS:
             factor *= _LATER_ITEM
         if is_short:
             factor *= _SHORT_FACTOR
@@ -334,7 +326,6 @@ def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[
             factor,
             _HEAD_BONUS if piece.kind == "head" else 0.0,
             None if piece.needs is None else first + places[piece.needs],
-            # Prose opens a line, each list its topic.
             group=utterance.number * _GROUPS + min(piece.list, _GROUPS - 2) + 1,
             opening=_LINE if piece.list < 0 else len(piece.topic) + _TOPIC,
         )
@@ -348,12 +339,15 @@ def _offers(utterance: Utterance, previous: str, first: int, wanted: re.Pattern[
 _NEXT_ROOT: Final = re.compile(r"\n(?! )")
 
 
-def _with_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previous: str) -> dict[int, Kept]:
-    """Return what is kept, with the questions that the log has already beside their answers.
+def _add_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], previous: str) -> None:
+    """Add the questions that the log has already, because their new answers are hard to understand without them.
 
-    An answer says little without its question. Where the log has the same answer to it, both are left out.
+    If the log has the same answer to a question, the answer is deleted and the question is not added.
     """
-    for utterance, answers in _answers(utterances):
+    for place, utterance in enumerate(utterances):
+        if not utterance.is_user:
+            continue
+        answers = [one.number for one in takewhile(lambda one: not one.is_user, islice(utterances, place + 1, None))]
         asked = [text for text in _sentences(utterance.text) if is_ask(text) and not _is_fresh(text, previous)]
         told = [piece for number in answers for piece in kept[number].pieces]
         if not asked or not told:
@@ -364,20 +358,7 @@ def _with_questions(kept: dict[int, Kept], utterances: Sequence[Utterance], prev
                 kept[number].pieces.clear()
         else:
             kept[utterance.number].asks[:0] = asked
-    return kept
-
-
-def _answers(utterances: Iterable[Utterance]) -> list[tuple[Utterance, list[int]]]:
-    """Return each message of a user with those that answer it, before the next one."""
-    found: list[tuple[Utterance, list[int]]] = []
-    for utterance in utterances:
-        if utterance.is_user:
-            found.append((utterance, []))
-        elif found:
-            found[-1][1].append(utterance.number)
-    return found
 
 
 def _after(question: str, previous: str) -> str:
-    """Return the lines of the log beneath the last occurrence of a question."""
     return _NEXT_ROOT.split(previous[previous.rfind(f"asked: {question}") :], 1)[0]

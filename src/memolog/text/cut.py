@@ -36,7 +36,10 @@ def is_boundary(text: str, index: int) -> bool:
     before, after = text[index - 1], text[index]
     if before < _FIRST_MARK and after < _FIRST_MARK:
         return not (before == "\r" and after == "\n")
-    return not _joined(text, index, before, after)
+    if _is_control(before) or _is_control(after):
+        return True
+    is_joined = _extends(after) or _leads(before) or _is_inside_pair(text, index)
+    return not (is_joined or _splits_flag(text, index) or _is_conjunct(text, index))
 
 
 def cut(text: str, limit: int) -> str:
@@ -96,18 +99,6 @@ def _boundary_after(text: str, index: int) -> int:
     while not is_boundary(text, index):
         index += 1
     return index
-
-
-def _joined(text: str, index: int, before: str, after: str) -> bool:
-    if _is_control(before) or _is_control(after):
-        return False
-    return (
-        _extends(after)
-        or _leads(before)
-        or _is_inside_pair(text, index)
-        or _splits_flag(text, index)
-        or _is_conjunct(text, index)
-    )
 
 
 def _is_control(char: str) -> bool:
