@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from cli.world import inside, run
 from memolog.apps.hooks.hosts import KNOWN, Change, Place, Target, apply, backup_of, installing, targets, uninstalling
-from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
+from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, with_block, without_block
 from memolog.errors import InputError
 
 HOSTS = list(KNOWN)
@@ -45,7 +45,7 @@ indents = st.sampled_from([None, 1, 2, 4, "\t"])
 @given(json_values, indents)
 def test_a_text_is_read_as_json_is(data: Any, indent: Any) -> None:
     """The value of a text is what the standard library reads."""
-    assert value(parse(json.dumps(data, indent=indent))) == data
+    assert parse(json.dumps(data, indent=indent)).value == data
 
 
 @given(st.dictionaries(st.text(alphabet="abc", max_size=2), json_values, max_size=3), indents, json_values)
@@ -76,11 +76,11 @@ def test_comments_stay() -> None:
     """Comments before, beside and after what is added are where they were."""
     text = '{\n  // one\n  "a": 1, // two\n  "b": [\n    1, // three\n  ], // four\n  /* five */\n}\n'
     longer = add_item(set_member(text, (), "c", {"d": 2}), ("b",), 2)
-    assert value(parse(longer)) == {"a": 1, "b": [1, 2], "c": {"d": 2}}
+    assert parse(longer).value == {"a": 1, "b": [1, 2], "c": {"d": 2}}
     for number in ("one", "two", "three", "four", "five"):
         assert longer.count(number) == 1
     back = remove(remove(longer, (), lambda name, _: name == "c"), ("b",), lambda _, item: item == 2)
-    assert value(parse(back)) == {"a": 1, "b": [1]}
+    assert parse(back).value == {"a": 1, "b": [1]}
     assert back == text
 
 
@@ -100,7 +100,7 @@ def test_commas_too_many_stay(text: str) -> None:
     """Whoever ends every line with a comma finds it there when ours is gone."""
     longer = add_item(add_item(text, ("a",), "ours"), ("a",), "ours, too")
     longer = set_member(longer, (), "ours", {"b": [2]})
-    assert value(parse(longer)) == {"a": [*value(parse(text))["a"], "ours", "ours, too"], "ours": {"b": [2]}}
+    assert parse(longer).value == {"a": [*parse(text).value["a"], "ours", "ours, too"], "ours": {"b": [2]}}
     back = remove(longer, ("a",), lambda _, item: str(item).startswith("ours"))
     assert remove(back, (), lambda name, _: name == "ours") == text
 
@@ -215,7 +215,7 @@ def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
     for target in plan(host, tmp_path):
         text = target.path.read_text("utf-8")
         if not target.is_toml:
-            found = value(parse(text))
+            found = parse(text).value
             assert found["model"] == "large"
             assert found["mcpServers"]["other"] == {"command": "other"}
             assert {"hooks": [{"type": "command", "command": "say done"}]} in found["hooks"]["Stop"]

@@ -1,4 +1,4 @@
-"""Write and read files: `export`, `import`, `backup` and `restore`. Only with `--overwrite` is an existing file overwritten."""
+"""Write and read files: `export`, `import`, `backup` and `restore`. An existing file is overwritten only with `--overwrite`."""
 
 import os
 from pathlib import Path
@@ -143,7 +143,7 @@ async def restore(
         bool, typer.Option("--overwrite", help="Replace an existing database. The old database is kept beside it.")
     ] = False,
 ) -> Answer:
-    """Create a database from a backup. No program may use the database meanwhile."""
+    """Create a database from a backup. No program may use the database during this time."""
     from memolog import restore_backup
 
     if not file.exists():

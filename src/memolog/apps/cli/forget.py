@@ -1,4 +1,4 @@
-"""Forget memory, and correct lines of the log: `forget`, `correct`, `retract` and `reinstate`."""
+"""Forget memory, correct lines of the log, and check the database: `forget`, `correct`, `retract`, `reinstate` and `doctor`."""
 
 import os
 import sys
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import counted, fields, styled
+from memolog.apps.cli.command import Answer, Call, refuse_unknown, verb
+from memolog.apps.cli.output import console, counted, fields, styled
 from memolog.core.exact_json import encode
 from memolog.core.observation import MARKS
 from memolog.errors import InputError, NotFound
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from memolog.core.observation import Observation
-    from memolog.core.reports import Forgotten
+    from memolog.core.reports import Forgotten, Report
 
 app = typer.Typer()
 
@@ -64,7 +64,7 @@ async def forget(
 
 
 async def _purge(call: Call) -> None:
-    """Remove hook events that are not stored yet if their messages were forgotten."""
+    """Remove forgotten messages from the spool, which contains hook events that are not stored in the database yet."""
     from memolog.apps.hooks.spool import spool_of
     from memolog.apps.hooks.sweep import purge
 
@@ -78,14 +78,12 @@ def _ask(would: "Forgotten") -> None:
             why="Standard input is not a terminal.",
             then="Check with --dry-run, then add --yes.",
         )
-    from memolog.apps.cli.output import console
-
     console(to_stderr=True).print(_show_forgotten(would))
     typer.confirm("This cannot be undone. Forget it?", abort=True, err=True)
 
 
 def _counts(gone: "Forgotten") -> dict[str, int]:
-    """Return the number of forgotten items of each kind that has any. Ledger entries (`usage`) are not deleted."""
+    """Return the number of forgotten items by kind, without zeros and without ledger entries, which are not deleted."""
     data: dict[str, Any] = encode(gone)
     counts = {name: len(value) if isinstance(value, list) else value for name, value in data.items()}  # pyright: ignore[reportUnknownArgumentType]
     return {name: n for name, n in counts.items() if type(n) is int and n and name not in {"usage", "copies"}}
@@ -160,3 +158,43 @@ async def reinstate(call: Call, observation: _Line) -> Answer:
     """Restore a retracted line."""
     name = await _id_of(call, observation, "retracted")
     return _line_answer(await call.of_resource.reinstate(name), "Reinstated")
+
+
+# ---------------------------------------------------------------- the doctor
+
+
+# The database is opened for writing, because only then can SQLite check the file.
+@verb(app, needs="database", writes=True, example="memolog doctor")
+async def doctor(
+    call: Call,
+    resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Copy the database, make the repairs that are safe, and rebuild the index.")
+    ] = False,
+) -> Answer:
+    """Check that nothing in the database is lost, duplicated or misplaced. Exit code 1: there are problems."""
+    if resource is not None:
+        await refuse_unknown(call.memory, resource, None)
+    with call.progress("repairing" if repair else "examining"):
+        report = await call.memory.doctor(resource, repair=repair)
+    data = {"healthy": report.is_healthy, **encode(report), "examined": dict(report.examined)}
+    return Answer(data=data, show=lambda: _show_report(report, repair=repair), code=0 if report.is_healthy else 1)
+
+
+def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
+    from rich.text import Text
+
+    rows: list[tuple[str, Text | str]] = [("examined", ", ".join(f"{n:,} {what}" for what, n in report.examined))]
+    for finding in report.findings:
+        state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "cannot be repaired"
+        text = styled(f"{state}: ", "green" if finding.repaired else "bold red")
+        rows.append((finding.kind, text.append_text(styled(f"{finding.where}: {finding.explanation}", "default"))))
+    if report.copy:
+        rows.append(("copy before the repair", report.copy))
+    if report.is_healthy:
+        rows.append(("result", styled("healthy", "green")))
+    else:
+        problems = sum(not finding.repaired for finding in report.findings)
+        advice = "" if repair or not any(f.is_safe for f in report.findings) else "; try --repair"
+        rows.append(("result", styled(f"{counted(problems, 'problem')}{advice}", "bold red")))
+    return fields(rows)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memolog.log.status import Status
 
 app = typer.Typer()
+# Maximum number of resources whose threads are listed.
 _MOST_RESOURCES = 200
 
 
@@ -187,7 +188,7 @@ def _log_lines(lines: Sequence[Observation], handles: dict[str, str], *, sources
 
 
 def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":
-    """Render groups of a log."""
+    """Render groups of a log. Without groups, render the text `empty`."""
     from rich.text import Text
 
     if not groups:
@@ -288,11 +289,11 @@ async def watch(
         else:
             out.print(_event(event), soft_wrap=True)
 
-    # One more than is shown: the newest event is where following starts, even with --last 0.
-    seen = await call.of_resource.journal(thread=thread, limit=last + 1)
-    for event in seen[len(seen) - min(last, len(seen)) :]:
+    # Read one event more than is shown, because even with `--last 0` the number of the newest event is needed.
+    past = await call.of_resource.journal(thread=thread, limit=last + 1)
+    for event in past[len(past) - min(last, len(past)) :]:
         show(event)
-    after, waited = (seen[-1].number if seen else 0), 0.0
+    after, waited = (past[-1].number if past else 0), 0.0
     while seconds is None or waited < seconds:
         await sleep(every)
         waited += every

@@ -228,7 +228,7 @@ _Priority = Annotated[
 ]
 _Type = Annotated[str | None, typer.Option("--type", help="Type: bug, feature, task, epic or chore.")]
 _Due = Annotated[str | None, typer.Option(help="Due date: 2026-03-14, or 2d for two days from now.")]
-_Names = Annotated[list[str] | None, typer.Option(help="Label; repeatable.")]
+_NewLabels = Annotated[list[str] | None, typer.Option(help="Label; repeatable.")]
 
 
 def _tasks(call: Call, session: str | None = None, thread: str | None = None) -> "Tasks":
@@ -253,7 +253,7 @@ async def create(
     description: Annotated[str, typer.Option("--description", "-d", help="Description.")] = "",
     priority: _Priority = None,
     type_: _Type = None,
-    label: _Names = None,
+    label: _NewLabels = None,
     due: _Due = None,
     assignee: Annotated[str | None, typer.Option(help="Assignee.")] = None,
     parent: Annotated[str | None, typer.Option(help="Parent task.")] = None,
@@ -283,7 +283,7 @@ async def edit(
     description: Annotated[str | None, typer.Option("--description", "-d", help="New description.")] = None,
     priority: _Priority = None,
     type_: _Type = None,
-    label: _Names = None,
+    label: _NewLabels = None,
     remove_label: Annotated[list[str] | None, typer.Option(help="Label to remove; repeatable.")] = None,
     due: _Due = None,
     defer: Annotated[
@@ -324,7 +324,7 @@ async def claim(
 
 @verb(app, needs="resource", writes=True, name="next", example="memolog tasks next")
 async def claim_next(
-    call: Call, label: _Names = None, session: _Session = None, thread: _Thread = None, lease: _Lease = None
+    call: Call, label: _NewLabels = None, session: _Session = None, thread: _Thread = None, lease: _Lease = None
 ) -> Answer:
     """Claim the ready task with the highest priority. Exit code 1: nothing is ready."""
     claimed = await _tasks(call, session, thread).claim_next(labels=label or (), lease=lease)

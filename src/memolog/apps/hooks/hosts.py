@@ -12,34 +12,18 @@ import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from secrets import token_hex
+from typing import Any, Final, cast
 
 from memolog.apps.hooks.events import HOSTS, Host
-from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
+from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, with_block, without_block
 from memolog.errors import InputError
 
 MARK: Final = "memolog.apps.hook"
-"""Text that identifies an entry of Memolog: all our commands contain it, and other commands do not."""
+"""Text that identifies an entry of Memolog. Only commands of Memolog contain it."""
 NAME: Final = "memolog"
 """Name of the MCP server of Memolog in the settings of a host."""
-
-Shape: TypeAlias = Callable[[str, int], dict[str, Any]]
-"""Builds the entry of a hook from its command and timeout in seconds."""
-
-
-def _nested(command: str, seconds: int) -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
-
-
-def _nested_named(command: str, seconds: int) -> dict[str, Any]:
-    return {"hooks": [{"name": NAME, "type": "command", "command": command, "timeout": seconds * 1000}]}
-
-
-def _flat(command: str, seconds: int) -> dict[str, Any]:
-    return {"command": command, "timeout": seconds}
-
 
 # Timeouts in seconds by kind of event. The start is answered with a context pack, which takes longer. Some hosts allow only a
 # short time for the end.
@@ -49,10 +33,9 @@ _USUAL_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Settings files of a host, and the format of their entries."""
+    """The names and places of a host."""
 
     title: str
-    shape: Shape
     hooks: tuple[str, str]
     """Paths of the file with the hooks: relative to `home`, and relative to a project."""
     servers: tuple[str, str]
@@ -61,8 +44,6 @@ class Form:
     """Folder of the host, relative to the home folder of the user."""
     home_variable: str | None = None
     """Environment variable with the path of another folder of the host."""
-    server: Mapping[str, Any]
-    """Further fields of a server entry."""
     then: str
     """Advice for the user after the installation."""
 
@@ -70,41 +51,33 @@ class Form:
 KNOWN: Final[dict[Host, Form]] = {
     "claude-code": Form(
         title="Claude Code",
-        shape=_nested,
         # The entries contain paths of this machine, so they are written to the file that is not shared with other developers.
         hooks=("settings.json", ".claude/settings.local.json"),
         servers=("../.claude.json", ".mcp.json"),
         home=".claude",
         home_variable="CLAUDE_CONFIG_DIR",
-        server={"type": "stdio"},
         then="Start Claude Code again. Its commands /hooks and /mcp show the new entries.",
     ),
     "codex": Form(
         title="Codex",
-        shape=_nested,
         hooks=("hooks.json", ".codex/hooks.json"),
         servers=("config.toml", ".codex/config.toml"),
         home=".codex",
         home_variable="CODEX_HOME",
-        server={},
         then="Start Codex again and trust the new hooks in /hooks. Until then Codex does not run them.",
     ),
     "cursor": Form(
         title="Cursor",
-        shape=_flat,
         hooks=("hooks.json", ".cursor/hooks.json"),
         servers=("mcp.json", ".cursor/mcp.json"),
         home=".cursor",
-        server={},
         then="Start Cursor again. Its settings show hooks and servers.",
     ),
     "gemini": Form(
         title="Gemini CLI",
-        shape=_nested_named,
         hooks=("settings.json", ".gemini/settings.json"),
         servers=("settings.json", ".gemini/settings.json"),
         home=".gemini",
-        server={},
         then="Start Gemini CLI again. Its commands /hooks and /mcp show the new entries.",
     ),
 }
@@ -153,8 +126,9 @@ def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str]
     """Return the settings files of a host with the entries to install: a hook for every event, and the server."""
     form = KNOWN[host]
     line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
-    hooks = {event: form.shape(line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
-    entry = None if server is None else {**form.server, "command": server[0], "args": list(server[1:])}
+    hooks = {event: _hook(host, line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
+    kind = {"type": "stdio"} if host == "claude-code" else {}
+    entry = None if server is None else {**kind, "command": server[0], "args": list(server[1:])}
     first, second = place.file(form, form.hooks), place.file(form, form.servers)
     with_hooks = Target(path=first, project=place.project, hooks=hooks, has_version=host == "cursor")
     if first == second:
@@ -162,8 +136,18 @@ def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str]
     return [with_hooks, Target(path=second, project=place.project, server=entry)]
 
 
+def _hook(host: Host, command: str, seconds: int) -> dict[str, Any]:
+    """Return the settings entry of a hook in the format of its host. `seconds` is the timeout."""
+    if host == "cursor":
+        return {"command": command, "timeout": seconds}
+    hook: dict[str, Any] = {"type": "command", "command": command, "timeout": seconds}
+    # Gemini requires a name, and its timeouts are in milliseconds.
+    return {"hooks": [{"name": NAME, **hook, "timeout": seconds * 1000} if host == "gemini" else hook]}
+
+
 _REMARK: Final = "`memolog uninstall codex` removes it"
-_MARKS: Final = "\ufeff"
+_BYTE_ORDER_MARK: Final = "\ufeff"
+# Whether this system can open files relative to a folder descriptor.
 _HAS_FOLDERS: Final = {os.open, os.mkdir, os.unlink, os.chmod} <= os.supports_dir_fd
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -189,7 +173,7 @@ class Change:
 
     @property
     def keeps(self) -> bool:
-        """Return whether to keep a copy of the file: it exists and has no entries of Memolog, so it is the original."""
+        """Return whether to keep a copy of the file. It is the original if it exists and has no entries of Memolog."""
         return self.before is not None and MARK not in self.before
 
 
@@ -198,7 +182,7 @@ def backup_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.memolog-backup")
 
 
-# ---------------------------------------------------------------- what is to be changed
+# ---------------------------------------------------------------- changes
 
 
 def installing(targets: Sequence[Target]) -> list[Change]:
@@ -215,7 +199,7 @@ def installing(targets: Sequence[Target]) -> list[Change]:
 def uninstalling(targets: Sequence[Target]) -> list[Change]:
     """Return the changes that remove the entries of Memolog.
 
-    If the user has changed nothing else since the installation, the file gets its original bytes back.
+    If the user has changed nothing else since the installation, the file gets its original content, byte for byte.
     """
     changes = list[Change]()
     for target in targets:
@@ -277,7 +261,7 @@ def _without_hooks(text: str, *, keep: frozenset[str]) -> str:
 
 def _at(text: str, *path: str) -> dict[str, Any]:
     """Return the object at a path of a JSON text. Return an empty object if there is none."""
-    found: Any = value(parse(text)) if text.strip() else {}
+    found: Any = parse(text).value if text.strip() else {}
     for key in path:
         found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
@@ -353,15 +337,15 @@ def _read(path: Path) -> str | None:
 
 
 def _plain(text: str) -> tuple[str, str]:
-    """Return a text with line feeds as line ends and without byte order mark, and its original mark and line end."""
-    mark = _MARKS if text.startswith(_MARKS) else ""
+    """Return a text with line feeds as line ends and without byte order mark, and its original byte order mark and line end."""
+    mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
     ending = "\r\n" if "\r\n" in text else "\n"
     return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
 
 
 def _as_it_was(text: str, ending: str) -> str:
     """Return a text with the byte order mark and line end that `_plain` removed."""
-    mark = _MARKS if ending.startswith(_MARKS) else ""
+    mark = _BYTE_ORDER_MARK if ending.startswith(_BYTE_ORDER_MARK) else ""
     return mark + text.replace("\n", ending.removeprefix(mark))
 
 
@@ -399,7 +383,9 @@ def _mode(path: Path) -> int:
 
 def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
     with _folder_of(path, project) as (folder, name):
-        file, new = _new_file(path, folder)
+        beside = path.with_name(f".{path.name}.memolog-{token_hex(8)}")
+        new = str(beside) if folder is None else beside.name
+        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder)
         try:
             with os.fdopen(file, "wb") as opened:
                 opened.write(text.encode("utf-8"))
@@ -410,22 +396,12 @@ def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
             raise
 
 
-def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
-    """Create an empty file beside a file, with an unused name. Return its descriptor and its name."""
-    for number in count():
-        beside = path.with_name(f".{path.name}.memolog-{number}")
-        name = str(beside) if folder is None else beside.name
-        with suppress(FileExistsError):
-            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
-    raise AssertionError
-
-
 @contextmanager
 def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
     """Open the folder of a file, and yield the descriptor of the folder and the name of the file. Missing folders are created.
 
-    Inside a project, each folder is opened without following links, so that a folder that is replaced by a link meanwhile is
-    refused. On systems without folder descriptors, yield None and the whole path.
+    Inside a project, each folder is opened without following links. If somebody replaces a folder by a link after the check, the
+    link is refused. On systems without folder descriptors, yield None and the whole path.
     """
     if not _HAS_FOLDERS:
         path.parent.mkdir(parents=True, exist_ok=True)

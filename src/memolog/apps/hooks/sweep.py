@@ -148,7 +148,7 @@ class Sweep:
                     thread=one.thread, messages=both, title=one.title, metadata=one.metadata
                 )
         # Events wait for lines of a transcript that was read, or of a transcript that the host may not have written yet.
-        has_source = bool(written) or (is_missing and session.host in {"claude-code", "codex"})
+        has_source = bool(written) or is_missing
         threads = dict.fromkeys([*written, *(thread_of(one) for one in session.records)])
         return [
             reconcile(
