@@ -12,8 +12,8 @@ import subprocess
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Final, cast
 
 from memolog.apps.hooks.events import HOSTS, Host
@@ -383,9 +383,7 @@ def _mode(path: Path) -> int:
 
 def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
     with _folder_of(path, project) as (folder, name):
-        beside = path.with_name(f".{path.name}.memolog-{token_hex(8)}")
-        new = str(beside) if folder is None else beside.name
-        file = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder)
+        file, new = _new_file(path, folder)
         try:
             with os.fdopen(file, "wb") as opened:
                 opened.write(text.encode("utf-8"))
@@ -394,6 +392,16 @@ def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
         except BaseException:
             os.unlink(new, dir_fd=folder)
             raise
+
+
+def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
+    """Create an empty file beside a file, with an unused name. Return its descriptor and its name."""
+    for number in count():
+        beside = path.with_name(f".{path.name}.memolog-{number}")
+        name = str(beside) if folder is None else beside.name
+        with suppress(FileExistsError):
+            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_LINK, 0o600, dir_fd=folder), name
+    raise AssertionError
 
 
 @contextmanager
