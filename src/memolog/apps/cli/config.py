@@ -32,10 +32,10 @@ async def demo(
     from pathlib import Path
 
     from memolog.apps.demo.play import Demo, show, went_well
-    from memolog.apps.demo.screen import Screen, Terminal
+    from memolog.apps.demo.screen import Screen
 
     address = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
-    screen = Screen() if call.as_json else Terminal()
+    screen = Screen(quiet=call.as_json)
     try:
         result = await Demo(address, screen).play()
     finally:
