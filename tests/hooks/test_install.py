@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.world import inside, run
-from memolog.apps.hooks.hosts import KNOWN, Change, Place, Target, apply, backup_of, installing, targets, uninstalling
+from memolog.apps.hooks.hosts import KNOWN, Change, Place, apply, backup_of, installing, uninstalling
 from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, with_block, without_block
 from memolog.errors import InputError
 
@@ -142,16 +142,31 @@ def test_a_file_that_cannot_take_a_table_is_refused(text: str) -> None:
 # ---------------------------------------------------------------- files
 
 
-def plan(host: Any, folder: Path, *, in_project: bool = True, command: str = "py") -> Any:
-    """Return the files of a host in a folder."""
-    place = Place(project=folder if in_project else None, home=folder, environment={})
+def in_project(host: Any, folder: Path) -> Place:
+    """Return the settings files of a host in a project."""
+    return Place(host=host, project=folder, home=folder, environment={})
+
+
+def files(place: Place) -> list[Path]:
+    """Return the settings files of a host."""
+    return list(dict.fromkeys((place.hooks, place.servers)))
+
+
+def install(place: Place, command: str = "py") -> None:
+    """Add our entries."""
+    for change in installed(place, command):
+        apply(change)
+
+
+def installed(place: Place, command: str = "py") -> list[Change]:
+    """Return the changes of an installation."""
     run_ = [command, "-m", "memolog.apps.hook"]
-    return targets(host, place, [*run_, host, "--db", "m.db"], [*run_, "mcp"])
+    return installing(place, [*run_, place.host, "--db", "m.db"], [*run_, "mcp"])
 
 
-def do(changes: list[Change]) -> None:
-    """Make changes."""
-    for change in changes:
+def uninstall(place: Place) -> None:
+    """Remove our entries."""
+    for change in uninstalling(place):
         apply(change)
 
 
@@ -162,10 +177,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def fill(host: Any, folder: Path, ending: str = "\n") -> None:
     """Give a host the files of somebody who uses it."""
-    for target in plan(host, folder):
-        target.path.parent.mkdir(parents=True, exist_ok=True)
-        text = TOML if target.is_toml else SETTINGS
-        target.path.write_bytes(text.replace("\n", ending).encode())
+    for path in files(in_project(host, folder)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = TOML if path.suffix == ".toml" else SETTINGS
+        path.write_bytes(text.replace("\n", ending).encode())
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
@@ -174,20 +189,20 @@ def test_uninstalling_restores_every_byte(tmp_path: Path, host: Any, ending: str
     """Files that were there are as they were, with their own line ends; nothing is left beside them."""
     fill(host, tmp_path, ending)
     before = contents(tmp_path)
-    do(installing(plan(host, tmp_path)))
+    install(in_project(host, tmp_path))
     during = contents(tmp_path)
     assert all(b"memolog.apps.hook" in during[name] for name in before)
     assert all(during[f"{name}.memolog-backup"] == text for name, text in before.items())
-    do(uninstalling(plan(host, tmp_path, command="another")))
+    uninstall(in_project(host, tmp_path))
     assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
     """Who had no files has none afterwards."""
-    do(installing(plan(host, tmp_path)))
+    install(in_project(host, tmp_path))
     assert contents(tmp_path)
-    do(uninstalling(plan(host, tmp_path)))
+    uninstall(in_project(host, tmp_path))
     assert contents(tmp_path) == {}
 
 
@@ -195,11 +210,11 @@ def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
 def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
     """The same once more is nothing to do; another command takes the place of the old one."""
     fill(host, tmp_path)
-    do(installing(plan(host, tmp_path)))
+    install(in_project(host, tmp_path))
     once = contents(tmp_path)
-    assert all(change.is_none for change in installing(plan(host, tmp_path)))
-    do(installing(plan(host, tmp_path, command="another")))
-    do(installing(plan(host, tmp_path)))
+    assert all(change.is_none for change in installed(in_project(host, tmp_path)))
+    install(in_project(host, tmp_path), command="another")
+    install(in_project(host, tmp_path))
     again = contents(tmp_path)
     assert once.keys() == again.keys()
     for name, text in again.items():
@@ -211,20 +226,18 @@ def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
 def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
     """Their hooks, servers and comments are all there beside ours, and what they change meanwhile stays too."""
     fill(host, tmp_path)
-    do(installing(plan(host, tmp_path)))
-    for target in plan(host, tmp_path):
-        text = target.path.read_text("utf-8")
-        if not target.is_toml:
-            found = parse(text).value
-            assert found["model"] == "large"
-            assert found["mcpServers"]["other"] == {"command": "other"}
-            assert {"hooks": [{"type": "command", "command": "say done"}]} in found["hooks"]["Stop"]
-            assert text.count("//") == SETTINGS.count("//")
-            target.path.write_text(text.replace('"large"', '"small"'), "utf-8")
-    do(uninstalling(plan(host, tmp_path)))
-    for target in plan(host, tmp_path):
-        if not target.is_toml:
-            assert target.path.read_text("utf-8") == SETTINGS.replace('"large"', '"small"')
+    install(in_project(host, tmp_path))
+    texts = [path for path in files(in_project(host, tmp_path)) if path.suffix == ".json"]
+    for path in texts:
+        text = path.read_text("utf-8")
+        found = parse(text).value
+        assert found["model"] == "large"
+        assert found["mcpServers"]["other"] == {"command": "other"}
+        assert {"hooks": [{"type": "command", "command": "say done"}]} in found["hooks"]["Stop"]
+        assert text.count("//") == SETTINGS.count("//")
+        path.write_text(text.replace('"large"', '"small"'), "utf-8")
+    uninstall(in_project(host, tmp_path))
+    assert {path.read_text("utf-8") for path in texts} == {SETTINGS.replace('"large"', '"small"')}
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
@@ -236,11 +249,11 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     link = tmp_path / ".claude" / "settings.local.json"
     link.symlink_to(real)
-    do(installing(plan("claude-code", tmp_path)))
+    install(in_project("claude-code", tmp_path))
     assert link.is_symlink()
     assert "memolog.apps.hook" in real.read_text("utf-8")
     assert real.stat().st_mode & 0o777 == 0o640
-    do(uninstalling(plan("claude-code", tmp_path)))
+    uninstall(in_project("claude-code", tmp_path))
     assert real.read_text("utf-8") == SETTINGS
     assert not backup_of(link).exists()
 
@@ -273,7 +286,7 @@ def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: s
     (project / ".git" / "hooks").mkdir(parents=True)
     home.mkdir()
     (home / "secret.json").write_text('{"secret": "swordfish"}', "utf-8")
-    link(kind, project, plan(host, project)[0].path, home)
+    link(kind, project, in_project(host, project).hooks, home)
     before = contents(tmp_path)
     with inside(project):
         for word in ("install", "uninstall"):
@@ -299,7 +312,7 @@ def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> N
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".cursor").mkdir(parents=True)
     home.mkdir()
-    changes = installing(plan("cursor", project))
+    changes = installed(in_project("cursor", project))
     (project / ".cursor").rename(project / "was")
     (project / ".cursor").symlink_to(home)
     for change in changes:
@@ -314,8 +327,7 @@ def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.Mon
     project.mkdir()
     home.mkdir()
     (project / ".cursor").symlink_to(home)
-    target = Target(path=project / ".cursor" / "mcp.json", project=project)
-    change = Change(target=target, before=None, after="{}")
+    change = Change(path=project / ".cursor" / "mcp.json", project=project, before=None, after="{}")
     monkeypatch.setattr("os.path.realpath", os.fspath)
     with pytest.raises(OSError, match="cursor"):
         apply(change)
@@ -324,18 +336,16 @@ def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_the_users_own_files(tmp_path: Path) -> None:
     """Without a project the files are the user's, or where a variable says."""
-    names = {
-        host: [str(one.path.relative_to(tmp_path)) for one in plan(host, tmp_path, in_project=False)] for host in HOSTS
-    }
-    assert names == {
+    places = [Place(host=host, project=None, home=tmp_path, environment={}) for host in HOSTS]
+    assert {place.host: [str(path.relative_to(tmp_path)) for path in files(place)] for place in places} == {
         "claude-code": [".claude/settings.json", ".claude.json"],
         "codex": [".codex/hooks.json", ".codex/config.toml"],
         "cursor": [".cursor/hooks.json", ".cursor/mcp.json"],
         "gemini": [".gemini/settings.json"],
     }
-    place = Place(project=None, home=tmp_path, environment={"CLAUDE_CONFIG_DIR": str(tmp_path / "c")})
-    paths = [one.path for one in targets("claude-code", place, ["x"], ["x"])]
-    assert paths == [tmp_path / "c" / "settings.json", tmp_path / "c" / ".claude.json"]
+    folder = {"CLAUDE_CONFIG_DIR": str(tmp_path / "c")}
+    place = Place(host="claude-code", project=None, home=tmp_path, environment=folder)
+    assert files(place) == [tmp_path / "c" / "settings.json", tmp_path / "c" / ".claude.json"]
 
 
 # ---------------------------------------------------------------- the command

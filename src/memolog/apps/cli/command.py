@@ -151,7 +151,12 @@ EXIT_CODES: Final[dict[int, str]] = {
 }
 Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
 
+InResource = Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")]
 InThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread. Default: all threads.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Cursor = Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")]
 
 Work: TypeAlias = "Callable[..., Awaitable[Answer]]"
 T = TypeVar("T")

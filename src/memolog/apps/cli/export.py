@@ -6,7 +6,7 @@ from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, chosen_resource, chosen_thread, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, InResource, chosen_resource, chosen_thread, verb
 from memolog.apps.cli.output import JsonOutput, clean, fields
 from memolog.core.exact_json import encode
 from memolog.errors import InputError
@@ -29,7 +29,7 @@ _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite an exis
 async def export(
     call: Call,
     file: Annotated[str, typer.Argument(help="File to write, or - for standard output.")],
-    resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")] = None,
+    resource: InResource = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Write the log of one thread as Markdown.")] = False,
     thread: Annotated[
         str | None,
@@ -83,9 +83,7 @@ async def import_(
         str | None, typer.Option("--resource", "-r", help="Resource to import into, if the file contains no resource.")
     ] = None,
     format_: Annotated[str | None, typer.Option("--format", help="Format of the file. Default: detected.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be imported, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     revive: Annotated[
         bool, typer.Option("--revive", help="Also import messages that were forgotten in this database.")
     ] = False,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, refuse_unknown, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, InResource, Yes, refuse_unknown, verb
 from memolog.apps.cli.output import console, counted, fields, styled
 from memolog.core.exact_json import encode
 from memolog.core.observation import MARKS
@@ -14,6 +14,7 @@ from memolog.errors import InputError, NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from memolog.core.observation import Observation
     from memolog.core.reports import Forgotten, Report
@@ -36,10 +37,8 @@ async def forget(
     retention: Annotated[
         bool, typer.Option("--retention", help="Forget messages that are older than the retention settings allow.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be forgotten, and change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> Answer:
     """Delete something and everything derived from it. This cannot be undone. Exit code 1: nothing to forget."""
     targets = [bool(message or observation or thread), everything, retention]
@@ -167,7 +166,7 @@ async def reinstate(call: Call, observation: _Line) -> Answer:
 @verb(app, needs="database", writes=True, example="memolog doctor")
 async def doctor(
     call: Call,
-    resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")] = None,
+    resource: InResource = None,
     repair: Annotated[
         bool, typer.Option("--repair", help="Copy the database, make the repairs that are safe, and rebuild the index.")
     ] = False,
@@ -182,19 +181,19 @@ async def doctor(
 
 
 def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
-    from rich.text import Text
-
-    rows: list[tuple[str, Text | str]] = [("examined", ", ".join(f"{n:,} {what}" for what, n in report.examined))]
+    found: list[tuple[str, Text]] = []
     for finding in report.findings:
         state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "cannot be repaired"
         text = styled(f"{state}: ", "green" if finding.repaired else "bold red")
-        rows.append((finding.kind, text.append_text(styled(f"{finding.where}: {finding.explanation}", "default"))))
-    if report.copy:
-        rows.append(("copy before the repair", report.copy))
-    if report.is_healthy:
-        rows.append(("result", styled("healthy", "green")))
-    else:
-        problems = sum(not finding.repaired for finding in report.findings)
-        advice = "" if repair or not any(f.is_safe for f in report.findings) else "; try --repair"
-        rows.append(("result", styled(f"{counted(problems, 'problem')}{advice}", "bold red")))
-    return fields(rows)
+        found.append((finding.kind, text.append_text(styled(f"{finding.where}: {finding.explanation}", "default"))))
+    problems = counted(sum(not finding.repaired for finding in report.findings), "problem")
+    advice = "; try --repair" if not repair and any(finding.is_safe for finding in report.findings) else ""
+    result = styled("healthy", "green") if report.is_healthy else styled(f"{problems}{advice}", "bold red")
+    return fields(
+        [
+            ("examined", ", ".join(f"{n:,} {what}" for what, n in report.examined)),
+            *found,
+            ("copy before the repair", report.copy or None),
+            ("result", result),
+        ]
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, Yes, verb
 from memolog.apps.cli.output import console, show_diff, styled
 from memolog.errors import InputError
 
@@ -22,8 +22,6 @@ _Agent = Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex
 _Project = Annotated[
     bool, typer.Option("--project", help="Install in this project only. Default: for all projects of the user.")
 ]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
 @verb(app, needs="nothing", writes=True, example="memolog install claude-code --project --yes")
@@ -44,11 +42,11 @@ async def install(
     ] = None,
     settings: Annotated[str | None, typer.Option(help="Settings file for the hooks.")] = None,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the MCP tools.")] = False,
-    yes: _Yes = False,
-    dry_run: _DryRun = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> Answer:
     """Add memory to a coding agent: hooks that store its sessions, and MCP tools. Shows the changes and asks first."""
-    from memolog.apps.hooks.hosts import KNOWN, installing, targets
+    from memolog.apps.hooks.hosts import KNOWN, installing
 
     host = _host(agent)
     common = ["--db", _address(db)]
@@ -61,7 +59,7 @@ async def install(
     # Cursor starts servers in another folder than the project, but replaces this variable by the path of the project.
     folder = ["--folder", "${workspaceFolder}"] if host == "cursor" and not resource else []
     server = None if no_mcp else [*run, "mcp", *common, *folder]
-    changes = installing(targets(host, _place(project), [*run, host, *common, *start_tokens], server))
+    changes = installing(_place(host, project), [*run, host, *common, *start_tokens], server)
     advice = [KNOWN[host].then]
     if not no_mcp and find_spec("mcp") is None:
         advice.append('The MCP tools need another library. Install it with: pip install "memolog[mcp]"')
@@ -72,13 +70,13 @@ async def install(
 
 @verb(app, needs="nothing", writes=True, example="memolog uninstall claude-code --project")
 async def uninstall(
-    call: Call, agent: _Agent, project: _Project = False, yes: _Yes = False, dry_run: _DryRun = False
+    call: Call, agent: _Agent, project: _Project = False, yes: Yes = False, dry_run: DryRun = False
 ) -> Answer:
     """Remove the hooks and tools from the settings of a coding agent. The database is not changed."""
-    from memolog.apps.hooks.hosts import KNOWN, targets, uninstalling
+    from memolog.apps.hooks.hosts import KNOWN, uninstalling
 
     host = _host(agent)
-    changes = uninstalling(targets(host, _place(project), [""], [""]))
+    changes = uninstalling(_place(host, project))
     words = f"The settings of {KNOWN[host].title} have no entries of Memolog."
     return _apply(call, changes, {"agent": host}, words, [], yes=yes, dry_run=dry_run)
 
@@ -92,13 +90,13 @@ def _host(agent: str) -> "Host":
     raise InputError(f"AGENT must be one of {', '.join(KNOWN)}, got {agent!r}.")
 
 
-def _place(project: bool) -> "Place":
+def _place(host: "Host", project: bool) -> "Place":
     from memolog.apps.hooks.hosts import Place
 
     here = Path.cwd()
     # The root of the git checkout or worktree. Without git, the current folder.
     root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
-    return Place(project=root if project else None, home=Path.home(), environment=os.environ)
+    return Place(host=host, project=root if project else None, home=Path.home(), environment=os.environ)
 
 
 def _settings_file(named: str) -> str:

@@ -127,15 +127,16 @@ def bar(tokens: int, limit: int, *, width: int = 24) -> "Text":
     return text.append(f" {tokens:>7,} of {limit:,} tokens", style="default")
 
 
-def fields(rows: Iterable[tuple[str, "Text | str"]]) -> "Table":
-    """Return a grid with one row for each name and value."""
+def fields(rows: Iterable[tuple[str, "Text | str | None"]]) -> "Table":
+    """Return a grid with one row for each name and value. Rows whose value is None are left out."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(name, styled(value) if isinstance(value, str) else value)
+        if value is not None:
+            grid.add_row(name, styled(value) if isinstance(value, str) else value)
     return grid
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, InThread, chosen_thread, refuse_unknown, verb
+from memolog.apps.cli.command import Answer, Call, Cursor, InThread, chosen_thread, refuse_unknown, verb
 from memolog.apps.cli.output import clean, counted, local, one_line, styled, when
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ async def search(
     ] = None,
     by_thread: Annotated[bool, typer.Option("--by-thread", help="Show only the best result of each thread.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
-    cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")] = None,
+    cursor: Cursor = None,
 ) -> Answer:
     """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
     await refuse_unknown(call.memory, call.resource, thread)
@@ -125,7 +125,7 @@ async def recall(
     tool: Annotated[str | None, typer.Option(help="Only calls and results of this tool.")] = None,
     part: Annotated[int | None, typer.Option(help="Only this part of each message, counted from 0.", min=0)] = None,
     tokens: Annotated[int, typer.Option(help="Maximum number of tokens per page.", min=200)] = 2_000,
-    cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page showed.")] = None,
+    cursor: Cursor = None,
 ) -> Answer:
     """Show the original messages of a reference, in pages. Exit code 1: nothing to show."""
     from memolog.search.recall_store import is_number
@@ -150,7 +150,6 @@ async def recall(
 
 
 def _nothing(tool: str | None, part: int | None) -> "Text":
-    """Return an explanation why a page is empty."""
     wanted = [f"a call or result of the tool {tool}"] if tool else []
     wanted += [f"a part {part}"] if part is not None else []
     if not wanted:

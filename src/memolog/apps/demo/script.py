@@ -2,7 +2,7 @@
 
 = 2026-03-02 09:05 scene    an exchange starts; the name of its scene is optional
 > …                         text of the user; it may continue on lines with four spaces
-@ tool argument             a tool call (`@!`: it failed); lines with `  + ` are written content, lines with four spaces its result
+@ tool argument             a tool call (`@!`: it failed); lines with `  + ` are written content, with four spaces its result
 < …                         text of the assistant
 """
 

@@ -9,9 +9,9 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import Any, Final, cast
@@ -33,7 +33,7 @@ _USUAL_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """The names and places of a host."""
+    """The name of a host, and the paths of its settings files."""
 
     title: str
     hooks: tuple[str, str]
@@ -85,55 +85,32 @@ KNOWN: Final[dict[Host, Form]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where to install: in `project`, or in the home folder of the user if `project` is None."""
+    """The settings files of a host: in `project`, or in the home folder of the user if `project` is None."""
 
+    host: Host
     project: Path | None
     home: Path
     environment: Mapping[str, str]
 
-    def file(self, form: Form, names: tuple[str, str]) -> Path:
-        """Return the path of a settings file of a host. `names` is `form.hooks` or `form.servers`."""
+    @property
+    def hooks(self) -> Path:
+        """Return the path of the file with the hooks."""
+        return self._file(*KNOWN[self.host].hooks)
+
+    @property
+    def servers(self) -> Path:
+        """Return the path of the file with the MCP servers. It may be the file with the hooks."""
+        return self._file(*KNOWN[self.host].servers)
+
+    def _file(self, in_home: str, in_project: str) -> Path:
+        form = KNOWN[self.host]
         if self.project is not None:
-            return self.project / names[1]
+            return self.project / in_project
         folder = self.environment.get(form.home_variable or "")
         if folder:
             # With this variable, the files that are beside the default folder (`../`) are inside the given folder.
-            return Path(folder).expanduser() / names[0].removeprefix("../")
-        return Path(os.path.normpath(self.home / form.home / names[0]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """One settings file, and the entries of Memolog that it should have."""
-
-    path: Path
-    project: Path | None = None
-    """Project that must contain the file after links are resolved. None means a file in the home folder."""
-    hooks: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Entry for each event. Empty if the hooks are in another file."""
-    server: Mapping[str, Any] | None = None
-    """Entry of the MCP server. None means that servers are in another file, or that the user does not want the server."""
-    has_version: bool = False
-    """Whether the host requires the field `version` in the file."""
-
-    @property
-    def is_toml(self) -> bool:
-        """Return whether the file is TOML. Otherwise it is JSON."""
-        return self.path.suffix == ".toml"
-
-
-def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Target]:
-    """Return the settings files of a host with the entries to install: a hook for every event, and the server."""
-    form = KNOWN[host]
-    line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
-    hooks = {event: _hook(host, line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
-    kind = {"type": "stdio"} if host == "claude-code" else {}
-    entry = None if server is None else {**kind, "command": server[0], "args": list(server[1:])}
-    first, second = place.file(form, form.hooks), place.file(form, form.servers)
-    with_hooks = Target(path=first, project=place.project, hooks=hooks, has_version=host == "cursor")
-    if first == second:
-        return [replace(with_hooks, server=entry)]
-    return [with_hooks, Target(path=second, project=place.project, server=entry)]
+            return Path(folder).expanduser() / in_home.removeprefix("../")
+        return Path(os.path.normpath(self.home / form.home / in_home))
 
 
 def _hook(host: Host, command: str, seconds: int) -> dict[str, Any]:
@@ -157,14 +134,11 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 class Change:
     """Content of one file before and after a change. None means that the file does not exist."""
 
-    target: Target
+    path: Path
+    project: Path | None
+    """Project that must contain the file after links are resolved. None means a file in the home folder."""
     before: str | None
     after: str | None
-
-    @property
-    def path(self) -> Path:
-        """Return the path of the file."""
-        return self.target.path
 
     @property
     def is_none(self) -> bool:
@@ -185,31 +159,40 @@ def backup_of(path: Path) -> Path:
 # ---------------------------------------------------------------- changes
 
 
-def installing(targets: Sequence[Target]) -> list[Change]:
-    """Return the changes that add the entries of Memolog. An entry that exists already is not added again."""
+def installing(place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Change]:
+    """Return the changes that add a hook for every event and, unless `server` is None, the MCP server.
+
+    `hook` and `server` are commands. An entry that exists already is not added again.
+    """
+
+    def edit(path: Path, text: str) -> str:
+        if path == place.hooks:
+            text = _with_hooks(place.host, hook, text)
+        return text if server is None or path != place.servers else _with_server(place.host, path, server, text)
+
     changes = list[Change]()
-    for target in targets:
-        before = _present(target)
+    for path in dict.fromkeys((place.hooks, place.servers)):
+        before = _present(path, place.project)
         text, ending = _plain(before or "")
-        after = _as_it_was(_edited(target, _installed, text), ending) or None
-        changes.append(Change(target=target, before=before, after=after))
+        after = _as_it_was(_edited(path, edit, text), ending) or None
+        changes.append(Change(path=path, project=place.project, before=before, after=after))
     return changes
 
 
-def uninstalling(targets: Sequence[Target]) -> list[Change]:
+def uninstalling(place: Place) -> list[Change]:
     """Return the changes that remove the entries of Memolog.
 
     If the user has changed nothing else since the installation, the file gets its original content, byte for byte.
     """
     changes = list[Change]()
-    for target in targets:
-        before = _present(target)
+    for path in dict.fromkeys((place.hooks, place.servers)):
+        before = _present(path, place.project)
         text, ending = _plain(before or "")
-        cleaned = _edited(target, _uninstalled, text)
+        cleaned = _edited(path, _without_entries, text)
         if cleaned == text:
             continue
-        original = _read(backup_of(target.path))
-        if original is not None and target.has_version and "version" not in _at(_plain(original)[0]):
+        original = _read(backup_of(path))
+        if original is not None and place.host == "cursor" and "version" not in _at(_plain(original)[0]):
             cleaned = remove(cleaned, (), lambda name, _: name == "version")
         after: str | None = _as_it_was(cleaned, ending)
         if original is not None and _without_space(original) == _without_space(after or ""):
@@ -217,42 +200,44 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
         elif original is None and _is_bare(after or ""):
             # The file has no other content, so the installation created it. Delete it.
             after = None
-        changes.append(Change(target=target, before=before, after=after))
+        changes.append(Change(path=path, project=place.project, before=before, after=after))
     return changes
 
 
-def _installed(target: Target, text: str) -> str:
-    if target.is_toml:
-        return text if target.server is None else with_block(text, ("mcp_servers", NAME), target.server, _REMARK)
-    if target.hooks:
-        text = _with_hooks(target, text)
-    if target.server is not None:
-        servers = _at(text, "mcpServers")
-        if NAME not in servers or _is_ours(servers[NAME]):
-            text = set_member(text, ("mcpServers",), NAME, dict(target.server))
-    return text
-
-
-def _with_hooks(target: Target, text: str) -> str:
-    if target.has_version and "version" not in _at(text):
+def _with_hooks(host: Host, hook: Sequence[str], text: str) -> str:
+    if host == "cursor" and "version" not in _at(text):
+        # Cursor requires this field.
         text = set_member(text, (), "version", 1)
-    for event, entry in target.hooks.items():
+    command = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
+    for event, kind in HOSTS[host].items():
+        entry = _hook(host, command, _SECONDS.get(kind, _USUAL_SECONDS))
         present = _at(text, "hooks").get(event)
         if isinstance(present, list) and entry in present:
             continue
         text = remove(text, ("hooks", event), _is_our_hook)
         text = add_item(text, ("hooks", event), entry)
-    return _without_hooks(text, keep=frozenset(target.hooks))
+    return _without_hooks(text, keep=HOSTS[host])
 
 
-def _uninstalled(target: Target, text: str) -> str:
-    if target.is_toml:
+def _with_server(host: Host, path: Path, server: Sequence[str], text: str) -> str:
+    kind = {"type": "stdio"} if host == "claude-code" else {}
+    entry = {**kind, "command": server[0], "args": list(server[1:])}
+    if path.suffix == ".toml":
+        return with_block(text, ("mcp_servers", NAME), entry, _REMARK)
+    servers = _at(text, "mcpServers")
+    # An entry with this name that the user wrote is not changed.
+    is_free = NAME not in servers or _is_ours(servers[NAME])
+    return set_member(text, ("mcpServers",), NAME, entry) if is_free else text
+
+
+def _without_entries(path: Path, text: str) -> str:
+    if path.suffix == ".toml":
         return without_block(text)
-    text = _without_hooks(text, keep=frozenset())
+    text = _without_hooks(text, keep=())
     return remove(text, ("mcpServers",), lambda name, entry: name == NAME and _is_ours(entry))
 
 
-def _without_hooks(text: str, *, keep: frozenset[str]) -> str:
+def _without_hooks(text: str, *, keep: Container[str]) -> str:
     """Remove the hooks of Memolog for all events except those in `keep`."""
     for event in [name for name in _at(text, "hooks") if name not in keep]:
         text = remove(text, ("hooks", event), _is_our_hook)
@@ -278,12 +263,12 @@ def _is_our_hook(_: str | None, entry: Any) -> bool:
     return all(map(_is_ours, hooks or [cast("object", entry)]))
 
 
-def _edited(target: Target, edit: Callable[[Target, str], str], text: str) -> str:
+def _edited(path: Path, edit: Callable[[Path, str], str], text: str) -> str:
     """Return the text of a file after an edit. Adds the path of the file to the message of an InputError."""
     try:
-        return edit(target, text)
+        return edit(path, text)
     except InputError as error:
-        raise InputError(f"{target.path}: {error.what}", why=error.why, then=error.then) from error
+        raise InputError(f"{path}: {error.what}", why=error.why, then=error.then) from error
 
 
 def _is_bare(text: str) -> bool:
@@ -303,11 +288,11 @@ def _without_space(text: str) -> str:
 # ---------------------------------------------------------------- files
 
 
-def _present(target: Target) -> str | None:
+def _present(path: Path, project: Path | None) -> str | None:
     """Return the content of a settings file. None means that it does not exist. Raises if a link leads out of the project."""
-    for path in (target.path, backup_of(target.path)):
-        _real(path, target.project)
-    return _read(target.path)
+    for one in (path, backup_of(path)):
+        _real(one, project)
+    return _read(path)
 
 
 def _real(path: Path, project: Path | None) -> Path:
@@ -359,7 +344,7 @@ def diff(change: Change) -> str:
 def apply(change: Change) -> None:
     """Write a changed file in one step. Copy the original first. Delete the copy once the entries of Memolog are removed."""
     # A settings file may be a link, for example into a folder of dotfiles. Then the file that the link leads to is changed.
-    project = change.target.project
+    project = change.project
     path, backup = _real(change.path, project), backup_of(change.path)
     backup = _real(backup.parent, project) / backup.name
     if change.keeps and change.before is not None:
