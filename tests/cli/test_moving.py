@@ -78,8 +78,11 @@ def test_a_backup_comes_back(folder: Path) -> None:
     restored = run("restore", "now.db", "--overwrite", "--json").document
     assert len(run("tasks", "list", "--json").document["items"]) == count - 1
     assert len(run("tasks", "list", "--json", "--db", restored["kept"]).document["items"]) == count
+    before = (folder / "now.db").read_bytes()
     assert run("backup", "now.db").code == 2
+    assert (folder / "now.db").read_bytes() == before
     assert run("backup", "now.db", "--overwrite").code == 0
+    assert run("status", "--db", "now.db").code == 0
 
 
 def test_a_log_as_markdown(folder: Path) -> None:

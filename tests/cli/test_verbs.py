@@ -215,10 +215,8 @@ def test_search_answers_no_where_nothing_fits(folder: Path) -> None:
 
 def test_tasks_from_creation_to_close(folder: Path) -> None:
     """What one command claims, another may close, and it says what that unblocked."""
-    made = run(
-        "tasks", "create", "Check it", "--blocked-by", "T-1", "--label", "x", "--due", "2026-12-24", "--json"
-    ).document
-    assert (made["blocked"], made["labels"], made["due"][:10]) == (True, ["x"], "2026-12-24")
+    made = run("tasks", "create", "Check it", "--blocked-by", "T-1", "--label", "x", "--due", "2d", "--json").document
+    assert (made["blocked"], made["labels"], made["due"] > made["created_at"]) == (True, ["x"], True)
     assert run("tasks", "explain", made["handle"]).code == 1
     assert run("tasks", "claim", "T-1", "--json").document["task"]["status"] == "in_progress"
     closed = run("tasks", "close", "T-1", "--summary", "Done.", "--json").document
@@ -360,18 +358,19 @@ async def _create(path: Path, title: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "moment"),
+    ("text", "moment", "later"),
     [
-        ("2026-03-14", "2026-03-14T00:00:00+00:00"),
-        ("2026-03-14T09:30", "2026-03-14T09:30:00+00:00"),
-        ("2026-03-14T09:30+02:00", "2026-03-14T09:30:00+02:00"),
-        ("90m", "2026-03-20T10:30:00+00:00"),
-        ("2d", "2026-03-18T12:00:00+00:00"),
+        ("2026-03-14", "2026-03-14T00:00:00+00:00", None),
+        ("2026-03-14T09:30", "2026-03-14T09:30:00+00:00", None),
+        ("2026-03-14T09:30+02:00", "2026-03-14T09:30:00+02:00", None),
+        ("90m", "2026-03-20T10:30:00+00:00", "2026-03-20T13:30:00+00:00"),
+        ("2d", "2026-03-18T12:00:00+00:00", "2026-03-22T12:00:00+00:00"),
     ],
 )
-def test_moments(text: str, moment: str) -> None:
-    """A date, a time or an age is a moment; without a zone it is UTC."""
+def test_moments(text: str, moment: str, later: str | None) -> None:
+    """A date, a time or an age is a moment. Without a zone it is in UTC. For a due date, an age counts from now on."""
     assert moment_in(text, NOW).isoformat() == moment
+    assert moment_in(text, NOW, ahead=True).isoformat() == (later or moment)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "5y", "-3h", "999999w"])

@@ -20,4 +20,4 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 @pytest.fixture
 def desk(tmp_path: Path, clock: FakeClock) -> Desk:
     """Return a database that is not there yet."""
-    return Desk(db=tmp_path / "memory" / "memolog.db", clock=clock)
+    return Desk(address=str(tmp_path / "memory" / "memolog.db"), clock=clock)

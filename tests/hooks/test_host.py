@@ -45,15 +45,6 @@ def torn(db: Path) -> None:
         file.write(b"\xff" * 5000)
 
 
-def missing(db: Path) -> None:
-    """Leave it away."""
-
-
-def folder(db: Path) -> None:
-    """Put a folder where the database should be."""
-    db.mkdir()
-
-
 def read_only(db: Path) -> None:
     """Let nothing be written there."""
     db.write_bytes(b"")
@@ -78,6 +69,9 @@ EVENTS = [
     },
     {"hook_event_name": "Stop", "last_assistant_message": "done"},
 ]
+
+
+missing, folder = pytest.param(Path.exists, id="missing"), pytest.param(Path.mkdir, id="folder")
 
 
 @pytest.mark.parametrize("damage", [broken, torn, missing, folder, read_only, no_folder])
@@ -258,7 +252,7 @@ async def test_a_session_belongs_to_where_it_began(desk: Desk, tmp_path: Path) -
 
 async def test_the_database_may_be_a_server(postgres_url: str, clock: FakeClock, tmp_path: Path) -> None:
     """Events wait in the user's own folder, and are stored on the server, once."""
-    desk = Desk(db=tmp_path, clock=clock, server=postgres_url)
+    desk = Desk(address=postgres_url, clock=clock)
     session = Session(host="claude-code", folder=tmp_path, clock=clock, project=str(tmp_path))
     for turn in range(10):
         for step in session.turn(f"turn {turn}"):

@@ -74,17 +74,11 @@ def test_a_session_cannot_leave_its_folder(tmp_path: Path) -> None:
 
 
 def test_files_are_the_users_own(tmp_path: Path) -> None:
-    """What was said is for nobody else on the machine to read."""
-    spool = spool_of(str(tmp_path / "m.db"), {})
-    spool.append("s", {"id": 1})
-    assert Path(spool.folder).stat().st_mode & 0o077 == 0
-    assert (Path(spool.folder) / "s.jsonl").stat().st_mode & 0o077 == 0
-
-
-def test_the_folder_around_it_is_the_users_own(tmp_path: Path) -> None:
-    """Where hooks make the folder of the database, nobody else looks into it, whatever is usual on the machine."""
-    Spool(str(tmp_path / "home" / "memolog.db.hooks")).append("s", {"id": 1})
-    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    """Other users of the machine cannot read the files, the folder, or the folder of the database if hooks create it."""
+    db = tmp_path / "home" / "m.db"
+    spool_of(str(db), {}).append("s", {"id": 1})
+    folder = Path(f"{db}.hooks")
+    assert [path.stat().st_mode & 0o077 for path in (db.parent, folder, folder / "s.jsonl")] == [0, 0, 0]
 
 
 def test_a_server_has_its_spool_in_the_users_folder(tmp_path: Path) -> None:
