@@ -14,19 +14,11 @@ import httpx2
 import pytest
 from mcp import Client
 
-from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
+from mcp_server.doors import ERAS, RESOURCE, SOURCE, START, TAKES, TOKEN, call, made, over_http, over_stdio, web
 from memolog import Memory, SyncMemory, UserMessage
 from memolog.apps.mcp import Served, build_server, open_door, read_token
 from memolog.apps.network import is_loopback
 from memolog.errors import ConfigError, InputError, MemologError, StoreUnavailable
-
-START = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-}
-TAKES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
 async def post(url: str, body: object = START, **headers: str) -> httpx2.Response:
@@ -245,14 +237,8 @@ def test_the_program_over_its_streams(told: signal.Signals, code: int, tmp_path:
     """Interrupted or told to end, it ends, although its client has not closed the streams."""
     path = asyncio.run(made(tmp_path))
     command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path)]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={"PYTHONPATH": str(SOURCE)},
-    ) as program:
+    pipe, environment = subprocess.PIPE, {"PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as program:
         try:
             assert program.stdin is not None
             assert program.stdout is not None

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,23 @@ import httpx2
 import pytest
 from mcp import Client
 
-from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web, without_wire
+from mcp_server.doors import (
+    ERAS,
+    RESOURCE,
+    SOURCE,
+    START,
+    TAKES,
+    TOKEN,
+    call,
+    made,
+    over_http,
+    over_stdio,
+    web,
+    without_wire,
+)
 from memolog import Memory, UserMessage
 
-HEADERS = {
-    "Authorization": f"Bearer {TOKEN}",
-    "Accept": "application/json, text/event-stream",
-    "Content-Type": "application/json",
-}
+HEADERS = {"Authorization": f"Bearer {TOKEN}", **TAKES}
 
 
 async def check(client: Client) -> None:
@@ -89,17 +99,10 @@ async def test_garbage_over_the_streams(tmp_path: Path) -> None:
     """Lines that are no JSON, no request or no UTF-8 are answered or skipped; a request after them is served."""
     path = await made(tmp_path)
     arguments = ["-m", "memolog", "mcp", "--db", str(path), "--resource", RESOURCE]
+    environment = {"PYTHONPATH": str(SOURCE)}
     program = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PYTHONPATH": str(SOURCE)},
-        cwd=path.parent,
+        sys.executable, *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, cwd=path.parent
     )
-    client = {"name": "x", "version": "1"}
-    started = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     garbage = [
         b"{",
         b"null",
@@ -115,7 +118,7 @@ async def test_garbage_over_the_streams(tmp_path: Path) -> None:
     ]
     lines = [
         *garbage[:4],
-        json.dumps({"jsonrpc": "2.0", "id": "start", "method": "initialize", "params": started}).encode(),
+        json.dumps({**START, "id": "start"}).encode(),
         b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
         *garbage,
         b'{"jsonrpc":"2.0","id":"last","method":"tools/list","params":{}}',

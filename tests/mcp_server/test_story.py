@@ -25,9 +25,7 @@ async def test_the_whole_of_it(transport: str, mode: str, tmp_path: Path) -> Non
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("memolog", __version__)
         assert "task-query" in (client.instructions or "")
-        await _tools(client)
-        await _resources(client)
-        await _prompts(client)
+        await _everything(client)
 
 
 async def test_the_whole_of_it_on_postgres(postgres_url: str) -> None:
@@ -35,13 +33,16 @@ async def test_the_whole_of_it_on_postgres(postgres_url: str) -> None:
     async with world(postgres_url):
         pass
     async with web(postgres_url) as server, over_http(server.url) as client:
-        await _tools(client)
-        await _resources(client)
-        await _prompts(client)
+        await _everything(client)
+
+
+async def _everything(client: Client) -> None:
+    await _tools(client)
+    await _resources(client)
+    await _prompts(client)
 
 
 async def _tools(client: Client) -> None:
-    """Every action of every tool does what it says."""
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["task-query", "task-mutate", "memory-search"]
     for tool in tools:
@@ -78,7 +79,6 @@ async def _tools(client: Client) -> None:
 
 
 async def _resources(client: Client) -> None:
-    """Log, pack, working memory and tasks can be listed and read; what is not there is an error that says what is."""
     listed = [resource.uri for resource in (await client.list_resources()).resources]
     assert listed[:3] == ["memolog://context-pack", "memolog://log", "memolog://working-memory"]
     assert "memolog://task/T-1" in listed
@@ -108,7 +108,6 @@ async def _read(client: Client, uri: str, media_type: str) -> str:
 
 
 async def _prompts(client: Client) -> None:
-    """A session begins with what is remembered, and ends with what is to be done."""
     assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["start-session", "hand-over"]
     start = await _prompt(client, "start-session", {"goal": "the {pack} endpoint"})
     assert start.count("<memory-pack>") == 1

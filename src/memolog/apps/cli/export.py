@@ -1,6 +1,5 @@
 """Write and read files: `export`, `import`, `backup` and `restore`. An existing file is overwritten only with `--overwrite`."""
 
-import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, cast
 
@@ -47,8 +46,6 @@ async def export(
             "--thread can be used only with --markdown.",
             then="Add --markdown to export the log of the thread, or omit --thread.",
         )
-    if file != "-":
-        _refuse_existing(Path(file), overwrite=overwrite)
     if markdown:
         return await _export_markdown(call, file, resource, thread, overwrite=overwrite)
     if file == "-":
@@ -70,7 +67,11 @@ async def _export_markdown(
     if file == "-":
         print(clean(await chosen.export_markdown()), end="")
         return Answer(data=None, is_printed=True)
-    size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
+    try:
+        size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
+    except OSError as error:
+        then = "Choose another file, or add --overwrite."
+        raise InputError(f"The log cannot be written: {error}.", then=then) from error
     data = {"file": file, "resource": owner, "thread": name, "bytes": size}
     return Answer(data=data, show=f"The log of {name} was written to {file} ({size:,} bytes).")
 
@@ -126,7 +127,6 @@ async def backup(
     call: Call, file: Annotated[Path, typer.Argument(help="File to create.")], overwrite: _Overwrite = False
 ) -> Answer:
     """Copy a SQLite database to a file. The database may be in use. For PostgreSQL, use the tools of PostgreSQL."""
-    _refuse_existing(file, overwrite=overwrite)
     with call.progress(f"copying to {file}"):
         size = await call.memory.backup(file, overwrite=overwrite)
     data = {"file": str(file), "bytes": size}
@@ -144,8 +144,6 @@ async def restore(
     """Create a database from a backup. No program may use the database during this time."""
     from memolog import restore_backup
 
-    if not file.exists():
-        raise InputError(f"There is no file {file}.", then="Check the path.")
     if "://" in call.address:
         raise InputError(
             "A backup can be restored only to a SQLite file.", then="Pass a file with --db, or import an export."
@@ -154,10 +152,3 @@ async def restore(
     data = {"database": call.address, "from": str(file), "kept": str(kept) if kept else None}
     words = f"Restored {call.address} from {file}." + (f" The old database is now {kept}." if kept else "")
     return Answer(data=data, show=words)
-
-
-def _refuse_existing(file: Path, *, overwrite: bool) -> None:
-    if file.is_dir():
-        raise InputError(f"{file} is a folder.", then="Pass a file.")
-    if os.path.lexists(file) and not overwrite:
-        raise InputError(f"{file} exists already.", then="Choose another name, or add --overwrite.")

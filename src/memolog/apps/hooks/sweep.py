@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from typing import Any, Final
@@ -60,21 +60,27 @@ def _locked(file: int) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
     """The events of one session, in order of time, and values that are computed from them."""
 
-    records: tuple[Record, ...]
-    resource: str
-    host: str
-    last: datetime
-    is_over: bool
-    wants_log: bool
-    """Whether to observe everything now, because the session ends or the host is about to compact it."""
+    def __init__(self, records: Sequence[Record], now: datetime) -> None:
+        self.records = sorted(records, key=_time)
+        self.last = datetime.fromtimestamp(max(map(_time, records), default=0.0), UTC)
+        self.is_over = now - self.last >= IDLE
+        # Observe everything now if the session ends or the host is about to compact it.
+        self.wants_log = self.is_over or any(one.get("kind") in {"end", "compact"} for one in records)
+        # A session may change its folder. It belongs to the resource of the folder where it started.
+        self.resource = next(iter(self._values("resource")), "")
+        self.host = next(iter(self._values("host")), "")
+        self.transcripts = self._values("transcript")
 
-    @property
-    def transcripts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(str(one["transcript"]) for one in self.records if one.get("transcript")))
+    def _values(self, name: str) -> list[str]:
+        """Return the different values of a field, in order of time."""
+        return list(dict.fromkeys(str(one[name]) for one in self.records if one.get(name)))
+
+
+def _time(record: Record) -> float:
+    return float(record.get("at") or 0)
 
 
 class Sweep:
@@ -109,7 +115,7 @@ class Sweep:
         return {name: size for name, size in seen.items() if size}
 
     def _has_work(self, records: Sequence[Record]) -> bool:
-        return any(one.get("kind") != "seen" for one in records) or _session(records, self.clock.now()).is_over
+        return any(one.get("kind") != "seen" for one in records) or _Session(records, self.clock.now()).is_over
 
     async def _session(self, memory: Memory, name: str) -> int:
         """Store the events of one session, and return the number of bytes that are written back to the spool."""
@@ -117,7 +123,7 @@ class Sweep:
         if not records:
             self.spool.drop(name)
             return 0
-        session = _session(records, self.clock.now())
+        session = _Session(records, self.clock.now())
         resource = memory.resource(session.resource)
         reconciled = await self._reconcile(resource, session)
         await self._save(resource, session, reconciled)
@@ -170,23 +176,6 @@ class Sweep:
                 await (thread.observe() if session.wants_log else thread.advance())
 
 
-def _session(records: Sequence[Record], now: datetime) -> _Session:
-    times = [float(one.get("at") or 0) for one in records]
-    last = datetime.fromtimestamp(max(times, default=0.0), UTC)
-    ordered = sorted(records, key=lambda one: float(one.get("at") or 0))
-    kinds = {str(one.get("kind")) for one in records}
-    is_over = now - last >= IDLE
-    return _Session(
-        records=tuple(ordered),
-        # A session may change its folder. It belongs to the resource of the folder where it started.
-        resource=str(next((one["resource"] for one in ordered if one.get("resource")), "")),
-        host=str(next((one["host"] for one in ordered if one.get("host")), "")),
-        last=last,
-        is_over=is_over,
-        wants_log=is_over or bool(kinds & {"end", "compact"}),
-    )
-
-
 def _seen(session: _Session) -> Record:
     """Return a record that keeps the resource and the first transcript of a session for the next sweep."""
     first = session.records[0]
@@ -217,7 +206,7 @@ async def purge(resource: Resource, spool: Spool) -> int:
         # Take each session twice, because the first `take` may return the events that an interrupted sweep had taken.
         for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
             records = spool.take(name)
-            session = _session(records, SystemClock().now())
+            session = _Session(records, SystemClock().now())
             if session.resource == resource.id:
                 heard = heard_of(records)
                 left = await _not_forgotten(resource, heard)
