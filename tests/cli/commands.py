@@ -1,4 +1,4 @@
-"""The commands as a user meets them: their names, and the examples in their help texts."""
+"""The names of the commands, and the examples in their help texts."""
 
 import re
 import shlex

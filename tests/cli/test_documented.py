@@ -1,4 +1,4 @@
-"""What the documentation shows of the command line can be typed."""
+"""The commands that the documentation shows can be run."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ NOT_HERE = {"demo", "install", "mcp", "proxy", "uninstall"}
 
 
 def blocks() -> list[object]:
-    """Return the lines of every shell block that begin with our command, block by block."""
+    """Return the `memolog` lines of each shell block in the documentation."""
     found: list[object] = []
     for page in sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]):
         for number, block in enumerate(
@@ -31,7 +31,7 @@ def blocks() -> list[object]:
 
 @pytest.mark.parametrize("lines", blocks())
 def test_a_block_of_the_documentation(lines: list[list[str]], folder: Path) -> None:
-    """Each line is understood and can be done, one after the other: the answer is yes, or no, but never an error."""
+    """Run the lines of one block in order. The exit code is 0 or 1, and there is no error."""
     (folder / "conversations.json").write_text('[{"role": "user", "content": "Hello"}]')
     for words in lines:
         more = ["--seconds", "0"] if words[0] == "watch" else []

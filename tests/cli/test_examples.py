@@ -1,4 +1,4 @@
-"""Every command has an example in its help, and every example works; its `--json` is one document."""
+"""Every command has an example in its help text, every example works, and its `--json` output is one document."""
 
 import json
 from pathlib import Path
@@ -20,13 +20,13 @@ ASKED = {
 
 
 def test_every_verb_that_was_asked_for_is_there() -> None:
-    """The list of commands only grows."""
+    """No command is removed."""
     assert ASKED - {" ".join(words) for words in names()} == set()
 
 
 @pytest.mark.parametrize(("words", "arguments"), EXAMPLES)
 def test_example_works(words: tuple[str, ...], arguments: list[str], folder: Path) -> None:
-    """An example of the help text does what it says on a database that has been used, and says something."""
+    """An example of a help text succeeds on a used database, and prints something."""
     assert tuple(arguments[: len(words)]) == words
     done = run(*arguments)
     assert done.code == 0, done.err + done.out
@@ -35,7 +35,7 @@ def test_example_works(words: tuple[str, ...], arguments: list[str], folder: Pat
 
 @pytest.mark.parametrize(("words", "arguments"), EXAMPLES)
 def test_json_is_one_document(words: tuple[str, ...], arguments: list[str], folder: Path) -> None:
-    """With --json nothing but JSON is on standard output, and nothing at all on the error stream."""
+    """With --json, standard output has only JSON, and stderr is empty."""
     done = run(*arguments, "--json")
     assert done.code == 0, done.err + done.out
     # Events come one a line: whoever watches does not wait for the last.
@@ -46,7 +46,7 @@ def test_json_is_one_document(words: tuple[str, ...], arguments: list[str], fold
 
 @pytest.mark.parametrize("words", COMMANDS)
 def test_help_names_what_all_have_in_common(words: tuple[str, ...]) -> None:
-    """Every command takes --json and --db, and says what it is for."""
+    """Every command has --json, --db and a description."""
     text = help_of(words)
     assert "--json" in text
     assert "--db" in text or words in {("bench",), ("config",), ("uninstall",)}

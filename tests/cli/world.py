@@ -47,7 +47,7 @@ class Said:
 
 
 def run(*arguments: str, stdin: str | None = None) -> Said:
-    """Run a command in this process, as a script would see it: without a terminal."""
+    """Run a command in this process, without a terminal."""
     done = CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=True)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception

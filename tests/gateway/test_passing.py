@@ -1,4 +1,4 @@
-"""What the gateway must not touch: errors, other paths, requests without a thread, keys. And what it refuses itself."""
+"""Requests and answers that the gateway passes on unchanged, and requests that it refuses."""
 
 import asyncio
 import gzip
@@ -35,7 +35,7 @@ TWO_TURNS = ["user: One.", "assistant: You said: One.", "user: Two.", "assistant
 
 
 def scripted(*replies: Reply) -> Callable[[Seen], Reply]:
-    """Answer with these, one after the other, then as an echo."""
+    """Answer with these replies in order, then as an echo."""
     left = list(replies)
     return lambda seen: left.pop(0) if left else echo(seen)
 
@@ -45,7 +45,7 @@ def scripted(*replies: Reply) -> Callable[[Seen], Reply]:
 
 @pytest.mark.parametrize("api", APIS)
 async def test_errors_are_passed_on_unchanged(tmp_path: Path, api: str) -> None:
-    """Status, body and headers are the provider's, byte for byte, whether a stream was asked for or not."""
+    """Status, body and headers of an error are passed on byte for byte, with and without streaming."""
     body = b'{ "error" : {"type":"odd",  "message":"No \\u00fcse."} }\n'
     headers = {"retry-after": "7", "x-request-id": "req_9", "content-type": "application/json; odd=1"}
     async with opened(tmp_path / "memolog.db", echo) as world:
@@ -61,7 +61,7 @@ async def test_errors_are_passed_on_unchanged(tmp_path: Path, api: str) -> None:
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", APIS)
 async def test_a_retry_is_not_said_twice(tmp_path: Path, api: str, is_streamed: bool) -> None:
-    """The clients try again by themselves; what was said is stored once."""
+    """If a client retries, its message is stored once."""
     script = scripted(Response(b"busy", 500), JSONResponse({}, 429, {"retry-after-ms": "1"}))
     async with opened(tmp_path / "memolog.db", script, retries=2) as world:
         talk = world.talk(api, is_streamed=is_streamed)
@@ -72,7 +72,7 @@ async def test_a_retry_is_not_said_twice(tmp_path: Path, api: str, is_streamed: 
 
 @pytest.mark.parametrize("api", APIS)
 async def test_what_the_provider_refuses_is_not_kept(tmp_path: Path, api: str) -> None:
-    """One bad message must not spoil the next: it goes if it is refused, at once or within a stream that began well."""
+    """A message that the provider refuses is withdrawn, also if the refusal is in a stream."""
     error = {"type": "error", "code": "invalid_prompt", "error": {"type": "invalid_request_error", "message": "Bad."}}
     stream = Response(f"event: error\ndata: {json.dumps(error)}\n\n", 200, media_type="text/event-stream")
     busy = (
@@ -93,7 +93,7 @@ async def test_what_the_provider_refuses_is_not_kept(tmp_path: Path, api: str) -
 
 
 async def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
-    """The client is told who could not be reached, in words that its library understands; what was said is kept."""
+    """The client gets an error with the address of the provider. Its message is stored."""
     nowhere = "http://127.0.0.1:9"
     async with opened(tmp_path / "memolog.db", echo, openai=nowhere, anthropic=nowhere) as world:
         for api in APIS:
@@ -108,7 +108,7 @@ async def test_a_provider_that_is_not_there(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_stream_comes_as_it_is_made(tmp_path: Path, api: str) -> None:
-    """The first piece is there while the provider has not made the second; all of it is byte for byte the provider's."""
+    """The client gets the first piece before the provider sends the second. The stream is passed on byte for byte."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         world.upstream.pause = asyncio.Event()
         sent = {**BODIES[api], "stream": True}
@@ -127,7 +127,7 @@ async def test_a_stream_comes_as_it_is_made(tmp_path: Path, api: str) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_client_that_leaves_half_way(tmp_path: Path, api: str) -> None:
-    """The provider is let go, what was said by then is kept, and the next request goes on from there."""
+    """The connection to the provider is closed, the received part is stored, and the next request works."""
     before = asyncio.all_tasks()
     async with opened(tmp_path / "memolog.db", echo) as world:
         world.upstream.pause = asyncio.Event()
@@ -145,7 +145,7 @@ async def test_a_client_that_leaves_half_way(tmp_path: Path, api: str) -> None:
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_provider_that_breaks_off(tmp_path: Path, api: str) -> None:
-    """The client sees that its stream was cut; what the model had said is kept."""
+    """The client gets an error, and the received part of the answer is stored."""
     said = {
         "chat": 'data: {"id":"c","model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Half a"}}]}\n\n',
         "responses": 'data: {"type":"response.output_text.delta","item_id":"i","output_index":0,"content_index":0,'
@@ -174,7 +174,7 @@ async def test_a_provider_that_breaks_off(tmp_path: Path, api: str) -> None:
 
 
 async def test_a_gateway_that_ends_in_the_middle(tmp_path: Path) -> None:
-    """Whoever ends it while a stream is under way loses nothing that was said, and leaves nothing running."""
+    """If the gateway stops during a stream, the message is stored and no task is left."""
     path = tmp_path / "memolog.db"
     async with opened(":memory:", echo) as world, Memory(path) as memory:
         world.upstream.pause = asyncio.Event()
@@ -197,7 +197,7 @@ async def test_a_gateway_that_ends_in_the_middle(tmp_path: Path) -> None:
 
 
 async def test_without_a_thread_nothing_is_touched(tmp_path: Path) -> None:
-    """Body and headers arrive as they were sent; nothing is remembered."""
+    """Without a thread, body and headers are passed on unchanged, and nothing is stored."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         raw = b'{ "model":"m",\n "messages":[ {"role":"user","content":"Hi \\u00e4"} ] }'
         headers = {"content-type": "application/json", "authorization": "Bearer k", "x-odd": "1", "accept": "a/b"}
@@ -211,7 +211,7 @@ async def test_without_a_thread_nothing_is_touched(tmp_path: Path) -> None:
 
 
 async def test_other_paths_are_passed_through(tmp_path: Path) -> None:
-    """Any method, any body, any encoding, with a thread or without, to the provider that the request is for."""
+    """Other paths are passed on with any method, body and encoding."""
     packed = gzip.compress(b'{"data": []}')
     reply = Response(packed, 200, {"content-encoding": "gzip", "content-type": "application/json", "x-odd": "2"})
     async with opened(tmp_path / "memolog.db", scripted(reply, Response(b"", 204), Response(b"\x00\xff"))) as world:
@@ -251,7 +251,7 @@ async def test_no_request_leaves_the_path_of_its_provider(tmp_path: Path) -> Non
 
 
 async def spoken(world: World, words: bytes) -> bytes:
-    """Return what the gateway answers to bytes that no client would send."""
+    """Send raw bytes to the gateway, and return its answer."""
     host, port = world.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(words)
@@ -265,7 +265,7 @@ async def spoken(world: World, words: bytes) -> bytes:
     "thread", ["", "x-memolog-thread: t1\r\nx-memolog-resource: alice\r\n"], ids=["passed", "kept"]
 )
 async def test_a_body_has_one_length(tmp_path: Path, thread: str) -> None:
-    """A length beside pieces is refused as the client's mistake: two readers would not agree where the next request begins."""
+    """A request with `content-length` and `transfer-encoding` is refused, because it allows request smuggling."""
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n{thread}connection: close\r\n"
     framing = "content-length: 5\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n"
     async with opened(tmp_path / "memolog.db", echo) as world:
@@ -275,14 +275,14 @@ async def test_a_body_has_one_length(tmp_path: Path, thread: str) -> None:
 
 
 async def pieces(raw: bytes) -> AsyncIterator[bytes]:
-    """Send a body without saying how long it is."""
+    """Yield a body in pieces, so that its length is not sent."""
     for start in range(0, len(raw), 500):
         yield raw[start : start + 500]
 
 
 @pytest.mark.parametrize("api", APIS)
 async def test_a_request_may_be_too_large(tmp_path: Path, api: str) -> None:
-    """It is refused in the words of the API, with its limit, whether it says its length or not; the next one is answered."""
+    """A request with memory is refused if it is too large, with or without a declared length."""
     async with opened(tmp_path / "memolog.db", echo, max_body_bytes=2_000) as world:
         raw = json.dumps({**BODIES[api], "metadata": {"x": "y" * 3_000}}).encode()
         for content in (raw, pieces(raw)):
@@ -298,7 +298,7 @@ async def test_a_request_may_be_too_large(tmp_path: Path, api: str) -> None:
 
 
 async def test_each_provider_gets_its_own(tmp_path: Path) -> None:
-    """By the path, and where both have the same one, by what the client says of itself."""
+    """The path selects the provider or, for a path that both have, the headers."""
     async with opened(tmp_path / "memolog.db", echo, openai="http://127.0.0.1:9") as world:
         for path, headers in (("/v1/messages/count_tokens", {}), ("/v1/models", {"anthropic-version": "2026-10-21"})):
             world.upstream.script = lambda _: JSONResponse({"ok": True})
@@ -307,7 +307,7 @@ async def test_each_provider_gets_its_own(tmp_path: Path) -> None:
 
 
 async def test_what_no_provider_would_take_is_its_to_refuse(tmp_path: Path) -> None:
-    """A body that makes no sense is passed on as it is."""
+    """A malformed body is passed on unchanged."""
     async with opened(tmp_path / "memolog.db", lambda _: JSONResponse({"error": "what?"}, 400)) as world:
         no_messages = (b'{"model": "m"}', b'{"model": "m", "messages": "Hello."}')
         for raw in (b"not json", b"[" * 100_000, b"[]", *no_messages, b""):
@@ -341,7 +341,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 @pytest.mark.parametrize("api", APIS)
 async def test_wrong_headers_are_told(tmp_path: Path, api: str) -> None:
-    """What is wrong and what to do, as an error of the API; the provider hears nothing of it."""
+    """The error has the format of the API, and the provider gets no request."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         for headers, words in WRONG:
             got = await world.http.post(PATHS[api], json=BODIES[api], headers=headers)
@@ -355,7 +355,7 @@ async def test_wrong_headers_are_told(tmp_path: Path, api: str) -> None:
 
 
 async def test_names_may_be_of_any_script(tmp_path: Path) -> None:
-    """Headers are bytes: a name in UTF-8 is that name, and so is one that is escaped as in addresses."""
+    """Names in headers are UTF-8, with or without percent escapes."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         raw: Any = {"x-memolog-thread": "日記".encode(), "x-memolog-resource": "zoë".encode()}
         for headers in (raw, at("日記", "zoë")["extra_headers"]):
@@ -366,7 +366,7 @@ async def test_names_may_be_of_any_script(tmp_path: Path) -> None:
 
 
 async def test_a_conversation_that_the_provider_keeps(tmp_path: Path) -> None:
-    """It is remembered as well, and not sent again."""
+    """With `previous_response_id`, the conversation is stored, and old messages are not sent again."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         first = await world.openai.responses.create(model="m", input="One.", extra_headers=THREAD)
         sent = {"model": "m", "input": "Two.", "previous_response_id": first.id}
@@ -376,7 +376,7 @@ async def test_a_conversation_that_the_provider_keeps(tmp_path: Path) -> None:
 
 
 async def test_an_answer_that_the_client_began(tmp_path: Path) -> None:
-    """A request may end with the first words of the answer: the two are one message."""
+    """A request may end with the start of the answer. Both parts are stored as one message."""
     reply = {"id": "m1", "model": "m", "role": "assistant", "content": [{"type": "text", "text": "goes on."}]}
     async with opened(tmp_path / "memolog.db", lambda _: JSONResponse(reply)) as world:
         begun = [{"role": "user", "content": "Tell me."}, {"role": "assistant", "content": "It "}]
@@ -387,7 +387,7 @@ async def test_an_answer_that_the_client_began(tmp_path: Path) -> None:
 
 
 async def test_the_gateways_own_token(tmp_path: Path) -> None:
-    """Without it nobody comes in; it goes no further than the gateway."""
+    """Requests without the token are refused. The token is not passed on."""
     async with opened(tmp_path / "memolog.db", echo, token="open-sesame-open-sesame") as world:
 
         async def status(path: str = PATHS["chat"], **headers: str) -> int:
@@ -409,7 +409,7 @@ ALICE, BOB = "alices-own-token-1234", "bobs-own-token-123456"
 
 
 async def test_a_token_opens_one_resource(tmp_path: Path) -> None:
-    """Whose memory it is, is said by the token; another resource is closed, whether it exists or not."""
+    """The token selects the resource. Other resources are refused, whether they exist or not."""
     async with opened(tmp_path / "memolog.db", echo, tokens={ALICE: "alice", BOB: "bob"}) as world:
 
         async def ask(token: str | None, **named: str) -> int:
@@ -452,7 +452,7 @@ def test_a_file_of_tokens() -> None:
 
 
 def test_header_names_have_no_case() -> None:
-    """A token or a hop-by-hop header stays here in any spelling of its name."""
+    """Tokens and hop-by-hop headers are removed in any spelling of their names."""
     sent = [("X-Memolog-Token", "secret"), ("Connection", "X-Hop"), ("X-Hop", "1"), ("Accept-Encoding", "gzip")]
     assert passed_on([*sent, ("X-Api-Key", KEY)], is_read=False) == [("Accept-Encoding", "gzip"), ("X-Api-Key", KEY)]
     assert passed_on(sent, is_read=True) == [("accept-encoding", "identity")]
@@ -460,7 +460,7 @@ def test_header_names_have_no_case() -> None:
 
 
 async def test_web_pages_from_elsewhere_stay_out(tmp_path: Path) -> None:
-    """A page in a browser on this machine could ask for any memory, were it not for where it comes from."""
+    """Requests of web pages are refused by `host` and `origin`, because a browser on this machine could send them."""
     away = [("host", "rebound.example.org"), ("origin", "https://example.org"), ("origin", "null")]
     here = [("origin", "http://localhost:3000"), ("host", "localhost:1234"), ("host", "[::1]:80")]
     async with opened(tmp_path / "memolog.db", echo) as world:
@@ -473,7 +473,7 @@ async def test_web_pages_from_elsewhere_stay_out(tmp_path: Path) -> None:
 
 
 async def test_a_resource_for_those_who_name_none(tmp_path: Path) -> None:
-    """A gateway for one person asks for the thread alone."""
+    """With a default resource, requests need only a thread."""
     async with opened(tmp_path / "memolog.db", echo, resource="bob") as world:
         got = await world.http.post(PATHS["chat"], json=BODIES["chat"], headers={"x-memolog-thread": "t1"})
         assert (got.status_code, got.headers["x-memolog-thread"]) == (200, "t1")
@@ -481,7 +481,7 @@ async def test_a_resource_for_those_who_name_none(tmp_path: Path) -> None:
 
 
 async def test_keys_are_neither_stored_nor_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Not in the database, not in a log of any level, not in an error."""
+    """The key of a client is neither in the database nor in the log."""
     path = tmp_path / "memolog.db"
     with caplog.at_level(logging.DEBUG, logger="memolog"):
         async with opened(path, scripted("Fine.", JSONResponse({}, 500))) as world:
@@ -519,7 +519,7 @@ def test_settings_show_no_token() -> None:
 
 
 async def test_the_network_is_let_in_only_with_a_token() -> None:
-    """Whoever reaches it can read every memory: by default only this machine can."""
+    """Without a token the gateway listens only on loopback."""
     async with Memory(":memory:") as memory:
         everywhere = "0.0.0.0"  # noqa: S104 - what must be refused
         for host in (everywhere, "::", "192.0.2.1", "example.org"):
@@ -535,7 +535,7 @@ async def test_the_network_is_let_in_only_with_a_token() -> None:
 
 
 async def test_what_is_no_memory_is_not_served() -> None:
-    """An address is refused before anything listens."""
+    """An argument that is not a Memory is refused."""
     wrong: Any = "memolog.db"
     with pytest.raises(InputError, match="got str"):
         async with serve(wrong, port=0):
@@ -546,7 +546,7 @@ async def test_what_is_no_memory_is_not_served() -> None:
 
 
 async def test_requests_are_answered_without_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory never breaks the client: it is answered, and what was said meanwhile is saved later."""
+    """Without a database, requests are answered, and their messages are saved later."""
     monkeypatch.setattr("memolog.turn._RETRY_SECONDS", 0.0)
 
     async def ask(world: World, text: str) -> str:

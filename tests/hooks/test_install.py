@@ -1,4 +1,4 @@
-"""Our entries get into a host's files and out again: others' entries, comments and the look of a file stay as they were."""
+"""Entries of Memolog are added to the settings files of a host and removed again. Everything else in the files stays."""
 
 import json
 import os
@@ -44,13 +44,13 @@ indents = st.sampled_from([None, 1, 2, 4, "\t"])
 
 @given(json_values, indents)
 def test_a_text_is_read_as_json_is(data: Any, indent: Any) -> None:
-    """The value of a text is what the standard library reads."""
+    """The parser and the standard library give the same value."""
     assert parse(json.dumps(data, indent=indent)).value == data
 
 
 @given(st.dictionaries(st.text(alphabet="abc", max_size=2), json_values, max_size=3), indents, json_values)
 def test_a_member_that_is_added_can_be_removed(data: dict[str, Any], indent: Any, new: Any) -> None:
-    """Adding changes nothing else, and removing leaves the text as it was."""
+    """Adding a member changes nothing else. Removing it restores the text."""
     text = json.dumps(data, indent=indent) + "\n"
     longer = set_member(text, (), "ours", new)
     assert json.loads(longer) == {**data, "ours": new}
@@ -59,7 +59,7 @@ def test_a_member_that_is_added_can_be_removed(data: dict[str, Any], indent: Any
 
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(json_values, max_size=3), max_size=3), indents)
 def test_an_item_that_is_added_can_be_removed(data: dict[str, Any], indent: Any) -> None:
-    """Also deep down, where everything on the way is made and goes again; empty containers of others may go with it."""
+    """Missing containers are created and removed again. Empty containers may be removed with the item."""
     text = json.dumps({"x": 1, "hooks": data}, indent=indent)
     longer = add_item(text, ("hooks", "a"), {"ours": True})
     expected = {**data, "a": [*data.get("a", []), {"ours": True}]}
@@ -73,7 +73,7 @@ def test_an_item_that_is_added_can_be_removed(data: dict[str, Any], indent: Any)
 
 
 def test_comments_stay() -> None:
-    """Comments before, beside and after what is added are where they were."""
+    """Comments before, beside and after an entry stay where they are."""
     text = '{\n  // one\n  "a": 1, // two\n  "b": [\n    1, // three\n  ], // four\n  /* five */\n}\n'
     longer = add_item(set_member(text, (), "c", {"d": 2}), ("b",), 2)
     assert parse(longer).value == {"a": 1, "b": [1, 2], "c": {"d": 2}}
@@ -97,7 +97,7 @@ def test_comments_stay() -> None:
     ],
 )
 def test_commas_too_many_stay(text: str) -> None:
-    """Whoever ends every line with a comma finds it there when ours is gone."""
+    """Trailing commas are still there after our entries are removed."""
     longer = add_item(add_item(text, ("a",), "ours"), ("a",), "ours, too")
     longer = set_member(longer, (), "ours", {"b": [2]})
     assert parse(longer).value == {"a": [*parse(text).value["a"], "ours", "ours, too"], "ours": {"b": [2]}}
@@ -107,7 +107,7 @@ def test_commas_too_many_stay(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[1 2]", '{"a" 1}', "{'a': 1}", "nothing", '{"a": 01x}', "{} {}", '{"a": "b'])
 def test_what_is_no_json_is_refused(text: str) -> None:
-    """Nothing is guessed about a file that is broken."""
+    """A broken file is refused."""
     with pytest.raises(InputError, match="not valid JSON"):
         parse(text)
 
@@ -116,7 +116,7 @@ def test_what_is_no_json_is_refused(text: str) -> None:
 
 
 def test_a_block_is_added_and_removed() -> None:
-    """Everything else is there byte for byte, and the file can be read."""
+    """The rest of the file does not change, and the file is valid TOML."""
     longer = with_block(TOML, ("mcp_servers", "memolog"), {"command": "py", "args": ["-m", 'a "b"']}, "ours")
     assert longer.startswith(TOML)
     assert tomllib.loads(longer)["mcp_servers"]["memolog"] == {"command": "py", "args": ["-m", 'a "b"']}
@@ -127,14 +127,14 @@ def test_a_block_is_added_and_removed() -> None:
 
 
 def test_a_table_of_somebody_else_is_left_alone() -> None:
-    """A server of our name that somebody wrote by hand is his."""
+    """A table with our name that the user wrote is not changed."""
     text = '[mcp_servers.memolog]\ncommand = "mine"\n'
     assert with_block(text, ("mcp_servers", "memolog"), {"command": "py"}, "ours") == text
 
 
 @pytest.mark.parametrize("text", ['mcp_servers = { a = { command = "x" } }\n', "a = \n"])
 def test_a_file_that_cannot_take_a_table_is_refused(text: str) -> None:
-    """What would break the file is not written."""
+    """A change that would make the file invalid is refused."""
     with pytest.raises(InputError):
         with_block(text, ("mcp_servers", "memolog"), {"command": "py"}, "ours")
 
@@ -176,7 +176,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def fill(host: Any, folder: Path, ending: str = "\n") -> None:
-    """Give a host the files of somebody who uses it."""
+    """Create the settings files of a user."""
     for path in files(in_project(host, folder)):
         path.parent.mkdir(parents=True, exist_ok=True)
         text = TOML if path.suffix == ".toml" else SETTINGS
@@ -186,7 +186,7 @@ def fill(host: Any, folder: Path, ending: str = "\n") -> None:
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("host", HOSTS)
 def test_uninstalling_restores_every_byte(tmp_path: Path, host: Any, ending: str) -> None:
-    """Files that were there are as they were, with their own line ends; nothing is left beside them."""
+    """Existing files get their original bytes and line ends, and no other file is left."""
     fill(host, tmp_path, ending)
     before = contents(tmp_path)
     install(in_project(host, tmp_path))
@@ -199,7 +199,7 @@ def test_uninstalling_restores_every_byte(tmp_path: Path, host: Any, ending: str
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
-    """Who had no files has none afterwards."""
+    """Files that the installation created are deleted."""
     install(in_project(host, tmp_path))
     assert contents(tmp_path)
     uninstall(in_project(host, tmp_path))
@@ -208,7 +208,7 @@ def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
-    """The same once more is nothing to do; another command takes the place of the old one."""
+    """The same installation changes nothing. An installation with another command replaces the old one."""
     fill(host, tmp_path)
     install(in_project(host, tmp_path))
     once = contents(tmp_path)
@@ -224,7 +224,7 @@ def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
-    """Their hooks, servers and comments are all there beside ours, and what they change meanwhile stays too."""
+    """Hooks, servers and comments of the user stay, also with changes after the installation."""
     fill(host, tmp_path)
     install(in_project(host, tmp_path))
     texts = [path for path in files(in_project(host, tmp_path)) if path.suffix == ".json"]
@@ -241,7 +241,7 @@ def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
-    """Who keeps settings elsewhere and links to them still has a link."""
+    """A settings file that is a link stays a link."""
     (tmp_path / "kept").mkdir()
     real = tmp_path / "kept" / "settings.json"
     real.write_text(SETTINGS, "utf-8")
@@ -259,7 +259,7 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
 
 
 def link(kind: str, project: Path, path: Path, home: Path) -> None:
-    """Put a link into a project for one of a host's files, as a repository could hold it."""
+    """Create a link for a settings file in a project, as a hostile repository could contain it."""
     up = Path("../" * len(path.relative_to(project).parent.parts))
     links: dict[str, tuple[Path, Path]] = {
         "the file": (path, home / "secret.json"),
@@ -281,7 +281,7 @@ def link(kind: str, project: Path, path: Path, home: Path) -> None:
     "kind", ["the file", "a file to be made", "the file kept", "relative", "by another link", "git", "its folder"]
 )
 def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: str) -> None:
-    """A project with a file that is a link out of it is refused; nothing outside is read or changed."""
+    """A link that leads out of the project is refused, and no file outside is read or changed."""
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".git" / "hooks").mkdir(parents=True)
     home.mkdir()
@@ -298,7 +298,7 @@ def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: s
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """What is no file is refused by name."""
+    """A settings file that is a pipe is refused."""
     (tmp_path / ".claude").mkdir()
     os.mkfifo(tmp_path / ".claude" / "settings.local.json")
     with inside(tmp_path):
@@ -308,7 +308,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> None:
-    """What was a folder when the change was shown, and is a link when it is made, stops it."""
+    """A folder that is replaced by a link after the changes were shown is refused."""
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".cursor").mkdir(parents=True)
     home.mkdir()
@@ -322,7 +322,7 @@ def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> N
 
 
 def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if it was put there after the last look: folders are opened one by one, and none may be a link."""
+    """A folder that is replaced by a link after the last check is refused when it is opened."""
     home, project = tmp_path / "home", tmp_path / "project"
     project.mkdir()
     home.mkdir()
@@ -335,7 +335,7 @@ def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_users_own_files(tmp_path: Path) -> None:
-    """Without a project the files are the user's, or where a variable says."""
+    """Without a project, the files are in the home folder of the user, or in the folder of a variable."""
     places = [Place(host=host, project=None, home=tmp_path, environment={}) for host in HOSTS]
     assert {place.host: [str(path.relative_to(tmp_path)) for path in files(place)] for place in places} == {
         "claude-code": [".claude/settings.json", ".claude.json"],
@@ -353,7 +353,7 @@ def test_the_users_own_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_is_installed_can_be_run(tmp_path: Path, host: str) -> None:
-    """The command in the host's file is one that the shell understands, and it keeps an event."""
+    """A shell can run the installed command, and the command stores an event."""
     import subprocess
 
     (tmp_path / "a b").mkdir()
@@ -376,7 +376,7 @@ def test_what_is_installed_can_be_run(tmp_path: Path, host: str) -> None:
 
 
 def test_nothing_is_changed_without_a_word(tmp_path: Path) -> None:
-    """Where nobody can be asked nothing is written; a dry run shows and writes nothing."""
+    """Without a terminal and without --yes nothing is written. A dry run writes nothing."""
     with inside(tmp_path):
         refused = run("install", "codex", "--project")
         assert refused.code == 2
@@ -389,7 +389,7 @@ def test_nothing_is_changed_without_a_word(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_named_and_left(tmp_path: Path) -> None:
-    """What cannot be read is not touched, and neither is any other file."""
+    """If one file is invalid, no file is changed."""
     (tmp_path / ".cursor").mkdir()
     (tmp_path / ".cursor" / "mcp.json").write_text("{ broken", "utf-8")
     with inside(tmp_path):

@@ -1,4 +1,4 @@
-"""The server that an installation names: a host starts it, and its tools work on the memory of the host's project alone."""
+"""The MCP server that an installation adds uses only the memory of its project."""
 
 import asyncio
 import json
@@ -15,7 +15,7 @@ from memolog.apps.hooks.entry import resource_of
 
 
 def entry(folder: Path, db: Path) -> Any:
-    """Install for Claude Code in a folder, and return the server that it is told of."""
+    """Install for Claude Code in a folder, and return the entry of the server."""
     with inside(folder):
         done = run("install", "claude-code", "--project", "--yes", "--json", "--db", str(db))
     assert done.code == 0, done.err
@@ -32,7 +32,7 @@ async def ask(server: Any, folder: Path, query: str) -> str:
 
 
 async def test_the_installed_server_knows_its_project(desk: Desk, tmp_path: Path) -> None:
-    """It starts before there is a database; what hooks stored for a project is found there, and nowhere else."""
+    """The server starts without a database. It finds messages of its own project only."""
     one, other = tmp_path / "one", tmp_path / "other"
     one.mkdir()
     other.mkdir()

@@ -25,7 +25,7 @@ Step = tuple[str, Any]
 
 
 def nobody(_: Options) -> None:
-    """Wake no sweep: the test runs it."""
+    """Start no sweep, because the test runs it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -150,7 +150,7 @@ class Desk:
 
 
 def brief(messages: tuple[Message, ...]) -> list[str]:
-    """Return messages as `Session.said` tells them, a line for every part."""
+    """Return messages in the form of `Session.said`, one line for each part."""
     lines: list[str] = []
     for message in messages:
         for part in message.parts:
