@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import examples
-from cli.world import run
+from cli.world import examples, run
 from memolog.apps.cli.command import EXIT_CODES, Call, exit_code
 from memolog.apps.demo.play import kill_midway
 from memolog.apps.hooks.entry import Options, sweep_apart
@@ -54,6 +53,7 @@ MISTAKES = [
     pytest.param(2, "revert 99", "There is no generation 99", id="revert to an unknown generation"),
     pytest.param(2, "uncompact", "Neither a batch nor --all", id="no batch"),
     pytest.param(2, "uncompact 1-4 --all", "Both a batch and --all", id="one batch and all"),
+    pytest.param(1, "status --db empty.db", "The database is empty", id="an empty database"),
     pytest.param(1, "uncompact 7-9", "There is no batch 7-9", id="unknown batch"),
     pytest.param(2, "export x.jsonl --thread notes", "--markdown", id="a thread exported by itself"),
     pytest.param(2, "export backup.db --markdown", "backup.db exists already", id="Markdown over a file"),
@@ -73,6 +73,9 @@ MISTAKES = [
     pytest.param(2, "wm edit", "There is no terminal", id="no terminal"),
     pytest.param(2, "import nowhere.jsonl", "There is no file nowhere.jsonl", id="nothing to import"),
     pytest.param(2, "import text.txt", "text.txt", id="nothing that can be imported"),
+    pytest.param(
+        2, "import archive --resource alice", "The format of a.json is unknown", id="a folder of unknown files"
+    ),
     pytest.param(2, "export backup.db", "backup.db exists already", id="an export over a file"),
     pytest.param(2, "backup backup.db", "backup.db exists already", id="a backup over a file"),
     pytest.param(2, "restore nowhere.db", "The backup nowhere.db does not exist", id="nothing to restore"),
@@ -106,6 +109,9 @@ def odd_files(folder: Path) -> Path:
     (folder / "text.txt").write_text("This is a letter, not a database. " * 50)
     (folder / "talk.json").write_text('[{"role": "user", "content": "Hello"}]')
     (folder / "folder").mkdir()
+    (folder / "archive").mkdir()
+    for name in ("a.json", "b.json"):
+        (folder / "archive" / name).write_text("{}")
     (folder / "bad.toml").write_text("[observation]\nmesage_tokens = 5\n")
     return folder
 
@@ -169,14 +175,6 @@ def test_several_resources_need_a_name(folder: Path) -> None:
     assert "alice, bob" in done.err
     assert run("status", "--resource", "alice").code == 0
     assert {thread["resource"] for thread in run("threads", "--json").document["threads"]} == {"alice"}
-
-
-def test_an_empty_database_says_so(folder: Path) -> None:
-    """A database without resources gives exit code 1 and advice."""
-    assert run("init", "--db", "new.db").code == 0
-    done = run("status", "--db", "new.db")
-    assert done.code == 1
-    assert "The database is empty" in done.err
 
 
 def test_variables_stand_for_options(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

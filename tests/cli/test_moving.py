@@ -57,18 +57,6 @@ def test_a_folder_may_hold_exports(folder: Path) -> None:
     assert [item["where"] for item in mixed["skipped"]] == ["a.json"]
 
 
-def test_a_folder_with_nothing_that_is_known(folder: Path) -> None:
-    """The error explains the problem of the first file."""
-    archive = folder / "archive"
-    archive.mkdir()
-    for name in ("a.json", "b.json"):
-        (archive / name).write_text("{}")
-    done = run("import", "archive", "--resource", "alice")
-    assert done.code == 2
-    assert "None of the 2 files" in done.err
-    assert "The format of a.json is unknown" in done.err
-
-
 def test_a_backup_comes_back(folder: Path) -> None:
     """A restore removes later changes, and keeps the replaced database under another name."""
     assert run("backup", "now.db").code == 0

@@ -5,7 +5,9 @@ It has two threads of one resource, a log with generations, buffered groups, tas
 
 import json
 import os
-from collections.abc import Generator, Sequence
+import re
+import shlex
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer.main
 from typer.testing import CliRunner
 
 from conftest import FakeClock
@@ -65,7 +68,7 @@ def inside(folder: Path) -> Generator[None]:
 
 
 async def build(path: Path) -> None:
-    """Create the database, and an export and a backup of it in the same folder."""
+    """Create the database, an export and a backup of it, and an empty database, in the same folder."""
     clock = FakeClock()
     async with Memory(path, config=CONFIG, clock=clock) as memory:
         await _talk(memory, clock, "notes", SUBJECTS[1:2])
@@ -81,6 +84,8 @@ async def build(path: Path) -> None:
         await _plan(memory)
         await _note(memory)
         await _talk(memory, clock, "atlas", SUBJECTS[:1])
+    async with Memory(path.with_name("empty.db")):
+        pass
     # The commands run with the clock of the system, so the task is claimed with this clock.
     async with Memory(path) as memory:
         await memory.resource(RESOURCE).tasks(session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
@@ -120,3 +125,38 @@ async def _note(memory: Memory) -> None:
     await facts.replace("# Facts\n\n- The API lives in server/.\n", who="alice")
     await facts.edit_section("Decisions", "- argon2id over bcrypt", who="agent-7")
     await memory.resource(RESOURCE).working_memory(thread="notes").start(who="alice", value={"city": "Porto"})
+
+
+_EXAMPLE = re.compile(r"^ *Example: memolog (.+)$", re.MULTILINE)
+
+
+def names() -> list[tuple[str, ...]]:
+    """Return the words that name each command."""
+    return list(_names(typer.main.get_command(app), ()))
+
+
+def _names(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if not hasattr(command, "commands"):
+        yield words
+        return
+    for name, inner in command.commands.items():
+        yield from _names(inner, (*words, name))
+
+
+def help_of(words: tuple[str, ...]) -> str:
+    """Return what `--help` prints."""
+    done = run(*words, "--help")
+    assert done.code == 0
+    return done.out
+
+
+def examples_of(words: tuple[str, ...]) -> list[list[str]]:
+    """Return the arguments of each example in the help text of a command."""
+    found = _EXAMPLE.findall(help_of(words))
+    assert found, f"memolog {' '.join(words)} --help has no example"
+    return [shlex.split(line) for line in found]
+
+
+def examples() -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return every example of every command, with the words that name the command."""
+    return [(words, arguments) for words in names() for arguments in examples_of(words)]

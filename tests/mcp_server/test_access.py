@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -202,18 +201,16 @@ async def test_a_thread_that_does_not_exist_yet(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- as a program
 
 
-def _program(path: Path, *options: str, **variables: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path), "--http", "--port", "0", *options]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOLOG_")}
-    environment |= {"PYTHONPATH": str(SOURCE), "COLUMNS": "200", **variables}
+def _program(path: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path), "--http", "--port", "0"]
+    environment = {"PYTHONPATH": str(SOURCE), "COLUMNS": "200", "MEMOLOG_MCP_TOKEN": TOKEN}
     return subprocess.Popen(command, cwd=path.parent, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 async def test_the_program_over_http(tmp_path: Path) -> None:
     """The program prints its address, serves, and stops at SIGTERM while a client listens."""
-    path = await made(tmp_path)
-    with _program(path, MEMOLOG_MCP_TOKEN=TOKEN) as program:
+    with _program(await made(tmp_path)) as program:
         try:
             assert program.stderr is not None
             url = program.stderr.readline().split()[-1]

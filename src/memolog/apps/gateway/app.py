@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, cast
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 import httpx
 import uvicorn
@@ -27,7 +27,6 @@ from memolog.apps.gateway.exchange import (
     error_body,
     is_anthropic,
     make_request,
-    with_headers,
 )
 from memolog.apps.gateway.headers import (
     Pairs,
@@ -148,11 +147,7 @@ class Gateway:
         exchange = Exchange(self._memory, self._client, api, scope, make, body)
         self._exchanges.add(exchange)
         exchange.task.add_done_callback(lambda _: self._exchanges.discard(exchange))
-        head = await exchange.head
-        back = [*head.headers, ("x-memolog-thread", quote(scope.thread, safe=""))]
-        if head.body is not None:
-            return with_headers(Response(head.body, head.status), back)
-        return Streamed(exchange.chunks(), head.status, back, exchange.leave)
+        return await exchange.response
 
     async def _body(self, request: Request) -> bytes:
         """Return the body of a request with memory. Raises if the body is larger than `max_body_bytes`."""

@@ -6,8 +6,8 @@ Answers are streamed. If the client disconnects early, the connection to the pro
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 import httpx
 from starlette import types as asgi
@@ -77,15 +77,6 @@ _CHUNKS: Final = 64
 _ERROR: Final = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """Status and headers of an answer, and its body. A body of None is streamed."""
-
-    status: int
-    headers: Pairs
-    body: bytes | None = None
-
-
 class Exchange:
     """One request with memory, and its answer. The client reads the answer while a task receives it from the provider."""
 
@@ -100,7 +91,7 @@ class Exchange:
     ) -> None:
         """Start the task. `body` is the body that the client sent, and `make` builds the request from its final body."""
         self._memory, self._client, self._api, self.scope = memory, client, api, scope
-        self.head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_CHUNKS)
         self._is_passed = self._is_recorded = False
         self.is_left = False
@@ -109,15 +100,14 @@ class Exchange:
 
     # ------------------------------------------------------------ the client's side
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the answer in pieces."""
+    async def _pieces(self) -> AsyncIterator[bytes]:
         while (chunk := await self._chunks.get()) is not None:
             if isinstance(chunk, Exception):
                 raise chunk
             yield chunk
         self._is_passed = True
 
-    async def leave(self) -> None:
+    async def _leave(self) -> None:
         """Cancel the exchange if its client disconnected early. The part of the answer that has arrived is saved."""
         self.is_left = True
         if not self._is_passed:
@@ -136,45 +126,46 @@ class Exchange:
                 bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
                 sent = make(dumps(await remembered.begin()).encode())
-                response = await self._client.send(sent, stream=True)
+                answer = await self._client.send(sent, stream=True)
                 try:
-                    await self._answer(turn, remembered, response)
+                    await self._answer(turn, remembered, answer)
                 finally:
-                    await response.aclose()
+                    await answer.aclose()
         except Exception as error:  # noqa: BLE001 - passed to the waiting client
             await self._fail(error)
         except asyncio.CancelledError:
-            self.head.cancel()
+            self.response.cancel()
             raise
         else:
             await self._chunks.put(None)
 
     async def _fail(self, error: Exception) -> None:
-        if self.head.done():
+        if self.response.done():
             await self._chunks.put(error)
         else:
-            self.head.set_exception(error)
+            self.response.set_exception(error)
 
-    async def _answer(self, turn: Turn, remembered: Remembered, response: httpx.Response) -> None:
-        headers = passed_back(response.headers.multi_items(), is_read=True)
-        kind: str = response.headers.get("content-type", "")
+    async def _answer(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> None:
+        headers = passed_back(answer.headers.multi_items(), is_read=True)
+        headers.append(("x-memolog-thread", quote(self.scope.thread, safe="")))
+        status, kind = answer.status_code, answer.headers.get("content-type", "")
         remembered.headers_came(kind)
-        if response.status_code < _ERROR and "event-stream" in kind:
-            await self._stream(turn, remembered, response, Head(status=response.status_code, headers=headers))
+        if status < _ERROR and "event-stream" in kind:
+            self.response.set_result(Streamed(self._pieces(), status, headers, self._leave))
+            await self._stream(turn, remembered, answer)
             return
-        body = await response.aread()
-        if response.status_code < _ERROR:
+        body = await answer.aread()
+        if status < _ERROR:
             remembered.feed(body)
             await self._record(turn, remembered)
-        elif is_refused(response.status_code):
+        elif is_refused(status):
             await take_back(turn, remembered.repeated, strict=self._memory.config.strict)
-        self.head.set_result(Head(status=response.status_code, headers=headers, body=body))
+        self.response.set_result(_with_headers(Response(body, status), headers))
 
-    async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
+    async def _stream(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> None:
         """Pass the stream on. The answer is saved before the last event is sent, because the next request may follow at once."""
-        self.head.set_result(head)
         try:
-            async for chunk in response.aiter_bytes():
+            async for chunk in answer.aiter_bytes():
                 if remembered.feed(chunk) or remembered.is_refused:
                     await self._record(turn, remembered)
                 await self._chunks.put(chunk)
@@ -207,7 +198,7 @@ def make_request(
     return httpx.Request(method, url, headers=headers, content=content, extensions={"timeout": timeout.as_dict()})
 
 
-def with_headers(response: Response, headers: Pairs) -> Response:
+def _with_headers(response: Response, headers: Pairs) -> Response:
     """Replace the headers of a response except `content-length`, and return the response."""
     own = [pair for pair in response.raw_headers if pair[0] == b"content-length"]
     response.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers] + own
@@ -222,7 +213,7 @@ class Streamed(StreamingResponse):
     ) -> None:
         super().__init__(chunks, status)
         self._at_end = at_end
-        with_headers(self, headers)
+        _with_headers(self, headers)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
         """Send the answer."""

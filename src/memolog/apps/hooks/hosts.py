@@ -347,16 +347,12 @@ def apply(change: Change) -> None:
     project = change.project
     path, backup = _real(change.path, project), backup_of(change.path)
     backup = _real(backup.parent, project) / backup.name
-    if change.keeps and change.before is not None:
-        _write(backup, change.before, mode=_mode(path), project=project)
-    if change.after is None:
-        with _folder_of(path, project) as (folder, name):
-            os.unlink(name, dir_fd=folder)
-    else:
-        _write(path, change.after, mode=_mode(path), project=project)
+    mode = _mode(path)
+    if change.keeps:
+        _write(backup, change.before, mode=mode, project=project)
+    _write(path, change.after, mode=mode, project=project)
     if not change.keeps and (change.after is None or MARK not in change.after):
-        with suppress(FileNotFoundError), _folder_of(backup, project) as (folder, name):
-            os.unlink(name, dir_fd=folder)
+        _write(backup, None, mode=mode, project=project)
 
 
 def _mode(path: Path) -> int:
@@ -366,8 +362,13 @@ def _mode(path: Path) -> int:
         return 0o600
 
 
-def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
+def _write(path: Path, text: str | None, *, mode: int, project: Path | None) -> None:
+    """Replace a file in one step, or delete it if `text` is None."""
     with _folder_of(path, project) as (folder, name):
+        if text is None:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            return
         file, new = _new_file(path, folder)
         try:
             with os.fdopen(file, "wb") as opened:

@@ -235,7 +235,7 @@ _LAST: Final = re.compile(rf"^{_END}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], remark: str) -> str:
-    """Return the TOML text with our block, which has one table, at its end. A table of the user with this name stays instead."""
+    """Return the TOML text with our block at its end. If the user has a table with this name, return the text unchanged."""
     bare = without_block(text)
     present: Any = _read(bare)
     for name in table:

@@ -77,7 +77,7 @@ class Changes:
             self._connections.setdefault(connection, set()).add(_LIST if uri is None else uri)
 
     def unsubscribe(self, context: ServerRequestContext[Any, Any], uri: str) -> None:
-        """Stop notifying the client of this connection of changes of a resource."""
+        """Do not notify the client of this connection any more when a resource changes."""
         connection = _connection(context)
         if connection is not None:
             self._connections.get(connection, set()).discard(uri)
