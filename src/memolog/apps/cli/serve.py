@@ -21,56 +21,64 @@ app = typer.Typer()
 # Heading of the options for HTTP in the help text.
 _HTTP = "Over HTTP"
 
+_Resource = Annotated[
+    str | None,
+    typer.Option(
+        "--resource",
+        "-r",
+        envvar="MEMOLOG_RESOURCE",
+        help="Resource to serve. Default: the only one in the database.",
+    ),
+]
+_Thread = Annotated[
+    str | None,
+    typer.Option("--thread", "-t", envvar="MEMOLOG_THREAD", help="Thread that the tools work for."),
+]
+_Session = Annotated[
+    str | None,
+    typer.Option(envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
+]
+_Http = Annotated[
+    bool,
+    typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output."),
+]
+_TokenFile = Annotated[
+    str | None,
+    typer.Option(
+        rich_help_panel=_HTTP,
+        help="File with the bearer token. Default: the variable MEMOLOG_MCP_TOKEN.",
+    ),
+]
+_NoToken = Annotated[
+    bool,
+    typer.Option("--no-token", rich_help_panel=_HTTP, help="Allow every program on this machine without a token."),
+]
+_AllowHost = Annotated[
+    list[str] | None,
+    typer.Option(rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."),
+]
+
 
 @verb(app, needs="address", writes=True, example="memolog mcp --describe")
 async def mcp(
     call: Call,
-    resource: Annotated[
-        str | None,
-        typer.Option(
-            "--resource",
-            "-r",
-            envvar="MEMOLOG_RESOURCE",
-            help="Resource to serve. Default: the only one in the database.",
-        ),
-    ] = None,
-    thread: Annotated[
-        str | None,
-        typer.Option("--thread", "-t", envvar="MEMOLOG_THREAD", help="Thread that the tools work for."),
-    ] = None,
-    session: Annotated[
-        str | None,
-        typer.Option(envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
-    ] = None,
+    resource: _Resource = None,
+    thread: _Thread = None,
+    session: _Session = None,
     read_only: Annotated[bool, typer.Option("--read-only", help="Do not let clients change anything.")] = False,
     tokens: Annotated[int, typer.Option(help="Maximum number of tokens of a context pack.", min=200)] = 4_000,
     every: Annotated[
         float, typer.Option(help="Seconds between checks for changes by other processes.", min=0.05)
     ] = 2.0,
     describe: Annotated[bool, typer.Option("--describe", help="Show what clients would get, and exit.")] = False,
-    http: Annotated[
-        bool,
-        typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output."),
-    ] = False,
+    http: _Http = False,
     host: Annotated[str, typer.Option(rich_help_panel=_HTTP, help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
     ] = 8765,
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            rich_help_panel=_HTTP,
-            help="File with the bearer token. Default: the variable MEMOLOG_MCP_TOKEN.",
-        ),
-    ] = None,
-    no_token: Annotated[
-        bool,
-        typer.Option("--no-token", rich_help_panel=_HTTP, help="Allow every program on this machine without a token."),
-    ] = False,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(rich_help_panel=_HTTP, help="Host name that clients may use for the server; repeatable."),
-    ] = None,
+    token_file: _TokenFile = None,
+    no_token: _NoToken = False,
+    allow_host: _AllowHost = None,
 ) -> Answer:
     """Serve a memory over the Model Context Protocol: tools, resources, prompts and change notifications.
 
@@ -157,38 +165,43 @@ def _show(data: Mapping[str, Any]) -> "RenderableType":
     )
 
 
+_ProxyPort = Annotated[
+    int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)
+]
+_ProxyResource = Annotated[
+    str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
+]
+_ProxyTokenFile = Annotated[
+    str | None,
+    typer.Option(
+        help="File with the token that clients must send. Default: the variable MEMOLOG_PROXY_TOKEN.",
+    ),
+]
+_TokensFile = Annotated[
+    str | None,
+    typer.Option(
+        help="File with one token per resource: on each line a token, a space and the resource.",
+    ),
+]
+_Seconds = Annotated[float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)]
+
+
 @verb(app, needs="database", writes=True, example="memolog proxy --port 0 --seconds 0")
 async def proxy(
     call: Call,
     host: Annotated[
         str, typer.Option(help="Address to listen on; any other than loopback needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)
-    ] = 8484,
+    port: _ProxyPort = 8484,
     openai: Annotated[str, typer.Option(help="Address of the OpenAI-compatible provider.")] = "https://api.openai.com",
     anthropic: Annotated[
         str, typer.Option(help="Address of the Anthropic-compatible provider.")
     ] = "https://api.anthropic.com",
-    resource: Annotated[
-        str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
-    ] = None,
-    token_file: Annotated[
-        str | None,
-        typer.Option(
-            help="File with the token that clients must send. Default: the variable MEMOLOG_PROXY_TOKEN.",
-        ),
-    ] = None,
-    tokens_file: Annotated[
-        str | None,
-        typer.Option(
-            help="File with one token per resource: on each line a token, a space and the resource.",
-        ),
-    ] = None,
+    resource: _ProxyResource = None,
+    token_file: _ProxyTokenFile = None,
+    tokens_file: _TokensFile = None,
     max_body: Annotated[int, typer.Option(help="Maximum size in bytes of a request with memory.", min=1)] = 67_108_864,
-    seconds: Annotated[
-        float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)
-    ] = None,
+    seconds: _Seconds = None,
 ) -> Answer:
     """Run a gateway that adds memory to any OpenAI or Anthropic client. Clients send the thread in a header of each request."""
     import asyncio
