@@ -49,6 +49,7 @@ class Recorder(Screen):
     """A screen that keeps what it is shown."""
 
     def __init__(self) -> None:
+        super().__init__(quiet=True)
         self.lines: list[tuple[Piece, ...]] = []
 
     def line(self, *pieces: Piece) -> None:

@@ -1,5 +1,7 @@
 """A folder with a prepared database for every test of the command line."""
 
+import asyncio
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,15 +12,15 @@ from cli import world
 
 @pytest.fixture(scope="session")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that all others are copies of."""
+    """Return the folder that is copied for every test."""
     folder = tmp_path_factory.mktemp("made")
-    world.build(folder)
+    asyncio.run(world.build(folder / "memolog.db"))
     return folder
 
 
 @pytest.fixture
 def folder(made: Path, tmp_path: Path) -> Iterator[Path]:
-    """Work in a folder of this test's own, with a database in it."""
-    world.copy(made, tmp_path)
+    """Work in a folder with a copy of the database."""
+    shutil.copytree(made, tmp_path, dirs_exist_ok=True)
     with world.inside(tmp_path):
         yield tmp_path

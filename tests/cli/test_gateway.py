@@ -1,8 +1,7 @@
-"""The verb `proxy` as a process: it says where it listens, answers, and ends when it is told to."""
+"""Tests of the verb `proxy`."""
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import sys
@@ -10,13 +9,14 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import httpx
+import pytest
 
 from cli.world import run
 from gateway.upstream import Upstream, running
 
 
 async def test_a_process_that_is_told_to_end(folder: Path) -> None:
-    """It prints one JSON document, passes a request on with memory, and ends in order at SIGTERM."""
+    """The proxy prints one JSON document, passes a request on with memory, and stops without an error at SIGTERM."""
     async with running(Upstream(lambda _: "Noted.")) as provider, httpx.AsyncClient(trust_env=False) as http:
         words = f"-m memolog proxy --port 0 --json --resource alice --openai {provider}"
         process = await asyncio.create_subprocess_exec(sys.executable, *words.split(), stdout=PIPE, stderr=PIPE)
@@ -38,24 +38,21 @@ async def test_a_process_that_is_told_to_end(folder: Path) -> None:
     assert "Remember the «gateway»." in found.out
 
 
-def test_the_network_needs_a_token(folder: Path) -> None:
-    """Listening to others without one is refused, with what to do; with one it is not, and the token is not shown."""
-    everywhere = "0.0.0.0"  # noqa: S104 - what must be refused
-    refused = run("proxy", "--host", everywhere, "--port", "0", "--seconds", "0")
+def test_the_network_needs_a_token(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Listening on the network without a token is refused. A token of the environment is used and not shown."""
+    words = ("proxy", "--host", "0.0.0.0", "--port", "0", "--seconds", "0")  # noqa: S104 - what must be refused
+    refused = run(*words)
     assert refused.code == 3
     assert "MEMOLOG_PROXY_TOKEN" in refused.err
-    os.environ["MEMOLOG_PROXY_TOKEN"] = "open-sesame-open-sesame"
-    try:
-        allowed = run("proxy", "--host", everywhere, "--port", "0", "--seconds", "0")
-    finally:
-        del os.environ["MEMOLOG_PROXY_TOKEN"]
+    monkeypatch.setenv("MEMOLOG_PROXY_TOKEN", "open-sesame-open-sesame")
+    allowed = run(*words)
     assert allowed.code == 0
     assert "x-memolog-token" in allowed.out
     assert "open-sesame-open-sesame" not in allowed.out
 
 
 def test_a_token_for_each_resource(folder: Path) -> None:
-    """The file says which token opens whose memory; tokens are not shown, and what is wrong with the file is told."""
+    """The file has a token for each resource. Tokens are not shown. Errors of the file are reported."""
     (folder / "tokens").write_text("alices-own-token-1234 alice\nbobs-own-token-123456 bob\n", "utf-8")
     said = run("proxy", "--port", "0", "--seconds", "0", "--tokens-file", "tokens", "--json")
     assert said.code == 0, said.err
@@ -68,8 +65,7 @@ def test_a_token_for_each_resource(folder: Path) -> None:
 
 
 def test_a_port_that_is_taken(folder: Path) -> None:
-    """It says what is in the way, and what to do."""
-    del folder
+    """The error names the reason and the option to change."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         said = run("proxy", "--port", str(port), "--seconds", "0")

@@ -1,4 +1,4 @@
-"""Forgetting, correcting, undoing and repairing from the command line: told in numbers, and done."""
+"""Forgetting, correcting, undoing and repairing from the command line."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ from cli.world import run
 
 
 def test_a_dry_run_tells_and_leaves(folder: Path) -> None:
-    """What would go is told, and is what then goes."""
+    """A dry run reports the numbers that are forgotten afterwards."""
     would = run("forget", "--thread", "notes", "--dry-run", "--json").document
     assert (would["dry_run"], would["threads"]) == (True, ["notes"])
     assert run("status", "--thread", "notes").code == 0
@@ -17,19 +17,19 @@ def test_a_dry_run_tells_and_leaves(folder: Path) -> None:
 
 
 def test_everything_of_a_resource(folder: Path) -> None:
-    """The resource is gone, and asking again answers no."""
+    """The resource is gone. Forgetting it again gives exit code 1."""
     assert run("forget", "--everything", "--yes").code == 0
     assert run("threads").code == 1
     assert run("forget", "--everything", "--yes", "--resource", "alice").code == 1
 
 
 def test_retention_without_settings_forgets_nothing(folder: Path) -> None:
-    """Ages are set on purpose: without them the answer is no."""
+    """Without retention settings, the exit code is 1."""
     assert run("forget", "--retention", "--yes").code == 1
 
 
 def test_a_line_is_named_by_its_place(folder: Path) -> None:
-    """What the log shows as g1.1 can be corrected, taken back and brought back under that name."""
+    """A line can be corrected, retracted and reinstated by the name g1.1, which the log shows, or by its id."""
     assert "g1.1" in run("log", "--thread", "notes", "--sources").out
     corrected = run("correct", "g1.1", "The API lives in backend/.", "--thread", "notes", "--json").document
     assert "backend/" in run("log", "--thread", "notes").out
@@ -45,7 +45,7 @@ def test_a_line_is_named_by_its_place(folder: Path) -> None:
 
 
 def test_a_generation_comes_back(folder: Path) -> None:
-    """The log is what it was, with what was observed since; nothing of the history is lost, and it can be undone too."""
+    """The log is as in the old generation, with all later observations. The history is complete, and a revert can be undone."""
     before = run("history", "--json").document["generations"]
     newest = before[-1]["number"]
     assert newest > 1
@@ -60,7 +60,7 @@ def test_a_generation_comes_back(folder: Path) -> None:
 
 
 def test_a_batch_comes_back(folder: Path) -> None:
-    """Undone once it is undone; what stood for its messages is gone from the index, and their own words are there."""
+    """After an undo, search does not find the summary any more. A second undo fails."""
     (batch,) = run("compactions", "--thread", "notes", "--json").document["compactions"]
     name = f"{batch['span']['first']}-{batch['span']['last']}"
     assert name in run("compactions", "--thread", "notes").out
@@ -78,7 +78,7 @@ def test_a_batch_comes_back(folder: Path) -> None:
 
 
 def test_every_batch_comes_back(folder: Path) -> None:
-    """--all undoes what is in force in the thread, and leaves other threads alone."""
+    """--all undoes every batch of the thread, and no batch of another thread."""
     made = run("compact", "--thread", "atlas", "--json").document["compactions"]
     assert len(made) > 1
     done = run("uncompact", "--all", "--thread", "atlas", "--json").document
@@ -91,7 +91,7 @@ def test_every_batch_comes_back(folder: Path) -> None:
 
 
 def test_a_healthy_database(folder: Path) -> None:
-    """Nothing is found on a database that has been used."""
+    """The doctor finds nothing in a used database."""
     done = run("doctor", "--json")
     assert (done.code, done.document["healthy"], done.document["findings"]) == (0, True, [])
     assert done.document["examined"]["messages"] > 0
@@ -99,7 +99,7 @@ def test_a_healthy_database(folder: Path) -> None:
 
 
 def test_what_is_wrong_is_told_and_repaired(folder: Path) -> None:
-    """A claim that would last for ten years is found; after the repair, with its copy, all is well."""
+    """A claim of ten years is found and repaired, and the database is copied before."""
     assert run("tasks", "claim", "T-1", "--lease", str(10 * 365 * 24 * 3600)).code == 0
     found = run("doctor")
     assert found.code == 1

@@ -1,4 +1,4 @@
-"""What the verbs say is what the memory holds; who only looks changes nothing."""
+"""The verbs show the content of the memory, and verbs that only read change nothing."""
 
 import asyncio
 import hashlib
@@ -30,13 +30,12 @@ NOW = datetime(2026, 3, 20, 12, 0, tzinfo=UTC)
 async def _say(
     address: str, text: str, *, thread: str = "notes", speaker: str | None = None, clock: FakeClock | None = None
 ) -> None:
-    """Save a user message."""
     async with Memory(address, clock=clock) as memory, memory.thread(thread, resource=RESOURCE).turn() as turn:
         await turn.prepare(UserMessage(text, speaker=speaker))
 
 
 def test_the_log_is_shown_by_priority(folder: Path) -> None:
-    """Choosing a priority leaves the others out; sources name messages that recall finds."""
+    """--priority selects lines. `recall` finds the messages that --sources shows."""
     whole = run("log", "--json").document["observations"]
     high = run("log", "--json", "-p", "high").document["observations"]
     assert {line["priority"] for line in high} == {"high"}
@@ -53,7 +52,7 @@ def test_the_log_is_shown_by_priority(folder: Path) -> None:
 
 
 def test_the_log_is_in_the_order_in_which_the_model_reads_it(folder: Path) -> None:
-    """What was reflected stands before what came later, and each group goes by date: in the log and as Markdown."""
+    """Reflections are before later groups, and each group is in order of time, in the log and as Markdown."""
     lines = run("log", "--json").document["observations"]
     prefix = "".join(block["text"] for block in run("context", "--json").document["blocks"])
     assert any(line["merges"] for line in lines)
@@ -69,7 +68,7 @@ def test_the_log_is_in_the_order_in_which_the_model_reads_it(folder: Path) -> No
 
 
 def test_times_are_those_of_whoever_spoke_or_utc(folder: Path) -> None:
-    """What was said is on the speaker's clock in every verb; all other moments are in UTC, and say so."""
+    """Messages and observations have the time zone of the speaker. All other times are in UTC."""
     first = run("recall", "1-1", "--thread", "atlas", "--json").document["items"][0]
     assert (first["at"][11:16], first["zone"]) == ("09:07", "Europe/Berlin")
     assert "(2026-03-14 10:07) user" in run("recall", "1-1", "--thread", "atlas").out
@@ -92,12 +91,12 @@ def test_times_are_those_of_whoever_spoke_or_utc(folder: Path) -> None:
     [(None, "09:07 UTC"), ("+05:30", "14:37 +05:30"), ("America/New_York", "05:07 -04:00"), ("Nowhere", "09:07 UTC")],
 )
 def test_a_moment_says_which_clock_it_is_on(zone: str | None, shown: str) -> None:
-    """Zones by name and by offset; what is unknown is UTC."""
+    """A zone is a name or an offset. An unknown zone becomes UTC."""
     assert when(local(datetime(2026, 3, 14, 9, 7, tzinfo=UTC), zone)) == f"2026-03-14 {shown}"
 
 
 def test_the_context_is_what_the_model_would_see(folder: Path) -> None:
-    """The parts add up, the last message is in the tail, and looking does not count as a request."""
+    """The token counts add up, the last message is in the tail, and the verb does not count as a request."""
     before = run("context", "--json").document
     tokens = before["tokens"]
     assert tokens["total"] == tokens["prefix"] + tokens["tail"] + tokens["edge"]
@@ -110,7 +109,7 @@ def test_the_context_is_what_the_model_would_see(folder: Path) -> None:
 
 
 def test_who_only_looks_changes_nothing(folder: Path) -> None:
-    """The database is the same, byte for byte, after every verb that only reads."""
+    """Verbs that only read do not change a byte of the database."""
 
     def bytes_of() -> str:
         return hashlib.sha256((folder / "memolog.db").read_bytes()).hexdigest()
@@ -128,7 +127,7 @@ def test_who_only_looks_changes_nothing(folder: Path) -> None:
 
 
 def test_observing_buffering_and_activating(folder: Path) -> None:
-    """Each verb does its step: nothing is left to observe, then nothing is buffered."""
+    """After `buffer`, everything is observed. After `activate`, nothing is buffered."""
     start = run("status", "--json").document
     assert start["last_seq"] > start["cursor"]
     buffered = run("buffer", "--json").document
@@ -143,14 +142,14 @@ def test_observing_buffering_and_activating(folder: Path) -> None:
 
 
 def test_reflecting_makes_a_generation_or_says_no(folder: Path) -> None:
-    """The generation is one more, or the exit code says that there was nothing to condense."""
+    """`reflect` creates a generation, or its exit code is 1."""
     before = run("status", "--json").document["generation"]
     done = run("reflect", "--json")
     assert done.document["generation"] - before == (1 if done.code == 0 else 0)
 
 
 def test_recall_looks_everywhere_unless_a_thread_is_named(folder: Path) -> None:
-    """A message of any thread is found by its id; a number is one of the latest thread, and the page says so."""
+    """An id is found in every thread. A number is a message of the newest thread, and the page shows this thread."""
     old = run("recall", "1", "--thread", "notes", "--json").document["items"][0]
     assert run("recall", old["id"], "--json").document["items"][0] == old
     latest = run("recall", "1-2", "--json").document["items"]
@@ -161,7 +160,7 @@ def test_recall_looks_everywhere_unless_a_thread_is_named(folder: Path) -> None:
 
 
 def test_recall_asks_for_the_thread_where_several_have_the_name(folder: Path) -> None:
-    """Each thread's log counts its groups by itself: the error names the threads, and either can be chosen."""
+    """If several threads have a group g1, the error lists the threads."""
     for name in ("g1", "g1.1"):
         asked = run("recall", name)
         assert (asked.code, "atlas, notes" in asked.err, "--thread" in asked.err) == (2, True, True)
@@ -171,14 +170,14 @@ def test_recall_asks_for_the_thread_where_several_have_the_name(folder: Path) ->
 
 
 def test_recall_says_why_there_is_nothing(folder: Path) -> None:
-    """A tool that nobody called, and a part that no message has."""
+    """An empty page names the tool or the part that was not found."""
     for option, value in (("--tool", "nope"), ("--part", "9")):
         none = run("recall", "1-4", "--thread", "atlas", option, value)
         assert (none.code, value in none.out, option in none.out) == (1, True, True)
 
 
 def test_a_result_shows_what_recall_takes_and_who_spoke(folder: Path) -> None:
-    """The handle of a line, with its thread; the speaker; what a tool said beside it; a reflection's id."""
+    """A result shows its handle and thread, or its id, the speaker, and tool results beside it."""
     line = run("search", "API server", "--source", "observation", "--thread", "notes").out
     assert "notes g1.1" in line
     assert run("recall", "g1.1", "--thread", "notes").code == 0
@@ -192,7 +191,7 @@ def test_a_result_shows_what_recall_takes_and_who_spoke(folder: Path) -> None:
 
 
 def test_a_read_only_search_says_that_the_index_is_behind(folder: Path) -> None:
-    """Who may not write cannot bring the index up to date, and must know that something is not looked through."""
+    """With read_only, the index cannot be updated, and the answer reports this."""
     assert run("search", "argon2id").code == 0
     asyncio.run(_say("memolog.db", "Zeppelins leave at noon"))
     (folder / "memolog.toml").write_text("read_only = true\n")
@@ -204,7 +203,7 @@ def test_a_read_only_search_says_that_the_index_is_behind(folder: Path) -> None:
 
 
 def test_search_answers_no_where_nothing_fits(folder: Path) -> None:
-    """The exit code is the answer; what is found names where it is."""
+    """The exit code is 1 if nothing is found."""
     found = run("search", "LoginSchema", "--json")
     assert found.code == 0
     assert "LoginSchema" in found.document["results"][0]["content"]
@@ -214,11 +213,9 @@ def test_search_answers_no_where_nothing_fits(folder: Path) -> None:
 
 
 def test_tasks_from_creation_to_close(folder: Path) -> None:
-    """What one command claims, another may close, and it says what that unblocked."""
-    made = run(
-        "tasks", "create", "Check it", "--blocked-by", "T-1", "--label", "x", "--due", "2026-12-24", "--json"
-    ).document
-    assert (made["blocked"], made["labels"], made["due"][:10]) == (True, ["x"], "2026-12-24")
+    """A command can close a task that another command claimed. It shows the unblocked tasks."""
+    made = run("tasks", "create", "Check it", "--blocked-by", "T-1", "--label", "x", "--due", "2d", "--json").document
+    assert (made["blocked"], made["labels"], made["due"] > made["created_at"]) == (True, ["x"], True)
     assert run("tasks", "explain", made["handle"]).code == 1
     assert run("tasks", "claim", "T-1", "--json").document["task"]["status"] == "in_progress"
     closed = run("tasks", "close", "T-1", "--summary", "Done.", "--json").document
@@ -232,7 +229,7 @@ def test_tasks_from_creation_to_close(folder: Path) -> None:
 
 
 def test_attaching_counts_what_is_new(folder: Path) -> None:
-    """Messages that are linked already are not counted again, and who attaches only such is told no."""
+    """Messages that are linked already are not counted. If all are linked already, the exit code is 1."""
     once = run("tasks", "attach", "T-3", "1-2", "--thread", "atlas", "--json")
     assert (once.code, once.document) == (0, {"linked": 2, "in_all": 2})
     again = run("tasks", "attach", "T-3", "1-2", "--thread", "atlas", "--json")
@@ -242,13 +239,13 @@ def test_attaching_counts_what_is_new(folder: Path) -> None:
 
 
 def test_another_session_cannot_close_what_it_does_not_hold(folder: Path) -> None:
-    """A claim is a session's own; force is asked for by name."""
+    """A task of another session can be released only with --force."""
     assert run("tasks", "release", "T-3").code == 4
     assert run("tasks", "release", "T-3", "--force").code == 0
 
 
 def test_working_memory_from_standard_input_and_files(folder: Path) -> None:
-    """A text may come from the command, a file or a pipe; every version is kept; who was too late is told."""
+    """A text comes from an argument, a file or a pipe. An outdated --version is refused."""
     (folder / "facts.md").write_text("# Facts\n\nfrom a file\n")
     assert run("wm", "set", "--file", "facts.md", "--json").document["current"]["text"].endswith("from a file\n")
     assert run("wm", "set", "-", "--json", stdin="# Facts\n\nfrom a pipe\n").document["current"]["number"] == 4
@@ -261,7 +258,7 @@ def test_working_memory_from_standard_input_and_files(folder: Path) -> None:
 
 
 def test_watching_sees_what_other_processes_do(folder: Path) -> None:
-    """Events are read from the journal, so those of another process show while one watches."""
+    """`watch` shows events of another process."""
     words = "watch --json --last 0 --every 0.05 --kind RunEnded"
     command = [sys.executable, "-m", "memolog", *words.split()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watcher:
@@ -297,7 +294,7 @@ def _line_within(process: "subprocess.Popen[str]", seconds: float) -> str:
 
 
 def test_cost_adds_up(folder: Path) -> None:
-    """The lines are those of the ledger, and their sum is the total."""
+    """The total is the sum of the lines."""
     found = run("cost", "--json").document
     assert found["total"]["requests"] == sum(line["total"]["requests"] for line in found["lines"]) > 0
     assert run("cost", "--thread", "notes", "--json").document["total"]["requests"] == 1
@@ -305,7 +302,7 @@ def test_cost_adds_up(folder: Path) -> None:
 
 
 def test_the_settings_file_that_is_printed_can_be_read(folder: Path) -> None:
-    """What `config --toml` prints is a settings file; what differs from its default stands in it."""
+    """`config --toml` prints a valid settings file with all changed settings."""
     (folder / "memolog.toml").write_text("[observation]\nmessage_tokens = 1234\n")
     printed = run("config", "--toml").out
     assert tomllib.loads(printed)["observation"] == {"message_tokens": 1234}
@@ -320,7 +317,7 @@ def test_the_settings_file_that_is_printed_can_be_read(folder: Path) -> None:
 
 
 def test_what_was_stored_cannot_steer_the_terminal(folder: Path) -> None:
-    """Escape sequences of a message are shown as pictures; markup in it is text."""
+    """Control characters of stored texts are shown as symbols, and markup as text."""
     title = "\x1b[2Jgone \x9b31m [red]not red[/red] \u202eabc \ud800"
     assert clean(title) == "␛[2Jgone �31m [red]not red[/red] �abc �"
     asyncio.run(_create(folder / "memolog.db", title))
@@ -334,7 +331,7 @@ HOSTILE = "\x7f\x9b31m \x85\u202eabc\u202c \u2066x\u2069 \u200f\u061c\u2028\ufef
 
 @pytest.mark.parametrize("line", ["tasks list --json", "tasks show T-7 --json", "export -"])
 def test_json_cannot_steer_the_terminal(line: str, folder: Path) -> None:
-    """What a terminal obeys, or an eye does not see, is an escape in every JSON that is printed, and means the same."""
+    """In JSON output, control and invisible characters are escapes of the same characters."""
     asyncio.run(_create(folder / "memolog.db", HOSTILE))
     printed = run(*line.split()).out
     seen = {char for char in printed if not char.isprintable() and char != "\n"}
@@ -344,7 +341,7 @@ def test_json_cannot_steer_the_terminal(line: str, folder: Path) -> None:
 
 
 def test_every_control_is_escaped_in_json() -> None:
-    """Each control and format character of Unicode becomes an escape of the same character."""
+    """Every control and format character of Unicode becomes an escape of the same character."""
     controls = "".join(char for char in map(chr, range(0x110000)) if unicodedata.category(char) in {"Cc", "Zl", "Zp"})
     marks = "".join(map(chr, [0xAD, 0x61C, *range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)]))
     tags = "".join(map(chr, range(0xE0000, 0xE0080)))
@@ -360,29 +357,30 @@ async def _create(path: Path, title: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "moment"),
+    ("text", "moment", "later"),
     [
-        ("2026-03-14", "2026-03-14T00:00:00+00:00"),
-        ("2026-03-14T09:30", "2026-03-14T09:30:00+00:00"),
-        ("2026-03-14T09:30+02:00", "2026-03-14T09:30:00+02:00"),
-        ("90m", "2026-03-20T10:30:00+00:00"),
-        ("2d", "2026-03-18T12:00:00+00:00"),
+        ("2026-03-14", "2026-03-14T00:00:00+00:00", None),
+        ("2026-03-14T09:30", "2026-03-14T09:30:00+00:00", None),
+        ("2026-03-14T09:30+02:00", "2026-03-14T09:30:00+02:00", None),
+        ("90m", "2026-03-20T10:30:00+00:00", "2026-03-20T13:30:00+00:00"),
+        ("2d", "2026-03-18T12:00:00+00:00", "2026-03-22T12:00:00+00:00"),
     ],
 )
-def test_moments(text: str, moment: str) -> None:
-    """A date, a time or an age is a moment; without a zone it is UTC."""
+def test_moments(text: str, moment: str, later: str | None) -> None:
+    """A date, a time or an age is a moment. Without a zone it is in UTC. For a due date, an age counts from now on."""
     assert moment_in(text, NOW).isoformat() == moment
+    assert moment_in(text, NOW, ahead=True).isoformat() == (later or moment)
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-13-01", "5y", "-3h", "999999w"])
 def test_what_is_no_moment(text: str) -> None:
-    """Anything else is refused with what could be written."""
+    """Other texts are refused."""
     with pytest.raises(InputError, match="is not a date"):
         moment_in(text, NOW)
 
 
 def test_threads_that_were_active_at_once_need_a_name(folder: Path) -> None:
-    """Which of two is the latest is not guessed."""
+    """Without a unique newest thread, the command fails."""
     for thread in ("one", "two"):
         asyncio.run(_say("two.db", "Hello", thread=thread, clock=FakeClock()))
     done = run("status", "--db", "two.db")
@@ -391,7 +389,7 @@ def test_threads_that_were_active_at_once_need_a_name(folder: Path) -> None:
 
 
 def test_the_same_verbs_on_postgres(folder: Path, postgres_url: str) -> None:
-    """Only the address differs."""
+    """The verbs work on PostgreSQL."""
     assert run("init", "--db", postgres_url).code == 0
     assert run("status", "--db", postgres_url).code == 1
     asyncio.run(_say(postgres_url, "We prefer argon2id over bcrypt.", thread="main"))
@@ -406,7 +404,7 @@ def test_the_same_verbs_on_postgres(folder: Path, postgres_url: str) -> None:
 
 
 def test_a_shared_log_is_shown_and_kept_without_being_told(folder: Path) -> None:
-    """Scope and thresholds are in the database: every verb means the log that the application keeps."""
+    """Every verb uses the scope and thresholds that are stored in the database. A settings file overrides them."""
     database = str(folder / "shared.db")
     config = Config.from_dict(
         {"scope": "resource", "observation.message_tokens": 1_234, "observation.previous_tokens": 0}

@@ -1,19 +1,21 @@
-"""A database as a user would have one, for the command line to work on: made once, copied for every test.
+"""The database of the command line tests. It is created once, and copied for every test.
 
-Two threads of one resource, a log with generations, buffered groups, tasks of every sort, working memory with versions.
+It has two threads of one resource, a log with generations, buffered groups, tasks in every state, and versions of working memory.
 """
 
-import asyncio
 import json
 import os
-import shutil
-from collections.abc import Generator, Sequence
+import re
+import shlex
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+import typer.main
 from typer.testing import CliRunner
 
 from conftest import FakeClock
@@ -38,20 +40,17 @@ SUBJECTS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a command answered."""
-
     code: int
     out: str
     err: str
 
     @property
     def document(self) -> Any:
-        """Return the one JSON document."""
         return json.loads(self.out)
 
 
 def run(*arguments: str, stdin: str | None = None) -> Said:
-    """Run a command in this process, as a script would see it: without a terminal."""
+    """Run a command in this process, without a terminal."""
     done = CliRunner().invoke(app, list(arguments), input=stdin, catch_exceptions=True)
     if done.exception is not None and not isinstance(done.exception, SystemExit):
         raise done.exception
@@ -60,35 +59,22 @@ def run(*arguments: str, stdin: str | None = None) -> Said:
 
 @contextmanager
 def inside(folder: Path) -> Generator[None]:
-    """Work in a folder, with none of our variables set."""
-    ours = {name: value for name, value in os.environ.items() if name.startswith("MEMOLOG_")}
-    before = Path.cwd()
-    for name in ours:
-        del os.environ[name]
-    os.chdir(folder)
-    try:
+    """Work in a folder, without environment variables of Memolog."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("MEMOLOG_")]:
+            patch.delenv(name)
+        patch.chdir(folder)
         yield
-    finally:
-        os.chdir(before)
-        os.environ.update(ours)
 
 
-def build(folder: Path) -> None:
-    """Make the database and the files beside it."""
-    asyncio.run(_build(folder / "memolog.db"))
-
-
-def copy(made: Path, folder: Path) -> None:
-    """Copy everything that was made into a folder."""
-    shutil.copytree(made, folder, dirs_exist_ok=True)
-
-
-async def _build(path: Path) -> None:
+async def build(path: Path) -> None:
+    """Create the database, an export and a backup of it, and an empty database, in the same folder."""
     clock = FakeClock()
     async with Memory(path, config=CONFIG, clock=clock) as memory:
         await _talk(memory, clock, "notes", SUBJECTS[1:2])
         await memory.thread("notes", resource=RESOURCE).observe()
-        await _retract(memory)
+        lines = await memory.thread("notes", resource=RESOURCE).log()
+        await memory.resource(RESOURCE).retract(lines[1].id)
         await memory.thread("notes", resource=RESOURCE).compact()
         for day in range(4):
             await _talk(memory, clock, "atlas", SUBJECTS)
@@ -98,7 +84,9 @@ async def _build(path: Path) -> None:
         await _plan(memory)
         await _note(memory)
         await _talk(memory, clock, "atlas", SUBJECTS[:1])
-    # A claim lasts in the time that the commands are run in.
+    async with Memory(path.with_name("empty.db")):
+        pass
+    # The commands run with the clock of the system, so the task is claimed with this clock.
     async with Memory(path) as memory:
         await memory.resource(RESOURCE).tasks(session="agent-7").claim("T-3", lease=timedelta(days=1).total_seconds())
         await memory.export(path.with_name("alice.jsonl"))
@@ -119,7 +107,7 @@ async def _talk(memory: Memory, clock: FakeClock, thread: str, subjects: Sequenc
 
 
 async def _plan(memory: Memory) -> None:
-    """T-1 blocks T-2, T-3 is held by an agent, T-4 is closed, T-5 and T-6 mean the same."""
+    """Create tasks: T-1 blocks T-2, T-3 is held by an agent, T-4 is closed, T-5 and T-6 are duplicates."""
     tasks = memory.resource(RESOURCE).tasks(session="agent-7")
     await tasks.create("Store refresh tokens hashed", description="SHA-256 before they are stored", labels=["security"])
     await tasks.create("Rotate refresh tokens on each use", blocked_by=["T-1"])
@@ -128,16 +116,8 @@ async def _plan(memory: Memory) -> None:
     await tasks.create("Update the login page text", priority=4)
     await tasks.create("Update the text of the login page", priority=4)
     await tasks.close("T-4", summary="fly.toml named the old host.")
-    messages = (await (await memory.open()).store.messages.page(RESOURCE, "atlas", limit=8)).items
+    messages = (await memory.thread("atlas", resource=RESOURCE).messages(limit=8)).items
     await tasks.attach("T-1", [message.id for message in messages])
-
-
-async def _retract(memory: Memory) -> None:
-    """Take the second line of the first group of the notes back."""
-    store = (await memory.open()).store
-    snapshot = await store.logs.snapshot(RESOURCE, "notes", "thread")
-    lines = await store.logs.observations(snapshot.resource, snapshot.log.pk, [snapshot.groups[0].id])
-    await memory.resource(RESOURCE).retract(lines[1].id)
 
 
 async def _note(memory: Memory) -> None:
@@ -145,3 +125,38 @@ async def _note(memory: Memory) -> None:
     await facts.replace("# Facts\n\n- The API lives in server/.\n", who="alice")
     await facts.edit_section("Decisions", "- argon2id over bcrypt", who="agent-7")
     await memory.resource(RESOURCE).working_memory(thread="notes").start(who="alice", value={"city": "Porto"})
+
+
+_EXAMPLE = re.compile(r"^ *Example: memolog (.+)$", re.MULTILINE)
+
+
+def names() -> list[tuple[str, ...]]:
+    """Return the words that name each command."""
+    return list(_names(typer.main.get_command(app), ()))
+
+
+def _names(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if not hasattr(command, "commands"):
+        yield words
+        return
+    for name, inner in command.commands.items():
+        yield from _names(inner, (*words, name))
+
+
+def help_of(words: tuple[str, ...]) -> str:
+    """Return what `--help` prints."""
+    done = run(*words, "--help")
+    assert done.code == 0
+    return done.out
+
+
+def examples_of(words: tuple[str, ...]) -> list[list[str]]:
+    """Return the arguments of each example in the help text of a command."""
+    found = _EXAMPLE.findall(help_of(words))
+    assert found, f"memolog {' '.join(words)} --help has no example"
+    return [shlex.split(line) for line in found]
+
+
+def examples() -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return every example of every command, with the words that name the command."""
+    return [(words, arguments) for words in names() for arguments in examples_of(words)]

@@ -12,7 +12,7 @@ import pytest
 
 from memolog import Memory
 from memolog.apps.demo.play import CONFIG, RESOURCE, Demo, show
-from memolog.apps.demo.screen import Terminal
+from memolog.apps.demo.screen import Screen
 from memolog.apps.demo.script import THREADS, script
 from memolog.events import Windows
 from memolog.testing import FakeClock
@@ -136,7 +136,7 @@ async def test_it_shows_the_same_every_time(told: dict[str, Any], tmp_path: Path
 
 def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
     """Outside a terminal the output is plain text without colours and cursor movements. Sizes are printed once a day."""
-    screen = Terminal()
+    screen = Screen()
     screen.line("checked  ", ("nothing lost", "good"))
     screen.levels({"api": LEVEL})
     screen.day_ends({"api": LEVEL})
@@ -151,7 +151,7 @@ def test_in_a_pipe_it_is_plain(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_terminal_shows_it_live(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     """In a terminal a panel shows the sizes, so they are not printed again at the end of the day."""
     monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    live = Terminal()
+    live = Screen()
     live.levels({"api": LEVEL})
     live.day_ends({"api": LEVEL})
     live.close()

@@ -1,4 +1,4 @@
-"""The official clients through the gateway: what they say and hear is remembered once, whatever they send."""
+"""The official clients through the gateway: every message is stored once."""
 
 import asyncio
 import json
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
 def said_in(seen: Seen) -> list[Any]:
-    """Return the conversation of a request, as the provider got it."""
+    """Return the conversation of a request that the provider got."""
     given = seen.body["input" if seen.path.endswith("responses") else "messages"]
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
 def newest(seen: Seen) -> str:
-    """Return the last thing that a user said in a request."""
+    """Return the last user message of a request."""
     texts: list[str] = []
     for one in said_in(seen):
         content = one.get("content")
@@ -37,12 +37,12 @@ def newest(seen: Seen) -> str:
 
 
 def echo(seen: Seen) -> Reply:
-    """Answer with what was said last."""
+    """Answer with the last user message."""
     return f"You said: {newest(seen)}"
 
 
 def tooled(seen: Seen) -> Reply:
-    """Look something up first, unless that was done."""
+    """Call a tool, or answer if the tool was called already."""
     number = newest(seen).split()[-1]
     asked = json.dumps(said_in(seen))
     return f"It is {number}." if f"call_{number}" in asked else Call(f"call_{number}", "look", {"at": int(number)})
@@ -51,7 +51,7 @@ def tooled(seen: Seen) -> Reply:
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", APIS)
 async def test_only_what_is_new_need_be_sent(tmp_path: Path, api: str, is_streamed: bool) -> None:
-    """The client sends its newest message; the provider gets the conversation, the client the answer."""
+    """The client sends only its newest message, and the provider gets the whole conversation."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         talk = world.talk(api, is_streamed=is_streamed)
         assert await talk.say("Hello there.") == "You said: Hello there."
@@ -69,7 +69,7 @@ async def test_only_what_is_new_need_be_sent(tmp_path: Path, api: str, is_stream
 @pytest.mark.parametrize("is_streamed", [False, True], ids=["whole", "streamed"])
 @pytest.mark.parametrize("api", APIS)
 async def test_a_client_that_sends_its_whole_history(tmp_path: Path, api: str, is_streamed: bool) -> None:
-    """Tool loops in the client's own hands: each message is stored once, calls with their results, thoughts in their place."""
+    """Each message is stored once, calls have their results, and reasoning stays in its place."""
     async with opened(tmp_path / "memolog.db", tooled) as world:
         talk = world.talk(api, is_whole=True, is_streamed=is_streamed)
         for number in range(4):
@@ -114,7 +114,7 @@ async def test_the_rest_of_a_request_is_passed_on(tmp_path: Path, api: str) -> N
 
 @pytest.mark.parametrize("api", APIS)
 async def test_usage_is_learned(tmp_path: Path, api: str) -> None:
-    """What a request cost is in the ledger, streamed or not."""
+    """The usage of a request is in the ledger, with and without streaming."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         for is_streamed in (False, True):
             await world.talk(api, is_streamed=is_streamed).say("Hello.")
@@ -124,7 +124,7 @@ async def test_usage_is_learned(tmp_path: Path, api: str) -> None:
 
 @pytest.mark.parametrize("api", ["chat", "messages"])
 async def test_a_long_conversation_with_a_restart(tmp_path: Path, api: str) -> None:
-    """Windows fill and logs take over: prompts extend each other byte for byte in between, and all is stored once."""
+    """Between activations each prompt extends the last one, and every message is stored once."""
     prompts, said = Prompts(), list[str]()
     number = 0
     for _ in range(2):
@@ -144,7 +144,7 @@ async def test_a_long_conversation_with_a_restart(tmp_path: Path, api: str) -> N
 
 
 async def test_one_thread_through_three_apis(tmp_path: Path) -> None:
-    """A conversation belongs to its thread, not to the API it came through."""
+    """Requests through different APIs belong to one thread."""
     async with opened(tmp_path / "memolog.db", echo) as world:
         for api in (*APIS, *APIS):
             await world.talk(api, is_streamed=True).say(f"Through {api}.")
@@ -154,7 +154,7 @@ async def test_one_thread_through_three_apis(tmp_path: Path) -> None:
 
 
 async def test_a_hundred_conversations_at_once(tmp_path: Path) -> None:
-    """Two turns of each, through every API, streamed and not: no request and no thread has a word of another."""
+    """Two turns of each conversation, through every API: no request or thread has a text of another."""
 
     def script(seen: Seen) -> Reply:
         return f"Noted for {newest(seen).split()[0]}."
@@ -182,7 +182,7 @@ async def test_a_hundred_conversations_at_once(tmp_path: Path) -> None:
 
 
 async def check_own(world: World, talk: Conversation, number: int) -> None:
-    """A thread has what its client said and heard, in order."""
+    """Check that a thread has exactly the messages of its client."""
     lines = await world.lines(talk.headers["x-memolog-thread"], talk.headers["x-memolog-resource"])
     assert lines == [
         line
@@ -192,7 +192,7 @@ async def check_own(world: World, talk: Conversation, number: int) -> None:
 
 
 async def test_every_engine(address: str) -> None:
-    """The same on each engine, in short."""
+    """Tool calls through every API on each engine."""
     async with opened(address, tooled) as world:
         for api in APIS:
             talk = world.talk(api, thread=api, is_whole=True, is_streamed=True)
@@ -203,7 +203,7 @@ async def test_every_engine(address: str) -> None:
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
-    """The provider is sent the whole conversation, though the client sends only what is new."""
+    """The provider gets the whole conversation although the client sends only new messages."""
     example = Path(__file__).parents[2] / "examples" / "proxy.py"
     done = subprocess.run([sys.executable, example], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""A provider on loopback that answers as it was told to, in the words of three APIs, and remembers what it was sent."""
+"""A provider on loopback. It gives scripted answers in the format of three APIs, and stores the requests that it gets."""
 
 import asyncio
 import json
@@ -44,7 +44,6 @@ class Seen:
 
     @property
     def body(self) -> Any:
-        """Return the JSON of it."""
         return json.loads(self.raw)
 
 
@@ -54,21 +53,20 @@ Script = Callable[[Seen], Reply]
 
 @dataclass
 class Upstream:
-    """What the provider answers, and what it has seen."""
+    """The provider: its script, and the requests that it got."""
 
     script: Script
     seen: list[Seen] = field(default_factory=list[Seen])
     pause: asyncio.Event | None = None
-    """If set: a stream waits for it after its first piece."""
+    """If this is an event, a stream waits for it after the first piece."""
     paused: asyncio.Event = field(default_factory=asyncio.Event)
     left: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when a client closes a stream half-way."""
     numbers: int = 0
     tokens: Callable[[Seen], int] = lambda _: 100
-    """What it reports as the length of a request."""
+    """The number of input tokens that the provider reports for a request."""
 
     async def answer(self, request: Request) -> Response:
-        """Answer one request."""
         raw = await request.body()
         target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
         seen = Seen(request.method, str(request.url.path), dict(request.headers), raw, target.decode())
@@ -94,7 +92,7 @@ class Upstream:
         return StreamingResponse(self._pieces([event.encode() for event in events]), media_type="text/event-stream")
 
     async def _pieces(self, events: list[bytes]) -> AsyncIterator[bytes]:
-        """Yield a stream cut at odd places, as networks do."""
+        """Yield the stream in pieces that end in the middle of events."""
         data = b"".join(events)
         cuts = [0, *range(len(events[0]) + len(events[1]) + len(events[2]), len(data), 97), len(data)]
         try:
@@ -110,7 +108,7 @@ class Upstream:
 
 @asynccontextmanager
 async def running(upstream: Upstream) -> AsyncGenerator[str]:
-    """Run the provider on a port that the system chooses; yields its address."""
+    """Run the provider on a free port, and yield its address."""
     methods = ["GET", "POST", "DELETE", "OPTIONS"]
     app = Starlette(routes=[Route("/{path:path}", upstream.answer, methods=methods)])
     listener = open_socket("127.0.0.1", 0)

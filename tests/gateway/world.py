@@ -25,8 +25,6 @@ KEY = "sk-the-clients-own-key"
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """All of it, running."""
-
     memory: Memory
     upstream: Upstream
     url: str
@@ -36,11 +34,10 @@ class World:
     upstream_url: str = ""
 
     async def lines(self, thread: str = "t1", resource: str = "alice") -> list[str]:
-        """Return what is stored, a line a part, without what the model thought."""
+        """Return the stored messages, one line for each part, without reasoning."""
         return [line for line in brief(await stored(self.memory, resource, thread)) if line != "reasoning"]
 
     def talk(self, api: str, thread: str = "t1", resource: str = "alice", **options: Any) -> "Conversation":
-        """Return a conversation with one of the clients."""
         return Conversation(self, api, {"x-memolog-thread": thread, "x-memolog-resource": resource}, **options)
 
 
@@ -48,7 +45,7 @@ class World:
 async def opened(
     address: Any, script: Script, *, config: Config | None = None, retries: int = 0, **settings: Any
 ) -> AsyncGenerator[World]:
-    """Run everything; nothing is left after the block."""
+    """Run a provider, a gateway and clients while the block runs."""
     async with AsyncExitStack() as stack:
         upstream = Upstream(script)
         provider = await stack.enter_async_context(running(upstream))
@@ -66,7 +63,7 @@ async def opened(
 
 
 class Conversation:
-    """One client that talks, and keeps the whole conversation itself if it is of that kind."""
+    """A conversation of one client. With `is_whole`, the client sends the whole conversation with every request."""
 
     def __init__(
         self, world: World, api: str, headers: dict[str, str], *, is_whole: bool = False, is_streamed: bool = False
@@ -76,11 +73,9 @@ class Conversation:
         self.history: list[Any] = []
 
     async def say(self, text: str) -> str | Call:
-        """Say something; return what the model answers."""
         return await self._send(self.driver.said(text))
 
     async def answer(self, *calls: tuple[str, str]) -> str | Call:
-        """Hand in what tools answered."""
         return await self._send(self.driver.results(calls))
 
     async def _send(self, request: Json) -> str | Call:
@@ -97,7 +92,6 @@ class Conversation:
         return next(_calls(kept), self.driver.text(done))
 
     async def _ask(self, request: Json) -> Any:
-        """Ask the official client, for an answer in one piece or for a stream."""
         create = self.driver.call(self.world.anthropic if self.driver.name == "messages" else self.world.openai)
         if not self.is_streamed:
             return await create(**request)
@@ -108,7 +102,7 @@ class Conversation:
 
 
 def _plain(value: Any) -> Any:
-    """Return what a client sends back of an answer: without what the library has added to it."""
+    """Return an answer without the fields that the client library has added."""
     if isinstance(value, dict):
         added = {"parsed", "parsed_arguments", "parsed_output", "index"}
         return {name: _plain(item) for name, item in value.items() if name not in added}
@@ -116,7 +110,6 @@ def _plain(value: Any) -> Any:
 
 
 def _calls(kept: list[Json]) -> Iterator[Call]:
-    """Yield the tool calls of an answer, in the words of any of the APIs."""
     for item in kept:
         for call in item.get("tool_calls", ()):
             yield Call(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))

@@ -1,4 +1,4 @@
-"""A desk for every test of hooks: a database in an empty folder, and an environment without the user's own settings."""
+"""A database in an empty folder for every test of hooks, and an environment without settings of the user."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from hooks.world import Desk
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Nothing of the machine's user is read or written."""
+    """Remove the settings of the user from the environment."""
     names = "MEMOLOG_DB MEMOLOG_RESOURCE MEMOLOG_HOOKS CLAUDE_PROJECT_DIR CLAUDE_CONFIG_DIR CODEX_HOME"
     for name in names.split():
         monkeypatch.delenv(name, raising=False)
@@ -19,5 +19,5 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def desk(tmp_path: Path, clock: FakeClock) -> Desk:
-    """Return a database that is not there yet."""
-    return Desk(db=tmp_path / "memory" / "memolog.db", clock=clock)
+    """Return a database that does not exist yet."""
+    return Desk(address=str(tmp_path / "memory" / "memolog.db"), clock=clock)

@@ -1,4 +1,4 @@
-"""A host is never failed and never kept: whatever is wrong with the database, the disk or the event, a hook ends well."""
+"""A hook never fails or blocks its host, whatever is wrong with the database, the disk or the event."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from memolog.apps.hooks.spool import spool_of
 
 
 def run_hook(*arguments: str, event: Any = None, raw: bytes | None = None, **environment: str) -> Any:
-    """Run a hook as a host does; no sweep is waited for."""
+    """Run a hook as a host does. The sweep that it starts is not awaited."""
     return subprocess.run(
         [sys.executable, "-P", "-m", "memolog.apps.hook", *arguments],
         input=raw if raw is not None else json.dumps(event).encode(),
@@ -31,12 +31,12 @@ def run_hook(*arguments: str, event: Any = None, raw: bytes | None = None, **env
 
 
 def broken(db: Path) -> None:
-    """Put something else where the database should be."""
+    """Write another file to the path of the database."""
     db.write_bytes(b"this is no database" * 100)
 
 
 def torn(db: Path) -> None:
-    """Leave the head of a database, and nothing of its pages."""
+    """Damage the pages of a database after its header."""
     with sqlite3.connect(db) as database:
         database.executescript("CREATE TABLE t (a); INSERT INTO t VALUES (zeroblob(100000));")
     database.close()
@@ -45,23 +45,14 @@ def torn(db: Path) -> None:
         file.write(b"\xff" * 5000)
 
 
-def missing(db: Path) -> None:
-    """Leave it away."""
-
-
-def folder(db: Path) -> None:
-    """Put a folder where the database should be."""
-    db.mkdir()
-
-
 def read_only(db: Path) -> None:
-    """Let nothing be written there."""
+    """Make the folder of the database read-only."""
     db.write_bytes(b"")
     db.parent.chmod(0o500)
 
 
 def no_folder(db: Path) -> None:
-    """Put a file where the database's folder should be, so that nothing can be written down either."""
+    """Write a file to the path of the database's folder, so that the spool cannot be written."""
     db.parent.rmdir()
     db.parent.write_bytes(b"")
 
@@ -80,9 +71,12 @@ EVENTS = [
 ]
 
 
+missing, folder = pytest.param(Path.exists, id="missing"), pytest.param(Path.mkdir, id="folder")
+
+
 @pytest.mark.parametrize("damage", [broken, torn, missing, folder, read_only, no_folder])
 def test_a_broken_database_does_not_fail_the_host(tmp_path: Path, damage: Callable[[Path], None]) -> None:
-    """Every event ends well and quietly; only the start may say that it begins without memory."""
+    """Every event succeeds without output. Only the start of a session may report that there is no memory."""
     place = tmp_path / "place"
     place.mkdir()
     db = place / "memolog.db"
@@ -107,7 +101,7 @@ def test_a_broken_database_does_not_fail_the_host(tmp_path: Path, damage: Callab
 
 
 async def test_what_a_broken_database_could_not_take_is_stored_later(desk: Desk, tmp_path: Path) -> None:
-    """Events wait in the spool: once the database is whole, they are in it, and the log tells what was wrong."""
+    """Events stay in the spool, and are stored when the database works again. The error is in the log."""
     desk.db.parent.mkdir()
     broken(desk.db)
     session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
@@ -121,7 +115,7 @@ async def test_what_a_broken_database_could_not_take_is_stored_later(desk: Desk,
 
 
 def test_a_locked_database_keeps_nobody_waiting(tmp_path: Path) -> None:
-    """Somebody holds the database for himself: events are kept all the same, and a session begins without."""
+    """While another process locks the database, events are kept and a session starts without memory."""
     db = tmp_path / "memolog.db"
     made = subprocess.run([sys.executable, "-m", "memolog", "init", "--db", str(db)], capture_output=True, check=True)
     assert made.returncode == 0
@@ -141,7 +135,7 @@ def test_a_locked_database_keeps_nobody_waiting(tmp_path: Path) -> None:
     [b"", b"no json", b"[]", b"null", b"\xff\xfe", b'{"hook_event_name": 3}', b'{"session_id": "s"}', b"{" * 5000],
 )
 def test_an_event_that_is_none_is_no_error(tmp_path: Path, raw: bytes) -> None:
-    """Whatever a host says, it is answered with nothing."""
+    """The answer to an invalid event is empty."""
     done = run_hook("claude-code", "--db", str(tmp_path / "m.db"), raw=raw)
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
@@ -150,13 +144,13 @@ def test_an_event_that_is_none_is_no_error(tmp_path: Path, raw: bytes) -> None:
     "arguments", [(), ("no-such-host",), ("claude-code", "--db"), ("claude-code", "--tokens", "many")]
 )
 def test_a_wrong_command_line_is_no_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """A configuration that somebody changed by hand does not stop an agent either."""
+    """A wrong command line in the settings does not stop the agent."""
     done = run_hook(*arguments, event=EVENTS[1] | {"session_id": "s"}, MEMOLOG_DB=str(tmp_path / "m.db"))
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 def test_hooks_can_be_turned_off(tmp_path: Path) -> None:
-    """One variable, and nothing is kept."""
+    """With MEMOLOG_HOOKS=off nothing is stored."""
     event = EVENTS[1] | {"session_id": "s"}
     done = run_hook("claude-code", "--db", str(tmp_path / "m.db"), event=event, MEMOLOG_HOOKS="off")
     assert (done.returncode, done.stdout) == (0, b"")
@@ -164,7 +158,7 @@ def test_hooks_can_be_turned_off(tmp_path: Path) -> None:
 
 
 def test_a_hook_loads_next_to_nothing() -> None:
-    """The way in imports no library, no asyncio, no database, and not even pathlib."""
+    """The entry module imports no library, no asyncio, no database and no pathlib."""
     program = (
         "import sys; before = set(sys.modules); import memolog.apps.hooks.entry; "
         "print(*sorted(set(sys.modules) - before))"
@@ -184,7 +178,7 @@ def test_a_hook_loads_next_to_nothing() -> None:
 
 
 def test_a_session_ends_and_the_next_begins_with_its_memory(tmp_path: Path) -> None:
-    """Through real processes alone: prompts and an answer, the end, the detached sweep, then a pack for the next session."""
+    """With real processes: the events of a session, its end, the detached sweep, and a pack for the next session."""
     db = tmp_path / "memolog.db"
     common = {"session_id": "s1", "cwd": str(tmp_path)}
     for event in [
@@ -214,7 +208,7 @@ def test_a_session_ends_and_the_next_begins_with_its_memory(tmp_path: Path) -> N
 
 
 def test_all_worktrees_of_a_repository_are_one_project(tmp_path: Path) -> None:
-    """A folder deep inside, a worktree, and the checkout itself have one memory; a folder without git has its own."""
+    """Subfolders and worktrees of a checkout have one memory. A folder without git has its own memory."""
 
     def git(*arguments: str, at: Path) -> None:
         who = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
@@ -235,13 +229,13 @@ def test_all_worktrees_of_a_repository_are_one_project(tmp_path: Path) -> None:
 
 
 def test_the_hosts_word_for_its_project_counts() -> None:
-    """A session that wanders through folders stays where it began."""
+    """The project in a variable of the host has priority over the folder of an event."""
     assert started_in("elsewhere", {"CLAUDE_PROJECT_DIR": "project"}) == "project"
     assert started_in("elsewhere", {}) == "elsewhere"
 
 
 async def test_a_session_belongs_to_where_it_began(desk: Desk, tmp_path: Path) -> None:
-    """Its first event says whose it is, also if a later one comes from another folder."""
+    """The first event decides the resource, also if a later event comes from another folder."""
     desk.resource = None
     for number, place in enumerate((tmp_path / "a", tmp_path / "b")):
         place.mkdir()
@@ -257,8 +251,8 @@ async def test_a_session_belongs_to_where_it_began(desk: Desk, tmp_path: Path) -
 
 
 async def test_the_database_may_be_a_server(postgres_url: str, clock: FakeClock, tmp_path: Path) -> None:
-    """Events wait in the user's own folder, and are stored on the server, once."""
-    desk = Desk(db=tmp_path, clock=clock, server=postgres_url)
+    """Events wait in the folder of the user, and are stored on the server once."""
+    desk = Desk(address=postgres_url, clock=clock)
     session = Session(host="claude-code", folder=tmp_path, clock=clock, project=str(tmp_path))
     for turn in range(10):
         for step in session.turn(f"turn {turn}"):
@@ -275,7 +269,7 @@ async def test_the_database_may_be_a_server(postgres_url: str, clock: FakeClock,
 
 
 def test_the_example_runs() -> None:
-    """It needs no key and no agent, and what was private is not in it."""
+    """The example needs no key and no agent, and shows no private text."""
     example = Path(__file__).parents[2] / "examples" / "coding_agent.py"
     done = subprocess.run([sys.executable, str(example)], capture_output=True, text=True, check=True)
     assert "Fridays only" in done.stdout

@@ -1,8 +1,11 @@
-"""Our entries get into a host's files and out again: others' entries, comments and the look of a file stay as they were."""
+"""Entries of Memolog are added to the settings files of a host and removed again. Everything else in the files stays."""
 
+import asyncio
 import json
 import os
 import shlex
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,10 +13,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mcp import Client, StdioServerParameters
 
 from cli.world import inside, run
-from memolog.apps.hooks.hosts import KNOWN, Change, Place, Target, apply, backup_of, installing, targets, uninstalling
-from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
+from hooks.world import Desk
+from memolog.apps.hooks.entry import resource_of
+from memolog.apps.hooks.hosts import KNOWN, Change, Place, apply, backup_of, installing, uninstalling
+from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, with_block, without_block
 from memolog.errors import InputError
 
 HOSTS = list(KNOWN)
@@ -44,13 +50,13 @@ indents = st.sampled_from([None, 1, 2, 4, "\t"])
 
 @given(json_values, indents)
 def test_a_text_is_read_as_json_is(data: Any, indent: Any) -> None:
-    """The value of a text is what the standard library reads."""
-    assert value(parse(json.dumps(data, indent=indent))) == data
+    """The parser and the standard library give the same value."""
+    assert parse(json.dumps(data, indent=indent)).value == data
 
 
 @given(st.dictionaries(st.text(alphabet="abc", max_size=2), json_values, max_size=3), indents, json_values)
 def test_a_member_that_is_added_can_be_removed(data: dict[str, Any], indent: Any, new: Any) -> None:
-    """Adding changes nothing else, and removing leaves the text as it was."""
+    """Adding a member changes nothing else. Removing it restores the text."""
     text = json.dumps(data, indent=indent) + "\n"
     longer = set_member(text, (), "ours", new)
     assert json.loads(longer) == {**data, "ours": new}
@@ -59,7 +65,7 @@ def test_a_member_that_is_added_can_be_removed(data: dict[str, Any], indent: Any
 
 @given(st.dictionaries(st.sampled_from("abc"), st.lists(json_values, max_size=3), max_size=3), indents)
 def test_an_item_that_is_added_can_be_removed(data: dict[str, Any], indent: Any) -> None:
-    """Also deep down, where everything on the way is made and goes again; empty containers of others may go with it."""
+    """Missing containers are created and removed again. Empty containers may be removed with the item."""
     text = json.dumps({"x": 1, "hooks": data}, indent=indent)
     longer = add_item(text, ("hooks", "a"), {"ours": True})
     expected = {**data, "a": [*data.get("a", []), {"ours": True}]}
@@ -73,14 +79,14 @@ def test_an_item_that_is_added_can_be_removed(data: dict[str, Any], indent: Any)
 
 
 def test_comments_stay() -> None:
-    """Comments before, beside and after what is added are where they were."""
+    """Comments before, beside and after an entry stay where they are."""
     text = '{\n  // one\n  "a": 1, // two\n  "b": [\n    1, // three\n  ], // four\n  /* five */\n}\n'
     longer = add_item(set_member(text, (), "c", {"d": 2}), ("b",), 2)
-    assert value(parse(longer)) == {"a": 1, "b": [1, 2], "c": {"d": 2}}
+    assert parse(longer).value == {"a": 1, "b": [1, 2], "c": {"d": 2}}
     for number in ("one", "two", "three", "four", "five"):
         assert longer.count(number) == 1
     back = remove(remove(longer, (), lambda name, _: name == "c"), ("b",), lambda _, item: item == 2)
-    assert value(parse(back)) == {"a": 1, "b": [1]}
+    assert parse(back).value == {"a": 1, "b": [1]}
     assert back == text
 
 
@@ -97,17 +103,17 @@ def test_comments_stay() -> None:
     ],
 )
 def test_commas_too_many_stay(text: str) -> None:
-    """Whoever ends every line with a comma finds it there when ours is gone."""
+    """Trailing commas are still there after our entries are removed."""
     longer = add_item(add_item(text, ("a",), "ours"), ("a",), "ours, too")
     longer = set_member(longer, (), "ours", {"b": [2]})
-    assert value(parse(longer)) == {"a": [*value(parse(text))["a"], "ours", "ours, too"], "ours": {"b": [2]}}
+    assert parse(longer).value == {"a": [*parse(text).value["a"], "ours", "ours, too"], "ours": {"b": [2]}}
     back = remove(longer, ("a",), lambda _, item: str(item).startswith("ours"))
     assert remove(back, (), lambda name, _: name == "ours") == text
 
 
 @pytest.mark.parametrize("text", ["{", "[1 2]", '{"a" 1}', "{'a': 1}", "nothing", '{"a": 01x}', "{} {}", '{"a": "b'])
 def test_what_is_no_json_is_refused(text: str) -> None:
-    """Nothing is guessed about a file that is broken."""
+    """A broken file is refused."""
     with pytest.raises(InputError, match="not valid JSON"):
         parse(text)
 
@@ -116,7 +122,7 @@ def test_what_is_no_json_is_refused(text: str) -> None:
 
 
 def test_a_block_is_added_and_removed() -> None:
-    """Everything else is there byte for byte, and the file can be read."""
+    """The rest of the file does not change, and the file is valid TOML."""
     longer = with_block(TOML, ("mcp_servers", "memolog"), {"command": "py", "args": ["-m", 'a "b"']}, "ours")
     assert longer.startswith(TOML)
     assert tomllib.loads(longer)["mcp_servers"]["memolog"] == {"command": "py", "args": ["-m", 'a "b"']}
@@ -127,14 +133,14 @@ def test_a_block_is_added_and_removed() -> None:
 
 
 def test_a_table_of_somebody_else_is_left_alone() -> None:
-    """A server of our name that somebody wrote by hand is his."""
+    """A table with our name that the user wrote is not changed."""
     text = '[mcp_servers.memolog]\ncommand = "mine"\n'
     assert with_block(text, ("mcp_servers", "memolog"), {"command": "py"}, "ours") == text
 
 
 @pytest.mark.parametrize("text", ['mcp_servers = { a = { command = "x" } }\n', "a = \n"])
 def test_a_file_that_cannot_take_a_table_is_refused(text: str) -> None:
-    """What would break the file is not written."""
+    """A change that would make the file invalid is refused."""
     with pytest.raises(InputError):
         with_block(text, ("mcp_servers", "memolog"), {"command": "py"}, "ours")
 
@@ -142,16 +148,31 @@ def test_a_file_that_cannot_take_a_table_is_refused(text: str) -> None:
 # ---------------------------------------------------------------- files
 
 
-def plan(host: Any, folder: Path, *, in_project: bool = True, command: str = "py") -> Any:
-    """Return the files of a host in a folder."""
-    place = Place(project=folder if in_project else None, home=folder, environment={})
+def in_project(host: Any, folder: Path) -> Place:
+    """Return the settings files of a host in a project."""
+    return Place(host=host, project=folder, home=folder, environment={})
+
+
+def files(place: Place) -> list[Path]:
+    """Return the settings files of a host."""
+    return list(dict.fromkeys((place.hooks, place.servers)))
+
+
+def install(place: Place, command: str = "py") -> None:
+    """Add our entries."""
+    for change in installed(place, command):
+        apply(change)
+
+
+def installed(place: Place, command: str = "py") -> list[Change]:
+    """Return the changes of an installation."""
     run_ = [command, "-m", "memolog.apps.hook"]
-    return targets(host, place, [*run_, host, "--db", "m.db"], [*run_, "mcp"])
+    return installing(place, [*run_, place.host, "--db", "m.db"], [*run_, "mcp"])
 
 
-def do(changes: list[Change]) -> None:
-    """Make changes."""
-    for change in changes:
+def uninstall(place: Place) -> None:
+    """Remove our entries."""
+    for change in uninstalling(place):
         apply(change)
 
 
@@ -161,45 +182,45 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 
 def fill(host: Any, folder: Path, ending: str = "\n") -> None:
-    """Give a host the files of somebody who uses it."""
-    for target in plan(host, folder):
-        target.path.parent.mkdir(parents=True, exist_ok=True)
-        text = TOML if target.is_toml else SETTINGS
-        target.path.write_bytes(text.replace("\n", ending).encode())
+    """Create the settings files of a user."""
+    for path in files(in_project(host, folder)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = TOML if path.suffix == ".toml" else SETTINGS
+        path.write_bytes(text.replace("\n", ending).encode())
 
 
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("host", HOSTS)
 def test_uninstalling_restores_every_byte(tmp_path: Path, host: Any, ending: str) -> None:
-    """Files that were there are as they were, with their own line ends; nothing is left beside them."""
+    """Existing files get their original bytes and line ends, and no other file is left."""
     fill(host, tmp_path, ending)
     before = contents(tmp_path)
-    do(installing(plan(host, tmp_path)))
+    install(in_project(host, tmp_path))
     during = contents(tmp_path)
     assert all(b"memolog.apps.hook" in during[name] for name in before)
     assert all(during[f"{name}.memolog-backup"] == text for name, text in before.items())
-    do(uninstalling(plan(host, tmp_path, command="another")))
+    uninstall(in_project(host, tmp_path))
     assert contents(tmp_path) == before
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_files_that_we_made_are_gone_again(tmp_path: Path, host: Any) -> None:
-    """Who had no files has none afterwards."""
-    do(installing(plan(host, tmp_path)))
+    """Files that the installation created are deleted."""
+    install(in_project(host, tmp_path))
     assert contents(tmp_path)
-    do(uninstalling(plan(host, tmp_path)))
+    uninstall(in_project(host, tmp_path))
     assert contents(tmp_path) == {}
 
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
-    """The same once more is nothing to do; another command takes the place of the old one."""
+    """The same installation changes nothing. An installation with another command replaces the old one."""
     fill(host, tmp_path)
-    do(installing(plan(host, tmp_path)))
+    install(in_project(host, tmp_path))
     once = contents(tmp_path)
-    assert all(change.is_none for change in installing(plan(host, tmp_path)))
-    do(installing(plan(host, tmp_path, command="another")))
-    do(installing(plan(host, tmp_path)))
+    assert all(change.is_none for change in installed(in_project(host, tmp_path)))
+    install(in_project(host, tmp_path), command="another")
+    install(in_project(host, tmp_path))
     again = contents(tmp_path)
     assert once.keys() == again.keys()
     for name, text in again.items():
@@ -209,26 +230,24 @@ def test_installing_again_changes_nothing(tmp_path: Path, host: Any) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_others_entries_stay(tmp_path: Path, host: Any) -> None:
-    """Their hooks, servers and comments are all there beside ours, and what they change meanwhile stays too."""
+    """Hooks, servers and comments of the user stay, also with changes after the installation."""
     fill(host, tmp_path)
-    do(installing(plan(host, tmp_path)))
-    for target in plan(host, tmp_path):
-        text = target.path.read_text("utf-8")
-        if not target.is_toml:
-            found = value(parse(text))
-            assert found["model"] == "large"
-            assert found["mcpServers"]["other"] == {"command": "other"}
-            assert {"hooks": [{"type": "command", "command": "say done"}]} in found["hooks"]["Stop"]
-            assert text.count("//") == SETTINGS.count("//")
-            target.path.write_text(text.replace('"large"', '"small"'), "utf-8")
-    do(uninstalling(plan(host, tmp_path)))
-    for target in plan(host, tmp_path):
-        if not target.is_toml:
-            assert target.path.read_text("utf-8") == SETTINGS.replace('"large"', '"small"')
+    install(in_project(host, tmp_path))
+    texts = [path for path in files(in_project(host, tmp_path)) if path.suffix == ".json"]
+    for path in texts:
+        text = path.read_text("utf-8")
+        found = parse(text).value
+        assert found["model"] == "large"
+        assert found["mcpServers"]["other"] == {"command": "other"}
+        assert {"hooks": [{"type": "command", "command": "say done"}]} in found["hooks"]["Stop"]
+        assert text.count("//") == SETTINGS.count("//")
+        path.write_text(text.replace('"large"', '"small"'), "utf-8")
+    uninstall(in_project(host, tmp_path))
+    assert {path.read_text("utf-8") for path in texts} == {SETTINGS.replace('"large"', '"small"')}
 
 
 def test_a_link_is_followed(tmp_path: Path) -> None:
-    """Who keeps settings elsewhere and links to them still has a link."""
+    """A settings file that is a link stays a link."""
     (tmp_path / "kept").mkdir()
     real = tmp_path / "kept" / "settings.json"
     real.write_text(SETTINGS, "utf-8")
@@ -236,17 +255,17 @@ def test_a_link_is_followed(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     link = tmp_path / ".claude" / "settings.local.json"
     link.symlink_to(real)
-    do(installing(plan("claude-code", tmp_path)))
+    install(in_project("claude-code", tmp_path))
     assert link.is_symlink()
     assert "memolog.apps.hook" in real.read_text("utf-8")
     assert real.stat().st_mode & 0o777 == 0o640
-    do(uninstalling(plan("claude-code", tmp_path)))
+    uninstall(in_project("claude-code", tmp_path))
     assert real.read_text("utf-8") == SETTINGS
     assert not backup_of(link).exists()
 
 
 def link(kind: str, project: Path, path: Path, home: Path) -> None:
-    """Put a link into a project for one of a host's files, as a repository could hold it."""
+    """Create a link for a settings file in a project, as a hostile repository could contain it."""
     up = Path("../" * len(path.relative_to(project).parent.parts))
     links: dict[str, tuple[Path, Path]] = {
         "the file": (path, home / "secret.json"),
@@ -268,12 +287,12 @@ def link(kind: str, project: Path, path: Path, home: Path) -> None:
     "kind", ["the file", "a file to be made", "the file kept", "relative", "by another link", "git", "its folder"]
 )
 def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: str) -> None:
-    """A project with a file that is a link out of it is refused; nothing outside is read or changed."""
+    """A link that leads out of the project is refused, and no file outside is read or changed."""
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".git" / "hooks").mkdir(parents=True)
     home.mkdir()
     (home / "secret.json").write_text('{"secret": "swordfish"}', "utf-8")
-    link(kind, project, plan(host, project)[0].path, home)
+    link(kind, project, in_project(host, project).hooks, home)
     before = contents(tmp_path)
     with inside(project):
         for word in ("install", "uninstall"):
@@ -285,7 +304,7 @@ def test_a_link_of_a_repository_leads_nowhere(tmp_path: Path, host: Any, kind: s
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """What is no file is refused by name."""
+    """A settings file that is a pipe is refused."""
     (tmp_path / ".claude").mkdir()
     os.mkfifo(tmp_path / ".claude" / "settings.local.json")
     with inside(tmp_path):
@@ -295,11 +314,11 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> None:
-    """What was a folder when the change was shown, and is a link when it is made, stops it."""
+    """A folder that is replaced by a link after the changes were shown is refused."""
     home, project = tmp_path / "home", tmp_path / "project"
     (project / ".cursor").mkdir(parents=True)
     home.mkdir()
-    changes = installing(plan("cursor", project))
+    changes = installed(in_project("cursor", project))
     (project / ".cursor").rename(project / "was")
     (project / ".cursor").symlink_to(home)
     for change in changes:
@@ -309,13 +328,12 @@ def test_a_link_that_is_put_there_meanwhile_is_not_followed(tmp_path: Path) -> N
 
 
 def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also if it was put there after the last look: folders are opened one by one, and none may be a link."""
+    """A folder that is replaced by a link after the last check is refused when it is opened."""
     home, project = tmp_path / "home", tmp_path / "project"
     project.mkdir()
     home.mkdir()
     (project / ".cursor").symlink_to(home)
-    target = Target(path=project / ".cursor" / "mcp.json", project=project)
-    change = Change(target=target, before=None, after="{}")
+    change = Change(path=project / ".cursor" / "mcp.json", project=project, before=None, after="{}")
     monkeypatch.setattr("os.path.realpath", os.fspath)
     with pytest.raises(OSError, match="cursor"):
         apply(change)
@@ -323,19 +341,17 @@ def test_a_link_in_the_way_stops_a_write(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 def test_the_users_own_files(tmp_path: Path) -> None:
-    """Without a project the files are the user's, or where a variable says."""
-    names = {
-        host: [str(one.path.relative_to(tmp_path)) for one in plan(host, tmp_path, in_project=False)] for host in HOSTS
-    }
-    assert names == {
+    """Without a project, the files are in the home folder of the user, or in the folder of a variable."""
+    places = [Place(host=host, project=None, home=tmp_path, environment={}) for host in HOSTS]
+    assert {place.host: [str(path.relative_to(tmp_path)) for path in files(place)] for place in places} == {
         "claude-code": [".claude/settings.json", ".claude.json"],
         "codex": [".codex/hooks.json", ".codex/config.toml"],
         "cursor": [".cursor/hooks.json", ".cursor/mcp.json"],
         "gemini": [".gemini/settings.json"],
     }
-    place = Place(project=None, home=tmp_path, environment={"CLAUDE_CONFIG_DIR": str(tmp_path / "c")})
-    paths = [one.path for one in targets("claude-code", place, ["x"], ["x"])]
-    assert paths == [tmp_path / "c" / "settings.json", tmp_path / "c" / ".claude.json"]
+    folder = {"CLAUDE_CONFIG_DIR": str(tmp_path / "c")}
+    place = Place(host="claude-code", project=None, home=tmp_path, environment=folder)
+    assert files(place) == [tmp_path / "c" / "settings.json", tmp_path / "c" / ".claude.json"]
 
 
 # ---------------------------------------------------------------- the command
@@ -343,9 +359,7 @@ def test_the_users_own_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("host", HOSTS)
 def test_what_is_installed_can_be_run(tmp_path: Path, host: str) -> None:
-    """The command in the host's file is one that the shell understands, and it keeps an event."""
-    import subprocess
-
+    """A shell can run the installed command, and the command stores an event."""
     (tmp_path / "a b").mkdir()
     db = tmp_path / "a b" / "m.db"
     with inside(tmp_path):
@@ -366,7 +380,7 @@ def test_what_is_installed_can_be_run(tmp_path: Path, host: str) -> None:
 
 
 def test_nothing_is_changed_without_a_word(tmp_path: Path) -> None:
-    """Where nobody can be asked nothing is written; a dry run shows and writes nothing."""
+    """Without a terminal and without --yes nothing is written. A dry run writes nothing."""
     with inside(tmp_path):
         refused = run("install", "codex", "--project")
         assert refused.code == 2
@@ -379,7 +393,7 @@ def test_nothing_is_changed_without_a_word(tmp_path: Path) -> None:
 
 
 def test_a_broken_file_is_named_and_left(tmp_path: Path) -> None:
-    """What cannot be read is not touched, and neither is any other file."""
+    """If one file is invalid, no file is changed."""
     (tmp_path / ".cursor").mkdir()
     (tmp_path / ".cursor" / "mcp.json").write_text("{ broken", "utf-8")
     with inside(tmp_path):
@@ -387,3 +401,41 @@ def test_a_broken_file_is_named_and_left(tmp_path: Path) -> None:
     assert done.code == 2
     assert "mcp.json" in done.err
     assert contents(tmp_path) == {".cursor/mcp.json": b"{ broken"}
+
+
+# ---------------------------------------------------------------- the server
+
+
+def entry(folder: Path, db: Path) -> Any:
+    """Install for Claude Code in a folder, and return the entry of the server."""
+    with inside(folder):
+        done = run("install", "claude-code", "--project", "--yes", "--json", "--db", str(db))
+    assert done.code == 0, done.err
+    return json.loads((folder / ".mcp.json").read_text("utf-8"))["mcpServers"]["memolog"]
+
+
+async def ask(server: Any, folder: Path, query: str) -> str:
+    """Start the server in a project as a host does, and search."""
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "HOME": str(folder.parent)}
+    started = StdioServerParameters(command=server["command"], args=server["args"], env=environment, cwd=folder)
+    async with Client(started) as client:
+        result = await client.call_tool("memory-search", {"action": "search", "query": query})
+    return json.dumps(result.structured_content)
+
+
+async def test_the_installed_server_knows_its_project(desk: Desk, tmp_path: Path) -> None:
+    """The server starts without a database. It finds messages of its own project only."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    server = await asyncio.to_thread(entry, one, desk.db)
+    # Settings that lie in a project are not ours to follow: these would even be refused.
+    (one / "memolog.toml").write_text('model = "http://127.0.0.1:9/steal"\nno_such_setting = 1\n', "utf-8")
+    assert "The staging" not in await ask(server, one, "heron")
+    desk.resource = None
+    event = {"hook_event_name": "UserPromptSubmit", "session_id": "s1", "cwd": str(one), "turn_id": "1"}
+    desk.tell("codex", {**event, "prompt": "The staging database is called heron."})
+    await desk.sweep()
+    assert len(await desk.messages("s1", resource_of(str(one)))) == 1
+    assert "The staging database" in await ask(server, one, "heron")
+    assert "The staging database" not in await ask(server, other, "heron")

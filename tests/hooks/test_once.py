@@ -1,4 +1,4 @@
-"""What hosts tell is stored once and in order: told twice, late, with and without a transcript, while others observe."""
+"""Events are stored once and in order, also if they are repeated, late, or without a transcript."""
 
 import random
 import subprocess
@@ -39,12 +39,12 @@ asyncio.run(main())
 
 
 def observing(desk: Desk, thread: str) -> "subprocess.Popen[str]":
-    """Start a process that observes a thread as long as it is let."""
+    """Start a process that observes a thread until it is killed."""
     return subprocess.Popen([sys.executable, "-c", OBSERVER, str(desk.db), thread], stdout=subprocess.PIPE, text=True)
 
 
 async def play(desk: Desk, session: Session, steps: Iterable[Step], chance: random.Random, *, sweeps: int) -> int:
-    """Let a host live through a session, and its hooks not be reliable; returns how often a hook was called."""
+    """Play a session with repeated and late events, and return the number of hook calls."""
     held: list[tuple[Any, Any]] = []
     unwritten: list[Any] = []
     calls = 0
@@ -80,7 +80,7 @@ async def play(desk: Desk, session: Session, steps: Iterable[Step], chance: rand
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 async def test_five_hundred_events_are_stored_once(desk: Desk, tmp_path: Path, host: Any) -> None:
-    """Some come twice, some late, some while another process observes: each line is stored once, in its place."""
+    """Some events are repeated or late, and another process observes. Each line is stored once, in order."""
     chance = random.Random(11)
     session = Session(host=host, folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     # The same words again and again are said again and again.
@@ -107,7 +107,7 @@ async def test_five_hundred_events_are_stored_once(desk: Desk, tmp_path: Path, h
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 async def test_without_a_transcript_events_speak_for_themselves(desk: Desk, tmp_path: Path, host: Any) -> None:
-    """The file that events name is never there: prompts, calls, results and answers are stored once all the same."""
+    """The transcript does not exist. Prompts, calls, results and answers are stored once from events."""
     chance = random.Random(5)
     session = Session(host=host, folder=tmp_path / "nowhere", clock=desk.clock, project=str(tmp_path))
     steps = chain.from_iterable(session.turn(f"prompt {number}") for number in range(30))
@@ -118,7 +118,7 @@ async def test_without_a_transcript_events_speak_for_themselves(desk: Desk, tmp_
 
 
 async def test_what_the_transcript_lacks_is_kept(desk: Desk, tmp_path: Path) -> None:
-    """A prompt that never got a line is stored once the transcript has gone on without it, in its place by time."""
+    """A prompt without a line is stored, in order of time, when the transcript has later lines."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     lost = session.event("UserPromptSubmit", prompt="queued while it worked")
     first = list(session.turn("first"))
@@ -135,7 +135,7 @@ async def test_what_the_transcript_lacks_is_kept(desk: Desk, tmp_path: Path) -> 
 
 
 async def test_a_line_that_comes_after_its_event_was_stored_is_not_stored_again(desk: Desk, tmp_path: Path) -> None:
-    """The host wrote its transcript only after the session was taken to be over: what events told stands, the rest is added."""
+    """The host writes the transcript after the events were stored. Only lines without an event are added."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     began = desk.clock.now()
     steps = list(session.turn("build it"))
@@ -154,7 +154,7 @@ async def test_a_line_that_comes_after_its_event_was_stored_is_not_stored_again(
 
 
 async def test_the_same_words_twice_are_two_messages(desk: Desk, tmp_path: Path) -> None:
-    """A host that names its turns may be told the same thing twice within seconds; telling one of them again adds nothing."""
+    """Events with equal text and different turn ids are two messages. A repeated event adds nothing."""
     for generation in ("g1", "g2", "g2"):
         event = {
             "hook_event_name": "beforeSubmitPrompt",
@@ -171,7 +171,7 @@ async def test_the_same_words_twice_are_two_messages(desk: Desk, tmp_path: Path)
 
 
 async def test_what_was_forgotten_stays_forgotten(desk: Desk, tmp_path: Path) -> None:
-    """The transcript still has it, and is read again: what a person removed does not come back."""
+    """A forgotten message is not stored again, although the transcript still has it."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     desk.live(session, session.turn("my password is swordfish"))
     await desk.sweep()
@@ -185,7 +185,7 @@ async def test_what_was_forgotten_stays_forgotten(desk: Desk, tmp_path: Path) ->
 
 
 async def test_a_sweep_that_was_stopped_is_done_again(desk: Desk, tmp_path: Path) -> None:
-    """Between taking the events and storing them everything may end: the next sweep has them all."""
+    """If a sweep stops after it has taken events, the next sweep stores them."""
     session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     steps = chain(session.turn("one"), session.turn("two"))
     desk.live(session, islice(steps, 8))
@@ -205,7 +205,7 @@ async def test_a_sweep_that_was_stopped_is_done_again(desk: Desk, tmp_path: Path
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 async def test_a_forgotten_session_does_not_come_back(desk: Desk, tmp_path: Path, host: Any) -> None:
-    """Neither from its transcript, which is read whole at every sweep, nor from events that wait; what goes on is stored."""
+    """A forgotten session returns neither from its transcript nor from waiting events. Later messages are stored."""
     session = Session(host=host, folder=tmp_path, clock=desk.clock)
     desk.live(session, session.turn("my code is swordfish"))
     await desk.sweep()
@@ -232,7 +232,7 @@ async def test_a_forgotten_session_does_not_come_back(desk: Desk, tmp_path: Path
 
 
 async def test_events_of_others_stay_in_the_spool(desk: Desk, tmp_path: Path) -> None:
-    """Purging takes what was forgotten of one resource: another session of it, and other resources, keep theirs."""
+    """A purge removes only events of the forgotten session."""
     names = [f"0b5b1c1e-0000-4000-8000-00000000000{number}" for number in range(3)]
     for name in names:
         desk.resource = "other" if name == names[2] else "project"

@@ -1,4 +1,4 @@
-"""What stands between `<private>` tags is nowhere: not in the spool, not in the database, however it is written."""
+"""Text between `<private>` tags is neither in the spool nor in the database."""
 
 import json
 import sqlite3
@@ -36,13 +36,13 @@ SECRET = "swordfish-4711"
     ],
 )
 def test_private_text_is_left_out(text: str, kept: str) -> None:
-    """Over several lines, nested, unclosed, in any spelling; what only looks like it stays."""
+    """Private text is removed over several lines, nested, unclosed and in any spelling. Similar tags stay."""
     assert public_text(text) == kept
 
 
 @given(st.lists(st.sampled_from(["<private>", "</private>", "<private", "x", "y\n", "<b>", ">"]), max_size=30))
 def test_nothing_of_an_open_tag_comes_through(pieces: list[str]) -> None:
-    """Whatever came before, what follows an opening tag is hidden until it is closed."""
+    """Text after an opening tag is removed until the tag is closed, whatever comes before."""
     before = "".join(pieces)
     assert SECRET not in public_text(f"{before}<private>{SECRET}</private>")
     assert SECRET not in public_text(f"{before}<private>{SECRET}")
@@ -50,12 +50,12 @@ def test_nothing_of_an_open_tag_comes_through(pieces: list[str]) -> None:
 
 @given(st.text(alphabet="ab <>/\n"))
 def test_public_text_is_not_touched(text: str) -> None:
-    """A text without the tag is what it was."""
+    """A text without tags does not change."""
     assert public_text(text) == text
 
 
 def test_a_tag_may_be_closed_in_a_later_text() -> None:
-    """What one part of a message opens, another closes."""
+    """A tag can be opened in one part of a message and closed in another part."""
     private = PrivateFilter()
     assert [private.public(text) for text in ("a <private>x", SECRET, "y</private> b")] == ["a ", "", " b"]
 
@@ -72,18 +72,18 @@ def test_a_tag_may_be_closed_in_a_later_text() -> None:
     ],
 )
 def test_private_text_in_values(value: Any) -> None:
-    """Arguments and results are looked through, also those that are JSON as a text."""
+    """Private text is removed from JSON values, also from texts that contain JSON."""
     assert SECRET not in json.dumps(public(value))
 
 
 def test_a_text_that_is_json_stays_json() -> None:
-    """What is left of arguments can still be read."""
+    """A text that contains JSON is still valid JSON afterwards."""
     assert json.loads(public(json.dumps({"cmd": f"ls <private>{SECRET}</private>", "n": 1}))) == {"cmd": "ls ", "n": 1}
 
 
 @pytest.mark.parametrize("host", ["claude-code", "codex"])
 async def test_private_text_is_in_no_file(desk: Desk, tmp_path: Path, host: Any) -> None:
-    """Told by event and by transcript, in prompts, arguments, results and answers: no byte of it is kept."""
+    """No private text of prompts, arguments, results and answers is stored, from events or from the transcript."""
     session = Session(host=host, folder=tmp_path / "host", clock=desk.clock, project=str(tmp_path))
     session.folder.mkdir()
     hidden = f"<private>{SECRET}\n{SECRET}"

@@ -1,4 +1,4 @@
-"""The spool loses nothing that was written to it: with many writers, torn lines, and a sweep that takes files away."""
+"""The spool loses no event, with many writers, incomplete lines, and a sweep that takes files."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ for number in range(int(sys.argv[3])):
 
 
 def test_many_writers_and_one_who_takes(tmp_path: Path) -> None:
-    """Four processes write while a fifth takes the file away again and again: every event is seen, each whole."""
+    """Four processes write while this process takes the file again and again. Every event is read."""
     spool = Spool(str(tmp_path / "spool"))
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, spool.folder, str(number), "300"]) for number in range(4)
@@ -31,7 +31,7 @@ def test_many_writers_and_one_who_takes(tmp_path: Path) -> None:
 
 
 def test_a_torn_line_takes_no_other_with_it(tmp_path: Path) -> None:
-    """A writer was stopped in the middle of a line: what came before and after it is read."""
+    """An incomplete line is skipped. Lines before and after it are read."""
     spool = Spool(str(tmp_path))
     spool.append("s", {"id": 1})
     with (tmp_path / "s.jsonl").open("ab") as file:
@@ -42,7 +42,7 @@ def test_a_torn_line_takes_no_other_with_it(tmp_path: Path) -> None:
 
 
 def test_what_was_taken_stays_until_it_is_dropped(tmp_path: Path) -> None:
-    """Who was stopped in between has lost nothing: the next one takes the same, then what came since."""
+    """Without `drop`, the next `take` returns the same events."""
     spool = Spool(str(tmp_path))
     spool.append("s", {"id": 1})
     assert spool.take("s") == [{"id": 1}]
@@ -57,7 +57,7 @@ def test_what_was_taken_stays_until_it_is_dropped(tmp_path: Path) -> None:
 
 
 def test_any_text_can_be_written(tmp_path: Path) -> None:
-    """Halves of characters, line ends and zeros come back as they were."""
+    """Lone surrogates, line ends and zeros are stored and read."""
     spool = Spool(str(tmp_path))
     odd = {"text": "half \ud83d, line\u2028end\n\x00 ünï"}
     spool.append("s", odd)
@@ -65,7 +65,7 @@ def test_any_text_can_be_written(tmp_path: Path) -> None:
 
 
 def test_a_session_cannot_leave_its_folder(tmp_path: Path) -> None:
-    """A name is a file's name and nothing more."""
+    """The name of a session cannot lead out of the folder."""
     spool = Spool(str(tmp_path / "spool"))
     spool.append("../../etc/passwd", {"id": 1})
     assert [file.parent.name for file in tmp_path.rglob("*.jsonl")] == ["spool"]
@@ -74,21 +74,15 @@ def test_a_session_cannot_leave_its_folder(tmp_path: Path) -> None:
 
 
 def test_files_are_the_users_own(tmp_path: Path) -> None:
-    """What was said is for nobody else on the machine to read."""
-    spool = spool_of(str(tmp_path / "m.db"), {})
-    spool.append("s", {"id": 1})
-    assert Path(spool.folder).stat().st_mode & 0o077 == 0
-    assert (Path(spool.folder) / "s.jsonl").stat().st_mode & 0o077 == 0
-
-
-def test_the_folder_around_it_is_the_users_own(tmp_path: Path) -> None:
-    """Where hooks make the folder of the database, nobody else looks into it, whatever is usual on the machine."""
-    Spool(str(tmp_path / "home" / "memolog.db.hooks")).append("s", {"id": 1})
-    assert (tmp_path / "home").stat().st_mode & 0o777 == 0o700
+    """Other users of the machine cannot read the files, the folder, or the folder of the database if hooks create it."""
+    db = tmp_path / "home" / "m.db"
+    spool_of(str(db), {}).append("s", {"id": 1})
+    folder = Path(f"{db}.hooks")
+    assert [path.stat().st_mode & 0o077 for path in (db.parent, folder, folder / "s.jsonl")] == [0, 0, 0]
 
 
 def test_a_server_has_its_spool_in_the_users_folder(tmp_path: Path) -> None:
-    """Two servers have two; the address, which may hold a password, is not in the name."""
+    """Each server has its own spool. The password of the address is not in the name."""
     environment = {"MEMOLOG_HOME": str(tmp_path)}
     one = spool_of("postgresql://u:secret@a/b", environment).folder
     other = spool_of("postgresql://u:secret@a/c", environment).folder
@@ -98,7 +92,7 @@ def test_a_server_has_its_spool_in_the_users_folder(tmp_path: Path) -> None:
 
 
 def test_the_log_does_not_grow_for_ever(tmp_path: Path) -> None:
-    """Errors are kept, the old ones for a while."""
+    """The error log is renamed when it is large."""
     spool = Spool(str(tmp_path))
     for number in range(400):
         note(spool, {}, float(number), f"{number} " + "x" * 1500)

@@ -1,4 +1,4 @@
-"""What a session is told at its start, what becomes of sub-agents, and that memory does not remember itself."""
+"""The context pack at the start of a session, sub-agents, and tools of Memolog."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from hooks.world import Desk, Session, brief
 
 
 async def remember(desk: Desk) -> None:
-    """Leave a memory behind: a session that ended, a task, a working memory."""
+    """Create a memory with a finished session, a task and a working memory."""
     for event in [
         {"hook_event_name": "UserPromptSubmit", "prompt": "We always use argon2id for passwords.", "turn_id": "1"},
         {"hook_event_name": "Stop", "last_assistant_message": "I will use argon2id.", "turn_id": "1"},
@@ -24,7 +24,7 @@ async def remember(desk: Desk) -> None:
 
 
 def started(desk: Desk, host: str, **fields: Any) -> Any:
-    """Return what a host is told at the start of a session."""
+    """Return the answer to the start of a session."""
     names = {"cursor": ("sessionStart", "conversation_id")}.get(host, ("SessionStart", "session_id"))
     said = desk.tell(host, {"hook_event_name": names[0], names[1]: "new", "cwd": "x", "source": "startup", **fields})
     return json.loads(said) if said else None
@@ -33,7 +33,7 @@ def started(desk: Desk, host: str, **fields: Any) -> Any:
 @pytest.mark.parametrize("host", ["claude-code", "codex", "gemini", "cursor"])
 @pytest.mark.parametrize("source", ["startup", "compact"])
 async def test_a_session_begins_with_a_pack(desk: Desk, host: str, source: str) -> None:
-    """Log, working memory and tasks are told in the host's own form, within its budget, also after the host compacted."""
+    """The pack has log, working memory and tasks, in the format of the host, also after the host compacted."""
     await remember(desk)
     answer = started(desk, host, source=source)
     if host == "cursor":
@@ -48,7 +48,7 @@ async def test_a_session_begins_with_a_pack(desk: Desk, host: str, source: str) 
 
 
 async def test_the_budget_is_kept(desk: Desk) -> None:
-    """Whoever wants less is told less."""
+    """The pack of a long memory is not longer than its limit."""
     await remember(desk)
     for number in range(300):
         event = {"hook_event_name": "UserPromptSubmit", "prompt": f"Remember number {number} of the long list."}
@@ -59,13 +59,13 @@ async def test_the_budget_is_kept(desk: Desk) -> None:
 
 
 def test_without_a_memory_nothing_is_said(desk: Desk) -> None:
-    """The first session of all begins as if we were not there."""
+    """The answer to the first session is empty, and no database is created."""
     assert started(desk, "claude-code") is None
     assert not desk.db.exists()
 
 
 async def test_what_the_host_is_about_to_forget_is_observed_first(desk: Desk, tmp_path: Path) -> None:
-    """Before the host compacts, the session goes into the log: what is told after it has it."""
+    """Before the host compacts a session, the session is observed, so the next pack contains it."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="new")
     desk.live(session, session.turn("The staging database is called heron."))
     await desk.sweep()
@@ -79,7 +79,7 @@ async def test_what_the_host_is_about_to_forget_is_observed_first(desk: Desk, tm
 
 
 async def test_a_sub_agent_has_a_thread_of_its_own(desk: Desk, tmp_path: Path) -> None:
-    """What it does is told with its id, and its transcript is another file: both lead to one thread beside the session's."""
+    """Events and transcript of a sub-agent are stored in one thread, apart from the session."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     desk.live(session, session.turn("look around"))
     side = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="side")
@@ -99,7 +99,7 @@ async def test_a_sub_agent_has_a_thread_of_its_own(desk: Desk, tmp_path: Path) -
 
 
 async def test_memory_does_not_remember_itself(desk: Desk, tmp_path: Path) -> None:
-    """What we told the session stands in its transcript, and so do our tools: neither is stored as if somebody had said it."""
+    """The pack in a transcript is not stored. Calls of our own tools are stored and marked as own."""
     await remember(desk)
     session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     pack = started(desk, "codex")["hookSpecificOutput"]["additionalContext"]
@@ -131,7 +131,7 @@ async def test_memory_does_not_remember_itself(desk: Desk, tmp_path: Path) -> No
     ],
 )
 async def test_a_tool_of_another_server_is_remembered(desk: Desk, host: str, told: Any, is_own: bool) -> None:
-    """Only tools of our own server are left out of the memory; one of the same name elsewhere is observed like any other."""
+    """Only tools of our own server are marked as own, not tools of other servers with the same name."""
     kind = "AfterTool" if host == "gemini" else "PostToolUse"
     event = {"hook_event_name": kind, "session_id": "s1", "cwd": "/p", "tool_use_id": "c1", "tool_input": {}, **told}
     desk.tell(host, {**event, "tool_response": "found: argon2id", "turn_id": "t", "timestamp": "1"})
@@ -141,7 +141,7 @@ async def test_a_tool_of_another_server_is_remembered(desk: Desk, host: str, tol
 
 
 async def test_a_session_that_nobody_ended_is_observed_in_the_end(desk: Desk, tmp_path: Path) -> None:
-    """A terminal was closed: after a while its session is taken to be over, and observed by whoever sweeps next."""
+    """A session without events for 30 minutes is over, and the next sweep observes it."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     desk.live(session, session.turn("The queue is called sparrow."))
     await desk.sweep()
@@ -161,7 +161,7 @@ async def test_a_session_that_nobody_ended_is_observed_in_the_end(desk: Desk, tm
 
 
 async def test_a_command_of_the_host_is_one_prompt(desk: Desk, tmp_path: Path) -> None:
-    """A host may write a command into its transcript in another form than it was typed: it was typed once."""
+    """A host may write a command in another form into its transcript. The command is stored once."""
     session = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     desk.tell("claude-code", session.event("UserPromptSubmit", prompt="/review src/auth.ts"))
     text = "<command-message>review</command-message>\n<command-name>/review</command-name>"
@@ -172,7 +172,7 @@ async def test_a_command_of_the_host_is_one_prompt(desk: Desk, tmp_path: Path) -
 
 
 async def test_what_a_host_adds_to_a_prompt_makes_no_second_one(desk: Desk, tmp_path: Path) -> None:
-    """An editor writes what it has open before the words: the event told the words alone, and they were said once."""
+    """A host may add the open files to a prompt in its transcript. The prompt is stored once."""
     session = Session(host="codex", folder=tmp_path, clock=desk.clock, project=str(tmp_path))
     for number, prompt in enumerate(("rename the login schema everywhere", "yes")):
         desk.tell("codex", session.event("UserPromptSubmit", prompt=prompt, turn_id=str(number)))
@@ -185,7 +185,7 @@ async def test_what_a_host_adds_to_a_prompt_makes_no_second_one(desk: Desk, tmp_
 
 
 async def test_a_session_that_goes_on_from_another_repeats_nothing(desk: Desk, tmp_path: Path) -> None:
-    """A host may copy the lines of the old session into the file of the new one: only what is new is stored with the new one."""
+    """A host may copy the lines of an old session into a new transcript. They are not stored again."""
     old = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="old")
     new = Session(host="claude-code", folder=tmp_path, clock=desk.clock, project=str(tmp_path), name="new")
     new.numbers.seed(99)

@@ -1,4 +1,4 @@
-"""Sessions of coding agents as their hosts tell them: events in each host's own form, and the transcript beside them."""
+"""Sessions of coding agents: the events in the format of each host, and the transcript that the host writes."""
 
 import json
 import random
@@ -25,13 +25,11 @@ Step = tuple[str, Any]
 
 
 def nobody(_: Options) -> None:
-    """Wake no sweep: the test runs it."""
+    """Start no sweep, because the test runs it."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Session:
-    """One session of a host, turn by turn."""
-
     host: Host
     folder: Path
     clock: FakeClock
@@ -39,15 +37,13 @@ class Session:
     project: str = ""
     numbers: random.Random = field(default_factory=lambda: random.Random(7))
     said: list[str] = field(default_factory=list[str])
-    """What was said and done, in order, as the transcript tells it."""
+    """The messages in the order of the transcript."""
 
     @property
     def transcript(self) -> Path:
-        """Return the host's own file."""
         return self.folder / f"{self.name}.jsonl"
 
     def event(self, kind: str, **fields: Any) -> dict[str, Any]:
-        """Return an event with the fields that all of this host's events have."""
         if self.host == "cursor":
             common: dict[str, Any] = {"conversation_id": self.name, "workspace_roots": [self.project]}
         else:
@@ -55,7 +51,7 @@ class Session:
         return {**common, "hook_event_name": kind, **fields}
 
     def turn(self, prompt: str, *, tools: int = 2) -> Iterator[Step]:
-        """Yield one turn: what the host writes into its transcript, and what it tells its hooks."""
+        """Yield the lines of the transcript and the events of one turn."""
         turn = str(UUID(int=self.numbers.getrandbits(128)))
         extra = {"turn_id": turn} if self.host == "codex" else {}
         yield "event", self.event("UserPromptSubmit", prompt=prompt, **extra)
@@ -104,7 +100,6 @@ class Session:
         return {"timestamp": at, "type": "response_item", "payload": items[kind]}
 
     def write(self, line: dict[str, Any]) -> None:
-        """Add a line to the transcript."""
         if self.host == "codex" and not self.transcript.exists():
             head = {"type": "session_meta", "payload": {"id": self.name, "cwd": self.project}}
             self.transcript.write_text(json.dumps(head) + "\n", "utf-8")
@@ -114,57 +109,48 @@ class Session:
 
 @dataclass(slots=True, kw_only=True)
 class Desk:
-    """A database with the hooks of a host at work."""
+    """A database with hooks."""
 
-    db: Path
+    address: str
     clock: FakeClock
     config: Config = SMALL
     resource: str | None = "project"
-    server: str | None = None
-    """A server's address, where the database is no file."""
 
     @property
-    def where(self) -> str:
-        """Return the address of the database."""
-        return self.server or str(self.db)
+    def db(self) -> Path:
+        return Path(self.address)
 
     def options(self, host: str) -> Options:
-        """Return what a hook's command line says."""
         named = ["--resource", self.resource] if self.resource else []
-        return Options([host, "--db", self.where, *named], {})
+        return Options([host, "--db", self.address, *named], {})
 
     def tell(self, host: str, event: dict[str, Any], at: datetime | None = None) -> str:
-        """Let a hook hear an event, in this process."""
         moment = (at or self.clock.now()).timestamp()
         return handle(self.options(host), json.dumps(event).encode(), at=moment, wake=nobody)
 
     def live(self, session: Session, steps: Iterable[Step]) -> None:
-        """Let a host live through some steps: its transcript and its hooks."""
+        """Write the lines of some steps to the transcript, and send their events to the hooks."""
         for kind, what in steps:
             session.write(what) if kind == "line" else self.tell(session.host, what)
 
     def memory(self) -> Memory:
-        """Return the memory of the database."""
-        return Memory(self.where, config=self.config, clock=self.clock)
+        return Memory(self.address, config=self.config, clock=self.clock)
 
     async def sweep(self) -> None:
-        """Store what was written down."""
-        await Sweep(self.options("sweep").spool, self.where, self.config, self.clock).run()
+        await Sweep(self.options("sweep").spool, self.address, self.config, self.clock).run()
 
     async def later(self, **duration: float) -> None:
-        """Let time go by, so that every session is over, and sweep."""
+        """Wait (by default until every session is over), and sweep."""
         self.clock.advance(**(duration or {"hours": 1}))
         await self.sweep()
 
     async def messages(self, thread: str, resource: str | None = None) -> tuple[Message, ...]:
-        """Return what is stored of a thread."""
         async with self.memory() as memory:
-            store = (await memory.open()).store
-            return await store.messages.after(resource or str(self.resource), thread)
+            return (await memory.thread(thread, resource=resource or str(self.resource)).messages(limit=10_000)).items
 
 
 def brief(messages: tuple[Message, ...]) -> list[str]:
-    """Return messages as `Session.said` tells them, a line for every part."""
+    """Return messages in the form of `Session.said`, one line for each part."""
     lines: list[str] = []
     for message in messages:
         for part in message.parts:

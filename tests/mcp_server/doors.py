@@ -1,6 +1,6 @@
-"""Ways to a server: as a process over its standard streams, over HTTP on a port that the system chose, and without a wire.
+"""Connections to a server: a process with standard streams, HTTP on a free port, and a server in this process.
 
-Each is used with the library's own client, in both of the protocol's eras.
+All use the client of the library `mcp`, with the older and the newer protocol.
 """
 
 import asyncio
@@ -25,10 +25,17 @@ SOURCE = Path(__file__).parents[2] / "src"
 TOKEN = "a-token-that-nobody-guesses"
 ERAS = ("legacy", "auto")
 RESOURCE, THREAD = "alice", "t1"
+START = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+}
+TAKES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
 async def made(folder: Path) -> Path:
-    """Make a database with five tasks, a conversation, a log and a working memory; return where it is."""
+    """Create a database with five tasks, a conversation, a log and a working memory, and return its path."""
     path = folder / "memolog.db"
     async with world(str(path)):
         pass
@@ -48,8 +55,6 @@ async def over_stdio(path: Path, *options: str, mode: str = "auto", **more: Any)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Web:
-    """A server that listens."""
-
     url: str
     served: Served
 
@@ -58,7 +63,7 @@ class Web:
 async def web(
     path: Path | str, *, token: str | None = TOKEN, read_only: bool = False, thread: str | None = THREAD, **more: Any
 ) -> AsyncGenerator[Web]:
-    """Serve over HTTP on loopback; nothing is left running at the end."""
+    """Serve over HTTP on loopback while the block runs."""
     config = Memory(path).config.with_overrides({"read_only": read_only})
     async with Memory(path, config=config) as memory:
         served = Served(memory=memory, resource=RESOURCE, thread=thread, every=0.05, **more)
@@ -109,7 +114,7 @@ async def without_wire(path: Path | str, *, mode: str = "auto", **more: Any) -> 
 
 
 async def call(client: Client, tool: str, **arguments: Any) -> dict[str, Any]:
-    """Call a tool; the text and the structured content say the same."""
+    """Call a tool, and check that the text and the structured content of the answer are equal."""
     result = await client.call_tool(tool, arguments)
     answer = result.structured_content
     assert isinstance(answer, dict)

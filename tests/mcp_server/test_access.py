@@ -1,8 +1,7 @@
-"""Who comes in, whose memory it is, and what may be changed: fixed before the first client comes."""
+"""Tokens, host names, resources and read-only servers."""
 
 import asyncio
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -14,23 +13,15 @@ import httpx2
 import pytest
 from mcp import Client
 
-from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web
+from mcp_server.doors import ERAS, RESOURCE, SOURCE, START, TAKES, TOKEN, call, made, over_http, over_stdio, web
 from memolog import Memory, SyncMemory, UserMessage
 from memolog.apps.mcp import Served, build_server, open_door, read_token
 from memolog.apps.network import is_loopback
 from memolog.errors import ConfigError, InputError, MemologError, StoreUnavailable
 
-START = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
-}
-TAKES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
-
 
 async def post(url: str, body: object = START, **headers: str) -> httpx2.Response:
-    """Send one request by hand."""
+    """Send one request."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     async with httpx2.AsyncClient(timeout=120) as http:
         return await http.post(url, content=content, headers={**TAKES, **headers})
@@ -55,7 +46,7 @@ async def post(url: str, body: object = START, **headers: str) -> httpx2.Respons
     ],
 )
 async def test_a_wrong_token_is_refused(authorization: str | None, tmp_path: Path) -> None:
-    """Without the token nothing is answered, whatever is asked and wherever."""
+    """Without the right token, every request is refused."""
     headers = {} if authorization is None else {"Authorization": authorization}
     async with web(await made(tmp_path)) as server:
         for url in (server.url, server.url.removesuffix("/mcp") + "/other"):
@@ -82,20 +73,20 @@ async def test_a_wrong_token_is_refused(authorization: str | None, tmp_path: Pat
     ],
 )
 def test_a_door_that_anybody_could_open_is_not_opened(host: str, options: dict[str, Any], words: str) -> None:
-    """Without a token only loopback is served, and only when that was asked for."""
+    """Without a token, only loopback is allowed, and only with an option."""
     with pytest.raises(MemologError, match=words) as told:
         open_door(host, 0, **options)
     assert isinstance(told.value, ConfigError | StoreUnavailable)
 
 
 def test_what_is_loopback() -> None:
-    """Only addresses that stay on this machine are; a name that looks like one is not."""
+    """Only loopback addresses count, not names that begin like one."""
     assert all(map(is_loopback, ("127.0.0.1", "127.8.8.8", "localhost", "LOCALHOST", "::1")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "127.0.0.1.example.org", "10.0.0.1", "")))  # noqa: S104
 
 
 def test_where_the_token_comes_from(tmp_path: Path) -> None:
-    """A file beats the variable; a token that could be guessed or cannot be sent is refused, and never shown."""
+    """A file has priority over the variable. Short and unsendable tokens are refused, and no error shows the token."""
     file = tmp_path / "token"
     file.write_text(f"{TOKEN}-of-a-file\n")
     assert read_token(TOKEN, str(file)) == f"{TOKEN}-of-a-file"
@@ -116,7 +107,7 @@ def test_where_the_token_comes_from(tmp_path: Path) -> None:
 
 
 async def test_pages_that_pose_as_this_server_are_refused(tmp_path: Path) -> None:
-    """A request for another name, or from another page, is refused although it comes from this machine."""
+    """Requests for another host name or from another origin are refused, also on this machine."""
     async with web(await made(tmp_path), token=None) as server:
         port = server.url.split(":")[2].split("/")[0]
         assert (await post(server.url)).status_code == 200
@@ -132,7 +123,7 @@ async def test_pages_that_pose_as_this_server_are_refused(tmp_path: Path) -> Non
 
 
 async def test_no_argument_leads_to_somebody_elses_memory(tmp_path: Path) -> None:
-    """Whatever a model writes into a call or an address, only the memory of the configuration is read."""
+    """No argument and no URI reads the memory of another resource."""
     path = await made(tmp_path)
     async with Memory(path) as memory:
         async with memory.thread("hers", resource="bob").turn() as turn:
@@ -158,7 +149,7 @@ async def test_no_argument_leads_to_somebody_elses_memory(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_server_that_only_shows(mode: str, tmp_path: Path) -> None:
-    """With read_only the changing tool is not offered, and refused to who calls it anyway; nothing is written."""
+    """A read-only server does not offer task-mutate, refuses it, and writes nothing."""
     path = await made(tmp_path)
     async with web(path, read_only=True) as server, over_http(server.url, mode=mode) as client:
         tools = (await client.list_tools()).tools
@@ -179,7 +170,7 @@ async def test_a_server_that_only_shows(mode: str, tmp_path: Path) -> None:
 
 
 async def test_clients_claim_each_for_itself(tmp_path: Path) -> None:
-    """Over HTTP two clients are two sessions: one of them has the task. Who names its session keeps it."""
+    """Over HTTP, each client is a session. A session name in a header is used instead."""
     async with web(await made(tmp_path), thread=None) as server:
         async with over_http(server.url, mode="legacy") as one, over_http(server.url, mode="legacy") as other:
             assert (await call(one, "task-mutate", action="claim", task="T-1"))["success"]
@@ -194,7 +185,7 @@ async def test_clients_claim_each_for_itself(tmp_path: Path) -> None:
 
 
 async def test_a_thread_that_does_not_exist_yet(tmp_path: Path) -> None:
-    """A server for a conversation that is about to begin answers, and makes nothing by being asked."""
+    """A server for a thread that does not exist answers, and reading creates nothing."""
     path = await made(tmp_path)
     async with web(path, thread="new") as server, over_http(server.url) as client:
         for uri in ("memolog://log", "memolog://context-pack", "memolog://working-memory"):
@@ -210,18 +201,16 @@ async def test_a_thread_that_does_not_exist_yet(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- as a program
 
 
-def _program(path: Path, *options: str, **variables: str) -> "subprocess.Popen[str]":
-    command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path), "--http", "--port", "0", *options]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("MEMOLOG_")}
-    environment |= {"PYTHONPATH": str(SOURCE), "COLUMNS": "200", **variables}
+def _program(path: Path) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path), "--http", "--port", "0"]
+    environment = {"PYTHONPATH": str(SOURCE), "COLUMNS": "200", "MEMOLOG_MCP_TOKEN": TOKEN}
     return subprocess.Popen(command, cwd=path.parent, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 async def test_the_program_over_http(tmp_path: Path) -> None:
-    """It says where it listens, serves, and ends by itself when told to, while a client still listens to it."""
-    path = await made(tmp_path)
-    with _program(path, MEMOLOG_MCP_TOKEN=TOKEN) as program:
+    """The program prints its address, serves, and stops at SIGTERM while a client listens."""
+    with _program(await made(tmp_path)) as program:
         try:
             assert program.stderr is not None
             url = program.stderr.readline().split()[-1]
@@ -242,17 +231,11 @@ async def test_the_program_over_http(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 @pytest.mark.parametrize(("told", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
 def test_the_program_over_its_streams(told: signal.Signals, code: int, tmp_path: Path) -> None:
-    """Interrupted or told to end, it ends, although its client has not closed the streams."""
+    """The program stops at SIGINT and SIGTERM, although its client has not closed the streams."""
     path = asyncio.run(made(tmp_path))
     command = [sys.executable, "-m", "memolog", "mcp", "--db", str(path)]
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={"PYTHONPATH": str(SOURCE)},
-    ) as program:
+    pipe, environment = subprocess.PIPE, {"PYTHONPATH": str(SOURCE)}
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=environment) as program:
         try:
             assert program.stdin is not None
             assert program.stdout is not None
@@ -268,7 +251,7 @@ def test_the_program_over_its_streams(told: signal.Signals, code: int, tmp_path:
 
 
 async def test_two_programs_on_one_file(tmp_path: Path) -> None:
-    """What one server's client writes, another's reads; the streams carry nothing but the protocol."""
+    """A server sees the changes of another server."""
     path = await made(tmp_path)
     async with over_stdio(path, "--session", "one") as one, web(path) as server, over_http(server.url) as other:
         assert (await call(one, "task-mutate", action="claim", task="T-1"))["success"]
@@ -277,7 +260,7 @@ async def test_two_programs_on_one_file(tmp_path: Path) -> None:
 
 
 def test_what_is_no_memory_is_not_served(tmp_path: Path) -> None:
-    """An address, a memory that cannot be awaited, and one of nobody are refused in words."""
+    """Arguments that are not a Memory or a Served are refused."""
     wrong: Any = "memolog.db"
     with pytest.raises(InputError, match="got str"):
         Served(memory=wrong, resource=RESOURCE)

@@ -1,4 +1,4 @@
-"""Who asked for it is told when something changes, whoever changed it; nobody else is, and nothing is looked at in vain."""
+"""Clients are notified of the resources that they watch, and nothing is polled without a client."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -24,7 +24,7 @@ PATIENCE = 60
 
 @asynccontextmanager
 async def elsewhere(path: Path) -> AsyncGenerator[Tasks]:
-    """Change tasks past the server: of one that is a process of its own, from another process."""
+    """Change tasks without the server."""
     async with Memory(path) as memory:
         yield memory.resource(RESOURCE).tasks()
 
@@ -36,7 +36,7 @@ async def first(changes: Any) -> ServerEvent:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_a_stream_of_changes(transport: str, tmp_path: Path) -> None:
-    """A client that listens is told what was changed by its own call and by another process, and of nothing else."""
+    """A stream reports changes by the client and by another process, and no other resources."""
     path = await made(tmp_path)
     async with connected(transport, path) as client:
         async with client.listen(resource_subscriptions=[FACTS]) as changes:
@@ -53,7 +53,7 @@ async def test_a_stream_of_changes(transport: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 async def test_clients_of_the_older_protocol(transport: str, tmp_path: Path) -> None:
-    """They subscribe to a resource, and are told on their connection; who has listed is told when the list changes."""
+    """They subscribe to a resource. After they have listed the resources, they are notified when the list changes."""
     path, heard = await made(tmp_path), asyncio.Queue[str]()
 
     async def hear(message: Any) -> None:
@@ -93,7 +93,7 @@ async def _subscribe(client: Any, path: Path, heard: "asyncio.Queue[str]") -> No
 
 
 async def test_while_nobody_watches_nothing_is_looked_at(address: str) -> None:
-    """The numbers are read only while somebody wants to know; a change by ourselves is then seen at once."""
+    """Without a watched resource nothing is checked. Each change is reported once."""
     async with Memory(address) as memory:
         changes = Changes(Served(memory=memory, resource=RESOURCE, thread=THREAD))
         told: list[ServerEvent] = []
@@ -120,7 +120,7 @@ async def test_while_nobody_watches_nothing_is_looked_at(address: str) -> None:
 
 
 async def test_too_much_cannot_be_watched(tmp_path: Path) -> None:
-    """A client cannot make the server watch without end; the others go on."""
+    """The number of watched resources is limited. Other clients are served as usual."""
     async with web(await made(tmp_path)) as server, over_http(server.url) as client:
         with pytest.raises(Exception, match="can be watched"):
             async with client.listen(resource_subscriptions=[f"memolog://task/T-{n}" for n in range(1_000)]):
@@ -131,7 +131,7 @@ async def test_too_much_cannot_be_watched(tmp_path: Path) -> None:
 
 
 async def test_who_goes_is_told_no_more(tmp_path: Path) -> None:
-    """With its last client gone, in either era, a server watches nothing."""
+    """When the last client disconnects, nothing is watched any more, with both protocols."""
     async with Memory(await made(tmp_path)) as memory:
         server = build_server(Served(memory=memory, resource=RESOURCE, thread=THREAD))
         async with Client(server, mode="legacy") as client:

@@ -1,8 +1,9 @@
-"""Clients that mean ill, or know no better: nothing that one of them sends ends the server or troubles the others."""
+"""Invalid input of one client neither stops the server nor disturbs other clients."""
 
 import asyncio
 import json
 import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +11,27 @@ import httpx2
 import pytest
 from mcp import Client
 
-from mcp_server.doors import ERAS, RESOURCE, SOURCE, TOKEN, call, made, over_http, over_stdio, web, without_wire
+from mcp_server.doors import (
+    ERAS,
+    RESOURCE,
+    SOURCE,
+    START,
+    TAKES,
+    TOKEN,
+    call,
+    made,
+    over_http,
+    over_stdio,
+    web,
+    without_wire,
+)
 from memolog import Memory, UserMessage
 
-HEADERS = {
-    "Authorization": f"Bearer {TOKEN}",
-    "Accept": "application/json, text/event-stream",
-    "Content-Type": "application/json",
-}
+HEADERS = {"Authorization": f"Bearer {TOKEN}", **TAKES}
 
 
 async def check(client: Client) -> None:
-    """The server answers as ever."""
+    """Check that the server answers."""
     assert (await call(client, "task-query", action="ready"))["success"]
 
 
@@ -58,7 +68,7 @@ NONSENSE: list[dict[str, Any]] = [
     "tool", ["task-query", "task-mutate", "memory-search", "other", "", "task-query\n", "x" * 9_000]
 )
 async def test_nonsense_is_answered(tool: str, tmp_path: Path) -> None:
-    """Whatever is sent to whichever tool: an answer of bounded size, and no more than that."""
+    """Every tool answers invalid arguments with a short error."""
     async with without_wire(await made(tmp_path)) as client:
         for arguments in NONSENSE:
             answer = await call(client, tool, **arguments)
@@ -72,7 +82,7 @@ async def test_nonsense_is_answered(tool: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_huge_and_deep_arguments(mode: str, tmp_path: Path) -> None:
-    """What is too large is refused, what is very deep is no meaning, and the next call is answered."""
+    """Too large and deeply nested arguments are refused, and the next call is answered."""
     deep: Any = "x"
     for _ in range(90):
         deep = [deep]
@@ -86,20 +96,13 @@ async def test_huge_and_deep_arguments(mode: str, tmp_path: Path) -> None:
 
 
 async def test_garbage_over_the_streams(tmp_path: Path) -> None:
-    """Lines that are no JSON, no request or no UTF-8 are answered or skipped; a request after them is served."""
+    """Lines that are not JSON, requests or UTF-8 are answered or skipped. A later request is served."""
     path = await made(tmp_path)
     arguments = ["-m", "memolog", "mcp", "--db", str(path), "--resource", RESOURCE]
+    environment = {"PYTHONPATH": str(SOURCE)}
     program = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *arguments,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env={"PYTHONPATH": str(SOURCE)},
-        cwd=path.parent,
+        sys.executable, *arguments, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=environment, cwd=path.parent
     )
-    client = {"name": "x", "version": "1"}
-    started = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": client}
     garbage = [
         b"{",
         b"null",
@@ -115,7 +118,7 @@ async def test_garbage_over_the_streams(tmp_path: Path) -> None:
     ]
     lines = [
         *garbage[:4],
-        json.dumps({"jsonrpc": "2.0", "id": "start", "method": "initialize", "params": started}).encode(),
+        json.dumps({**START, "id": "start"}).encode(),
         b'{"jsonrpc":"2.0","method":"notifications/initialized"}',
         *garbage,
         b'{"jsonrpc":"2.0","id":"last","method":"tools/list","params":{}}',
@@ -141,7 +144,7 @@ async def test_garbage_over_the_streams(tmp_path: Path) -> None:
 
 
 async def test_texts_that_no_wire_can_carry(tmp_path: Path) -> None:
-    """Half a surrogate pair in a stored text is replaced where it is shown, and the connection lives on."""
+    """Lone surrogates of stored texts are replaced, and the connection stays open."""
     path = await made(tmp_path)
     async with Memory(path) as memory:
         async with memory.thread("t1", resource=RESOURCE).turn() as turn:
@@ -166,7 +169,7 @@ async def test_texts_that_no_wire_can_carry(tmp_path: Path) -> None:
 
 
 async def test_many_clients_at_once(tmp_path: Path) -> None:
-    """Twelve clients write at once: nothing is lost, handles are given once, and a task has one winner."""
+    """Twelve clients write at once. No task is lost, each has its own handle, and one client gets the claim."""
     async with web(await made(tmp_path), thread=None) as server:
 
         async def work(number: int) -> tuple[list[str], bool]:
@@ -185,7 +188,7 @@ async def test_many_clients_at_once(tmp_path: Path) -> None:
 
 
 async def test_clients_that_go_without_a_word(tmp_path: Path) -> None:
-    """Connections cut in the middle of a call and of a stream leave nothing behind, and others are served."""
+    """After connections are cut during calls and streams, other clients are served."""
     async with web(await made(tmp_path)) as server, over_http(server.url) as other:
         host, port = server.url.removeprefix("http://").removesuffix("/mcp").split(":")
         body = json.dumps(
@@ -242,7 +245,7 @@ async def _listen_for_ever(url: str, mode: str, is_there: asyncio.Event) -> None
 async def test_requests_that_are_none(
     method: str, path: str, headers: dict[str, str], content: bytes, codes: set[int], tmp_path: Path
 ) -> None:
-    """Malformed requests get a status of their own, never one that means a fault of the server."""
+    """Malformed requests get a status of a client error."""
     async with web(await made(tmp_path)) as server:
         async with httpx2.AsyncClient(timeout=120) as http:
             url = server.url.removesuffix("/mcp") + path

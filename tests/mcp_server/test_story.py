@@ -1,4 +1,4 @@
-"""Everything that the server offers, through the library's own client: as a process over its streams, and over HTTP."""
+"""Everything that the server offers, through the client of the library, over standard streams and HTTP."""
 
 import json
 import subprocess
@@ -20,28 +20,29 @@ from tools.world import world
 @pytest.mark.parametrize("transport", ["stdio", "http"])
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_whole_of_it(transport: str, mode: str, tmp_path: Path) -> None:
-    """Tools with all their actions, resources, prompts and completion, over each transport and in both eras."""
+    """All actions of all tools, resources, prompts and completion, over each transport and protocol."""
     async with connected(transport, await made(tmp_path), mode=mode) as client:
         assert client.server_info is not None
         assert (client.server_info.name, client.server_info.version) == ("memolog", __version__)
         assert "task-query" in (client.instructions or "")
-        await _tools(client)
-        await _resources(client)
-        await _prompts(client)
+        await _everything(client)
 
 
 async def test_the_whole_of_it_on_postgres(postgres_url: str) -> None:
-    """Only the address of the database differs."""
+    """The same on PostgreSQL."""
     async with world(postgres_url):
         pass
     async with web(postgres_url) as server, over_http(server.url) as client:
-        await _tools(client)
-        await _resources(client)
-        await _prompts(client)
+        await _everything(client)
+
+
+async def _everything(client: Client) -> None:
+    await _tools(client)
+    await _resources(client)
+    await _prompts(client)
 
 
 async def _tools(client: Client) -> None:
-    """Every action of every tool does what it says."""
     tools = (await client.list_tools()).tools
     assert [tool.name for tool in tools] == ["task-query", "task-mutate", "memory-search"]
     for tool in tools:
@@ -78,7 +79,6 @@ async def _tools(client: Client) -> None:
 
 
 async def _resources(client: Client) -> None:
-    """Log, pack, working memory and tasks can be listed and read; what is not there is an error that says what is."""
     listed = [resource.uri for resource in (await client.list_resources()).resources]
     assert listed[:3] == ["memolog://context-pack", "memolog://log", "memolog://working-memory"]
     assert "memolog://task/T-1" in listed
@@ -108,7 +108,6 @@ async def _read(client: Client, uri: str, media_type: str) -> str:
 
 
 async def _prompts(client: Client) -> None:
-    """A session begins with what is remembered, and ends with what is to be done."""
     assert [prompt.name for prompt in (await client.list_prompts()).prompts] == ["start-session", "hand-over"]
     start = await _prompt(client, "start-session", {"goal": "the {pack} endpoint"})
     assert start.count("<memory-pack>") == 1
@@ -129,7 +128,7 @@ async def _prompt(client: Client, name: str, arguments: dict[str, Any]) -> str:
 
 
 def test_the_example_runs(tmp_path: Path) -> None:
-    """It begins a session, claims, finds, is told of a change, closes, and leaves nothing on the error stream."""
+    """The example starts a session, claims, finds, gets a notification and closes, without errors."""
     example = Path(__file__).parents[2] / "examples" / "mcp_server.py"
     done = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -145,7 +144,7 @@ def test_the_example_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_schema_as_a_client_sees_it(mode: str, tmp_path: Path) -> None:
-    """The tools as they come over the wire, with the instructions beside them, take at most 2,500 tokens by either count."""
+    """Tools and instructions have at most 2,500 tokens with each counter."""
     async with web(await made(tmp_path)) as server, over_http(server.url, mode=mode) as client:
         tools = (await client.list_tools()).model_dump(by_alias=True, exclude_none=True, mode="json")["tools"]
         text = f"{json.dumps(tools, ensure_ascii=False)}\n{client.instructions}"
@@ -155,7 +154,7 @@ async def test_the_schema_as_a_client_sees_it(mode: str, tmp_path: Path) -> None
 
 
 async def test_resources_and_prompts_are_listed_briefly(tmp_path: Path) -> None:
-    """However many tasks there are, the lists stay short."""
+    """The lists are short, however many tasks there are."""
     async with without_wire(await made(tmp_path)) as client:
         for number in range(60):
             await client.call_tool("task-mutate", {"action": "create", "title": f"Task number {number} " + "x" * 400})

@@ -65,7 +65,7 @@ async def bench(
 
 
 def _text(number: int) -> str:
-    """Return the text of message `number`. It is the same whenever the bench runs, and differs from other messages."""
+    """Return the text of message `number`. Each number has its own text, which never changes."""
     words = [_WORDS[(number * step + step) % len(_WORDS)] for step in range(1, 40)]
     return f"Step {number}: " + " ".join(words) + f" in server/part_{number % 97}.ts"
 
@@ -79,7 +79,7 @@ async def _fill(memory: "Memory", messages: int) -> float:
     for first in range(0, messages, 100):
         await thread.save(new[first : first + 100])
     spent = perf_counter() - start
-    # Observe, so that the thread has a log and a short tail, as after some time of use.
+    # Observe, so that the thread has a log and a short tail, like a thread that was used for some time.
     await thread.observe()
     return spent
 

@@ -1,7 +1,7 @@
-"""Turn a coroutine into a command: common options, opening the database, printing the answer, errors and exit codes.
+"""Register coroutines as commands: add the common options, open the database, print the answer, and set the exit code.
 
-Only typer is loaded with this module; the memory is loaded when a verb runs. Defaults: the settings file in the current folder,
-the only resource, the thread with the newest activity. If a default is ambiguous, the command fails and lists the choices.
+Defaults: the settings file in the current folder, the only resource, the thread with the newest activity. If there is no unique
+default, the command fails and lists the choices. The memory is imported only when a verb runs, so that `--help` is fast.
 """
 
 import getpass
@@ -29,27 +29,19 @@ if TYPE_CHECKING:
     from memolog.events import Event
     from memolog.memory import Memory, Resource, Thread
 
-_BESIDE = "memolog.toml"
-_SHOWN = 12
+_SETTINGS_FILE = "memolog.toml"
+# Maximum number of resources that an error lists.
+_MOST_LISTED = 12
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def settings_file(named: str | None) -> str | None:
-    """Return the settings file: the given one, or `memolog.toml` in the current folder."""
-    return named or (_BESIDE if Path(_BESIDE).is_file() else None)
-
-
-def load_config(named: str | None, *, read_only: bool = False) -> "Config":
-    """Load the settings from the file and the environment; ConfigError lists everything that is wrong."""
-    from memolog.core.config import Config
-
-    config = Config.load(toml=settings_file(named), environment=os.environ)
-    return config.with_overrides({"read_only": True}) if read_only else config
+def _settings_file(named: str | None) -> str | None:
+    return named or (_SETTINGS_FILE if Path(_SETTINGS_FILE).is_file() else None)
 
 
 def refuse_missing(address: str) -> None:
-    """Raise if the database file does not exist; only `init`, `import`, `restore` and `demo` create one."""
-    if is_missing(address):
+    """Raise if the database is a file that does not exist. Only `init`, `import`, `restore` and `demo` create a database."""
+    if _is_missing(address):
         from memolog.db.postgres_address import safe_url
 
         path = safe_url(_path_in(address))
@@ -59,8 +51,7 @@ def refuse_missing(address: str) -> None:
         )
 
 
-def is_missing(address: str) -> bool:
-    """Return whether an address names a file that does not exist."""
+def _is_missing(address: str) -> bool:
     if "://" in address and not address.startswith("sqlite:"):
         return False
     path = _path_in(address)
@@ -83,7 +74,7 @@ async def chosen_resource(memory: "Memory", named: str | None) -> str:
             "The database is empty.",
             then="Save a conversation with the library, or `memolog import`.",
         )
-    names = ", ".join(known[:_SHOWN]) + (", …" if len(known) > _SHOWN else "")
+    names = ", ".join(known[:_MOST_LISTED]) + (", …" if len(known) > _MOST_LISTED else "")
     raise InputError(
         "The database holds several resources.",
         why=f"They are {names}.",
@@ -100,7 +91,7 @@ async def chosen_thread(memory: "Memory", resource: str, named: str | None) -> s
         raise NotFound(f"{resource} has no thread.", then="Check --resource; `memolog threads` lists them.")
     if len(newest) > 1 and newest[0].updated_at == newest[1].updated_at:
         raise InputError(
-            "No thread was given, and two were active last.",
+            "No thread was given, and there is no newest one.",
             why=f"{newest[0].id} and {newest[1].id} were active at the same moment.",
             then="Choose one with --thread or MEMOLOG_THREAD.",
         )
@@ -108,7 +99,7 @@ async def chosen_thread(memory: "Memory", resource: str, named: str | None) -> s
 
 
 async def refuse_unknown(memory: "Memory", resource: str, thread: str | None) -> None:
-    """Raise NotFound for an unknown resource or thread: a misspelt name would only find nothing."""
+    """Raise NotFound for an unknown resource or thread. A search for a misspelt name would only find nothing."""
     if resource not in await memory.resources():
         raise NotFound(
             f"{resource} has no memory in this database.",
@@ -135,7 +126,7 @@ def moment_in(text: str, now: datetime, *, ahead: bool = False) -> datetime:
 
 
 def read_text(file: Path | str) -> str:
-    """Return the text of a file; raises InputError if it cannot be read or is not UTF-8."""
+    """Return the text of a file. Raises InputError if the file cannot be read or is not UTF-8."""
     try:
         return Path(file).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -143,7 +134,7 @@ def read_text(file: Path | str) -> str:
 
 
 def acting_user() -> str:
-    """Return the session name of this user: stable between commands, so that one can close what another claimed."""
+    """Return the session name of this user. It never changes, so one command can close a task that another command claimed."""
     try:
         return f"cli:{getpass.getuser()}"
     except (OSError, KeyError, ImportError):
@@ -160,7 +151,12 @@ EXIT_CODES: Final[dict[int, str]] = {
 }
 Needs: TypeAlias = Literal["nothing", "address", "database", "resource", "thread"]
 
+InResource = Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")]
 InThread = Annotated[str | None, typer.Option("--thread", "-t", help="Only this thread. Default: all threads.")]
+Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+Cursor = Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")]
 
 Work: TypeAlias = "Callable[..., Awaitable[Answer]]"
 T = TypeVar("T")
@@ -168,11 +164,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Result of a verb: data for `--json`, what people are shown (a text, or a function that renders), the exit code."""
+    """Result of a verb."""
 
     data: object
+    """Value that `--json` prints."""
     show: "Callable[[], RenderableType] | str" = ""
+    """Output for people: a text, or a function that renders the output."""
     code: int = 0
+    """Exit code."""
     is_printed: bool = False
     """True if the verb has printed the output itself."""
 
@@ -186,7 +185,10 @@ def listing(
     *,
     caption: str | None = None,
 ) -> Answer:
-    """Return what was found as a table with one row each; exit code 1 and the text `empty` if it is nothing."""
+    """Return an answer with a table that has one row for each item of `found`.
+
+    Without items, the answer is the text `empty` and exit code 1.
+    """
 
     def show() -> "RenderableType":
         made = output.table(heads, map(row, found))
@@ -198,10 +200,11 @@ def listing(
 
 @dataclass(slots=True, kw_only=True)
 class Call:
-    """One run of a verb: its common options and the open memory."""
+    """The common options of one command, and the open memory."""
 
     address: str
     config: "Config"
+    settings_file: str | None = None
     as_json: bool
     opened: "Memory | None" = None
     resource: str = ""
@@ -209,8 +212,8 @@ class Call:
 
     @property
     def memory(self) -> "Memory":
-        """Return the open memory."""
-        assert self.opened is not None, "this verb opens no database"  # noqa: S101 - `needs` declares it
+        """Return the open memory. Only a verb that `needs` a database may use it."""
+        assert self.opened is not None  # noqa: S101
         return self.opened
 
     @property
@@ -232,14 +235,14 @@ class Call:
 
     @contextmanager
     def progress(self, words: str) -> Generator[Callable[[str], None]]:
-        """Show progress on the error stream; yields a function that adds detail."""
+        """Show progress on stderr while the block runs, and yield a function that shows details."""
         if self.as_json:
-            yield _silent
+            yield lambda _: None
             return
         err = output.console(to_stderr=True)
         if not err.is_terminal:
             err.print(output.styled(f"{words} …", "dim"))
-            yield _silent
+            yield lambda _: None
             return
         with err.status(output.styled(f"{words} …")) as status:
             stop = self.opened.subscribe(partial(_show_event, status.update, words)) if self.opened else None
@@ -248,10 +251,6 @@ class Call:
             finally:
                 if stop is not None:
                     stop()
-
-
-def _silent(_: str) -> None:
-    """Ignore the progress."""
 
 
 def _show_event(update: Callable[[Any], None], words: str, event: "Event") -> None:
@@ -272,10 +271,11 @@ def verb(
     makes: bool = False,
     name: str | None = None,
 ) -> Callable[[Work], Work]:
-    """Register a function as a command, with the common options.
+    """Return a decorator that registers a function as a command with the common options.
 
-    `needs` is what is looked up and opened before it runs (an `address` is not opened), `writes` that it changes the database,
-    `makes` that it may create the database. Each line of `example` is one example.
+    `needs` selects what is opened and chosen before the function runs. With "address", the function opens the database itself.
+    `writes` means that the function changes the database, and `makes` that it may create the database. `example` has one example
+    on each line.
     """
 
     def register(work: Work) -> Work:
@@ -331,7 +331,9 @@ def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict
     except BrokenPipeError:
         raise
     except OSError as error:
-        output.show_error(_of_system(error), as_json=as_json)
+        name = f" {error.filename}" if error.filename else ""
+        what = f"Cannot access{name}: {error.strerror or error}."
+        output.show_error(StoreUnavailable(what, then="Check the path and its permissions."), as_json=as_json)
         raise typer.Exit(3) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
@@ -346,19 +348,24 @@ def _perform(work: Work, needs: Needs, *, writes: bool, makes: bool, given: dict
 async def _answer(
     work: Work, needs: Needs, *, writes: bool, makes: bool, as_json: bool, given: dict[str, Any]
 ) -> Answer:
-    config = load_config(given.pop("config_named"), read_only=not writes)
+    from memolog.core.config import Config
+
+    file = _settings_file(given.pop("config_named"))
+    config = Config.load(toml=file, environment=os.environ)
+    if not writes:
+        config = config.with_overrides({"read_only": True})
     address: str = given.pop("db") if needs != "nothing" else ""
     if needs in {"nothing", "address"}:
-        return await work(Call(address=address, config=config, as_json=as_json), **given)
+        return await work(Call(address=address, config=config, settings_file=file, as_json=as_json), **given)
     if not makes:
         refuse_missing(address)
     from memolog.memory import Memory
 
     resource, thread = given.pop("resource_named", None), given.pop("thread_named", None)
     # A dry run must not create the file.
-    is_tried = makes and given.get("dry_run", False) and is_missing(address)
+    is_tried = makes and given.get("dry_run", False) and _is_missing(address)
     async with Memory(":memory:" if is_tried else address, config=config) as memory:
-        call = Call(address=address, config=config, as_json=as_json, opened=memory)
+        call = Call(address=address, config=config, settings_file=file, as_json=as_json, opened=memory)
         if needs in {"resource", "thread"}:
             call.resource = await chosen_resource(memory, resource)
             call.config = await call.of_resource.config()
@@ -381,10 +388,3 @@ def exit_code(error: MemologError) -> int:
             return 4
         case _:
             return 3
-
-
-def _of_system(error: OSError) -> MemologError:
-    name = f" {error.filename}" if error.filename else ""
-    return StoreUnavailable(
-        f"Cannot access{name}: {error.strerror or error}.", then="Check the path and its permissions."
-    )

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, listing, settings_file, verb
+from memolog.apps.cli.command import Answer, Call, listing, verb
 from memolog.apps.cli.output import counted, fields, styled
 from memolog.errors import InputError
 
@@ -27,15 +27,15 @@ async def demo(
         typer.Option(help="Database to create: a file, or postgresql://…. Default: a temporary file."),
     ] = None,
 ) -> Answer:
-    """Play a scripted conversation of ten days with a real memory, without a key. You can explore the database afterwards."""
+    """Play a scripted conversation of ten days with a real memory. Needs no key. You can explore the database afterwards."""
     import tempfile
     from pathlib import Path
 
     from memolog.apps.demo.play import Demo, show, went_well
-    from memolog.apps.demo.screen import Screen, Terminal
+    from memolog.apps.demo.screen import Screen
 
     address = db or str(Path(tempfile.mkdtemp(prefix="memolog-demo-")) / "demo.db")
-    screen = Screen() if call.as_json else Terminal()
+    screen = Screen(quiet=call.as_json)
     try:
         result = await Demo(address, screen).play()
     finally:
@@ -82,7 +82,7 @@ async def config(
         if name in {None, setting.name} and not (changed and values[setting.name] == _default(setting))
     ]
     data = {
-        "file": settings_file(None),
+        "file": call.settings_file,
         "settings": {
             setting.name: {
                 "value": values[setting.name],
@@ -115,7 +115,7 @@ def _values(config: "Config", known: "Mapping[str, Setting]") -> dict[str, objec
 
 
 def _shown(value: object) -> object:
-    """Return the value of a setting. If the value is a URL, its password or key is hidden."""
+    """Return the value of a setting. The password or key of a URL is replaced by dots."""
     from memolog.db.postgres_address import safe_url
 
     return safe_url(value) if isinstance(value, str) and "://" in value else value
@@ -128,10 +128,10 @@ def _default(setting: "Setting") -> object:
 
 
 def _toml(shown: "list[Setting]", values: "Mapping[str, object]") -> str:
-    """Return the text of a settings file. Settings with their default value are commented out."""
+    """Return the text of a settings file. Settings with their default value are written as comments."""
     lines: list[str] = []
     section = ""
-    # Keys without a table must be first, because after a table header they would belong to that table.
+    # Settings without a section must be first, because after a table header they would belong to that table.
     for setting in sorted(shown, key=lambda item: item.name.rpartition(".")[0]):
         of, _, leaf = setting.name.rpartition(".")
         if of != section:

@@ -1,12 +1,11 @@
-"""Write and read files: `export`, `import`, `backup` and `restore`. Only with `--overwrite` is an existing file overwritten."""
+"""Write and read files: `export`, `import`, `backup` and `restore`. An existing file is overwritten only with `--overwrite`."""
 
-import os
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, chosen_resource, chosen_thread, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, InResource, chosen_resource, chosen_thread, verb
 from memolog.apps.cli.output import JsonOutput, clean, fields
 from memolog.core.exact_json import encode
 from memolog.errors import InputError
@@ -29,7 +28,7 @@ _Overwrite = Annotated[bool, typer.Option("--overwrite", help="Overwrite an exis
 async def export(
     call: Call,
     file: Annotated[str, typer.Argument(help="File to write, or - for standard output.")],
-    resource: Annotated[str | None, typer.Option("--resource", "-r", help="Only this resource. Default: all.")] = None,
+    resource: InResource = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="Write the log of one thread as Markdown.")] = False,
     thread: Annotated[
         str | None,
@@ -47,8 +46,6 @@ async def export(
             "--thread can be used only with --markdown.",
             then="Add --markdown to export the log of the thread, or omit --thread.",
         )
-    if file != "-":
-        _refuse_existing(Path(file), overwrite=overwrite)
     if markdown:
         return await _export_markdown(call, file, resource, thread, overwrite=overwrite)
     if file == "-":
@@ -70,7 +67,11 @@ async def _export_markdown(
     if file == "-":
         print(clean(await chosen.export_markdown()), end="")
         return Answer(data=None, is_printed=True)
-    size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
+    try:
+        size = len((await chosen.export_markdown(file, overwrite=overwrite)).encode("utf-8", "replace"))
+    except OSError as error:
+        then = "Choose another file, or add --overwrite."
+        raise InputError(f"The log cannot be written: {error}.", then=then) from error
     data = {"file": file, "resource": owner, "thread": name, "bytes": size}
     return Answer(data=data, show=f"The log of {name} was written to {file} ({size:,} bytes).")
 
@@ -83,9 +84,7 @@ async def import_(
         str | None, typer.Option("--resource", "-r", help="Resource to import into, if the file contains no resource.")
     ] = None,
     format_: Annotated[str | None, typer.Option("--format", help="Format of the file. Default: detected.")] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be imported, and change nothing.")
-    ] = False,
+    dry_run: DryRun = False,
     revive: Annotated[
         bool, typer.Option("--revive", help="Also import messages that were forgotten in this database.")
     ] = False,
@@ -128,7 +127,6 @@ async def backup(
     call: Call, file: Annotated[Path, typer.Argument(help="File to create.")], overwrite: _Overwrite = False
 ) -> Answer:
     """Copy a SQLite database to a file. The database may be in use. For PostgreSQL, use the tools of PostgreSQL."""
-    _refuse_existing(file, overwrite=overwrite)
     with call.progress(f"copying to {file}"):
         size = await call.memory.backup(file, overwrite=overwrite)
     data = {"file": str(file), "bytes": size}
@@ -143,11 +141,9 @@ async def restore(
         bool, typer.Option("--overwrite", help="Replace an existing database. The old database is kept beside it.")
     ] = False,
 ) -> Answer:
-    """Create a database from a backup. No program may use the database meanwhile."""
+    """Create a database from a backup. No program may use the database during this time."""
     from memolog import restore_backup
 
-    if not file.exists():
-        raise InputError(f"There is no file {file}.", then="Check the path.")
     if "://" in call.address:
         raise InputError(
             "A backup can be restored only to a SQLite file.", then="Pass a file with --db, or import an export."
@@ -156,10 +152,3 @@ async def restore(
     data = {"database": call.address, "from": str(file), "kept": str(kept) if kept else None}
     words = f"Restored {call.address} from {file}." + (f" The old database is now {kept}." if kept else "")
     return Answer(data=data, show=words)
-
-
-def _refuse_existing(file: Path, *, overwrite: bool) -> None:
-    if file.is_dir():
-        raise InputError(f"{file} is a folder.", then="Pass a file.")
-    if os.path.lexists(file) and not overwrite:
-        raise InputError(f"{file} exists already.", then="Choose another name, or add --overwrite.")

@@ -1,4 +1,4 @@
-"""Forget memory, and correct lines of the log: `forget`, `correct`, `retract` and `reinstate`."""
+"""Forget memory, correct lines of the log, and check the database: `forget`, `correct`, `retract`, `reinstate` and `doctor`."""
 
 import os
 import sys
@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, verb
-from memolog.apps.cli.output import counted, fields, styled
+from memolog.apps.cli.command import Answer, Call, DryRun, InResource, Yes, refuse_unknown, verb
+from memolog.apps.cli.output import console, counted, fields, styled
 from memolog.core.exact_json import encode
 from memolog.core.observation import MARKS
 from memolog.errors import InputError, NotFound
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.text import Text
 
     from memolog.core.observation import Observation
-    from memolog.core.reports import Forgotten
+    from memolog.core.reports import Forgotten, Report
 
 app = typer.Typer()
 
@@ -36,10 +37,8 @@ async def forget(
     retention: Annotated[
         bool, typer.Option("--retention", help="Forget messages that are older than the retention settings allow.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be forgotten, and change nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
+    dry_run: DryRun = False,
+    yes: Yes = False,
 ) -> Answer:
     """Delete something and everything derived from it. This cannot be undone. Exit code 1: nothing to forget."""
     targets = [bool(message or observation or thread), everything, retention]
@@ -64,7 +63,7 @@ async def forget(
 
 
 async def _purge(call: Call) -> None:
-    """Remove hook events that are not stored yet if their messages were forgotten."""
+    """Remove forgotten messages from the spool, which contains hook events that are not stored in the database yet."""
     from memolog.apps.hooks.spool import spool_of
     from memolog.apps.hooks.sweep import purge
 
@@ -78,14 +77,12 @@ def _ask(would: "Forgotten") -> None:
             why="Standard input is not a terminal.",
             then="Check with --dry-run, then add --yes.",
         )
-    from memolog.apps.cli.output import console
-
     console(to_stderr=True).print(_show_forgotten(would))
     typer.confirm("This cannot be undone. Forget it?", abort=True, err=True)
 
 
 def _counts(gone: "Forgotten") -> dict[str, int]:
-    """Return the number of forgotten items of each kind that has any. Ledger entries (`usage`) are not deleted."""
+    """Return the number of forgotten items by kind, without zeros and without ledger entries, which are not deleted."""
     data: dict[str, Any] = encode(gone)
     counts = {name: len(value) if isinstance(value, list) else value for name, value in data.items()}  # pyright: ignore[reportUnknownArgumentType]
     return {name: n for name, n in counts.items() if type(n) is int and n and name not in {"usage", "copies"}}
@@ -160,3 +157,43 @@ async def reinstate(call: Call, observation: _Line) -> Answer:
     """Restore a retracted line."""
     name = await _id_of(call, observation, "retracted")
     return _line_answer(await call.of_resource.reinstate(name), "Reinstated")
+
+
+# ---------------------------------------------------------------- the doctor
+
+
+# The database is opened for writing, because only then can SQLite check the file.
+@verb(app, needs="database", writes=True, example="memolog doctor")
+async def doctor(
+    call: Call,
+    resource: InResource = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Copy the database, make the repairs that are safe, and rebuild the index.")
+    ] = False,
+) -> Answer:
+    """Check that nothing in the database is lost, duplicated or misplaced. Exit code 1: there are problems."""
+    if resource is not None:
+        await refuse_unknown(call.memory, resource, None)
+    with call.progress("repairing" if repair else "examining"):
+        report = await call.memory.doctor(resource, repair=repair)
+    data = {"healthy": report.is_healthy, **encode(report), "examined": dict(report.examined)}
+    return Answer(data=data, show=lambda: _show_report(report, repair=repair), code=0 if report.is_healthy else 1)
+
+
+def _show_report(report: "Report", *, repair: bool) -> "RenderableType":
+    found: list[tuple[str, Text]] = []
+    for finding in report.findings:
+        state = "repaired" if finding.repaired else "can be repaired" if finding.is_safe else "cannot be repaired"
+        text = styled(f"{state}: ", "green" if finding.repaired else "bold red")
+        found.append((finding.kind, text.append_text(styled(f"{finding.where}: {finding.explanation}", "default"))))
+    problems = counted(sum(not finding.repaired for finding in report.findings), "problem")
+    advice = "; try --repair" if not repair and any(finding.is_safe for finding in report.findings) else ""
+    result = styled("healthy", "green") if report.is_healthy else styled(f"{problems}{advice}", "bold red")
+    return fields(
+        [
+            ("examined", ", ".join(f"{n:,} {what}" for what, n in report.examined)),
+            *found,
+            ("copy before the repair", report.copy or None),
+            ("result", result),
+        ]
+    )

@@ -4,11 +4,11 @@ import os
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, verb
+from memolog.apps.cli.command import Answer, Call, DryRun, Yes, verb
 from memolog.apps.cli.output import console, show_diff, styled
 from memolog.errors import InputError
 
@@ -22,8 +22,6 @@ _Agent = Annotated[str, typer.Argument(metavar="AGENT", help="claude-code, codex
 _Project = Annotated[
     bool, typer.Option("--project", help="Install in this project only. Default: for all projects of the user.")
 ]
-_Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")]
 
 
 @verb(app, needs="nothing", writes=True, example="memolog install claude-code --project --yes")
@@ -44,11 +42,11 @@ async def install(
     ] = None,
     settings: Annotated[str | None, typer.Option(help="Settings file for the hooks.")] = None,
     no_mcp: Annotated[bool, typer.Option("--no-mcp", help="Install the hooks without the MCP tools.")] = False,
-    yes: _Yes = False,
-    dry_run: _DryRun = False,
+    yes: Yes = False,
+    dry_run: DryRun = False,
 ) -> Answer:
     """Add memory to a coding agent: hooks that store its sessions, and MCP tools. Shows the changes and asks first."""
-    from memolog.apps.hooks.hosts import KNOWN, installing, targets
+    from memolog.apps.hooks.hosts import KNOWN, installing
 
     host = _host(agent)
     common = ["--db", _address(db)]
@@ -61,27 +59,26 @@ async def install(
     # Cursor starts servers in another folder than the project, but replaces this variable by the path of the project.
     folder = ["--folder", "${workspaceFolder}"] if host == "cursor" and not resource else []
     server = None if no_mcp else [*run, "mcp", *common, *folder]
-    changes = installing(targets(host, _place(project), [*run, host, *common, *start_tokens], server))
+    changes = installing(_place(host, project), [*run, host, *common, *start_tokens], server)
+    advice = [KNOWN[host].then]
+    if not no_mcp and find_spec("mcp") is None:
+        advice.append('The MCP tools need another library. Install it with: pip install "memolog[mcp]"')
     data: dict[str, object] = {"agent": host, "database": common[1]}
-    done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
-    advice = [KNOWN[host].then, *_missing_tools(no_mcp)] if done == "changed" else []
     words = f"The memory of {KNOWN[host].title} is in {common[1]}."
-    return _answer(done, words, data, advice)
+    return _apply(call, changes, data, words, advice, yes=yes, dry_run=dry_run)
 
 
 @verb(app, needs="nothing", writes=True, example="memolog uninstall claude-code --project")
 async def uninstall(
-    call: Call, agent: _Agent, project: _Project = False, yes: _Yes = False, dry_run: _DryRun = False
+    call: Call, agent: _Agent, project: _Project = False, yes: Yes = False, dry_run: DryRun = False
 ) -> Answer:
     """Remove the hooks and tools from the settings of a coding agent. The database is not changed."""
-    from memolog.apps.hooks.hosts import KNOWN, targets, uninstalling
+    from memolog.apps.hooks.hosts import KNOWN, uninstalling
 
     host = _host(agent)
-    changes = uninstalling(targets(host, _place(project), [""], [""]))
-    data: dict[str, object] = {"agent": host}
-    done = _perform(call, changes, data, yes=yes, dry_run=dry_run)
+    changes = uninstalling(_place(host, project))
     words = f"The settings of {KNOWN[host].title} have no entries of Memolog."
-    return _answer(done, words, data, [])
+    return _apply(call, changes, {"agent": host}, words, [], yes=yes, dry_run=dry_run)
 
 
 def _host(agent: str) -> "Host":
@@ -93,16 +90,13 @@ def _host(agent: str) -> "Host":
     raise InputError(f"AGENT must be one of {', '.join(KNOWN)}, got {agent!r}.")
 
 
-def _place(project: bool) -> "Place":
+def _place(host: "Host", project: bool) -> "Place":
     from memolog.apps.hooks.hosts import Place
 
-    return Place(project=_project() if project else None, home=Path.home(), environment=os.environ)
-
-
-def _project() -> "Path":
-    """Return the root of the current git checkout or worktree. Without git, return the current folder."""
     here = Path.cwd()
-    return next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    # The root of the git checkout or worktree. Without git, the current folder.
+    root = next((folder for folder in (here, *here.parents) if (folder / ".git").exists()), here)
+    return Place(host=host, project=root if project else None, home=Path.home(), environment=os.environ)
 
 
 def _settings_file(named: str) -> str:
@@ -125,47 +119,42 @@ def _address(named: str | None) -> str:
     return address if "://" in address else str(Path(address).expanduser().resolve())
 
 
-def _missing_tools(no_mcp: bool) -> list[str]:
-    if no_mcp or find_spec("mcp") is not None:
-        return []
-    return ['The MCP tools need another library. Install it with: pip install "memolog[mcp]"']
+# ---------------------------------------------------------------- applying changes
 
 
-# ---------------------------------------------------------------- showing, asking, doing
-
-
-def _perform(call: Call, changes: "list[Change]", data: dict[str, object], *, yes: bool, dry_run: bool) -> str:
-    """Show the changes, ask for confirmation, and apply them. Return "nothing", "shown", "left" or "changed"."""
+def _apply(
+    call: Call,
+    changes: "list[Change]",
+    data: dict[str, object],
+    words: str,
+    advice: list[str],
+    *,
+    yes: bool,
+    dry_run: bool,
+) -> Answer:
+    """Show the changes, ask for confirmation, and apply them. `words` describes the result, and `advice` the next steps."""
     from memolog.apps.hooks.hosts import apply, backup_of, diff
 
     todo = [change for change in changes if not change.is_none]
-    data["files"] = [str(change.path) for change in todo]
-    data["diff"] = "".join(diff(change) for change in todo)
-    if not todo:
-        return "nothing"
+    data |= {"files": [str(change.path) for change in todo], "diff": "".join(map(diff, todo))}
     if not call.as_json:
         for change in todo:
             console().print(show_diff(diff(change)), soft_wrap=True)
-    if dry_run:
-        return "shown"
-    if not yes:
-        if call.as_json or not sys.stdin.isatty():
-            raise InputError(
-                "Changing files needs a confirmation, and there is no terminal.",
-                then="Add --yes, or add --dry-run to see the changes.",
-            )
-        if not typer.confirm("Change these files?", default=True):
-            return "left"
+    if not todo or dry_run or not (yes or _is_confirmed(call)):
+        shown = "Nothing was changed." if todo else f"{words} No change was needed."
+        return Answer(data={**data, "changed": False, "next": ()}, show=shown)
     for change in todo:
         apply(change)
-    data["backups"] = [str(backup_of(change.path)) for change in todo if change.keeps]
-    return "changed"
+    backups = [str(backup_of(change.path)) for change in todo if change.keeps]
+    lines = [words, *(f"The original is kept as {name}" for name in backups), *advice]
+    data |= {"backups": backups, "changed": True, "next": advice}
+    return Answer(data=data, show=lambda: styled("\n".join(lines), "green"))
 
 
-def _answer(done: str, words: str, data: dict[str, object], advice: list[str]) -> Answer:
-    data |= {"changed": done == "changed", "next": advice}
-    shown = {"nothing": f"{words} No change was needed.", "changed": words}.get(done, "Nothing was changed.")
-    backups = [f"The original is kept as {name}" for name in cast("list[str]", data.get("backups", []))]
-    return Answer(
-        data=data, show=lambda: styled("\n".join([shown, *backups, *advice]), "green" if done == "changed" else "")
-    )
+def _is_confirmed(call: Call) -> bool:
+    if call.as_json or not sys.stdin.isatty():
+        raise InputError(
+            "Changing files needs a confirmation, and there is no terminal.",
+            then="Add --yes, or add --dry-run to see the changes.",
+        )
+    return typer.confirm("Change these files?", default=True)

@@ -10,7 +10,6 @@ from typer.core import TyperGroup
 from memolog.apps.cli import (
     bench,
     config,
-    doctor,
     export,
     forget,
     history,
@@ -28,7 +27,7 @@ from memolog.version import __version__
 
 # The base class of all usage errors. Not every version of typer exports it under a public name.
 _Misuse: Final = cast("type[Exception]", typer.BadParameter.__bases__[0])
-_ASKED: Final = "memolog.as_json"
+_AS_JSON: Final = "memolog.as_json"
 
 
 class Verbs(TyperGroup):
@@ -39,17 +38,17 @@ class Verbs(TyperGroup):
         as_json = _asks_for_json(args)
         with _reported(as_json=as_json):
             made = super().make_context(info_name, args, parent, **extra)
-        made.meta[_ASKED] = as_json
+        made.meta[_AS_JSON] = as_json
         return made
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb of the command line."""
-        with _reported(as_json=ctx.meta.get(_ASKED, False)):
+        with _reported(as_json=ctx.meta.get(_AS_JSON, False)):
             return super().invoke(ctx)
 
 
 def _asks_for_json(words: Sequence[str]) -> bool:
-    """Return whether `--json` is among the options before `--`."""
+    """Return whether `--json` is among the options. All words after `--` are arguments."""
     options = words[: words.index("--")] if "--" in words else words
     return any(word.partition("=")[0] == "--json" for word in options)
 
@@ -95,7 +94,7 @@ def options(
     del version
 
 
-for family in (config, install, status, search, observe, history, export, forget, doctor, bench, serve):
+for family in (config, install, status, search, observe, history, export, forget, bench, serve):
     app.add_typer(family.app)
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(working_memory.app, name="wm")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 COLOURS: Final = {"high": "bold red", "medium": "yellow", "low": "dim", "done": "green"}
 _WIDTH_WITHOUT_TERMINAL: Final = 120
+# Maximum number of characters in a cell of a table.
 _LONGEST_CELL: Final = 400
 # Control characters, bidirectional marks and lone surrogates.
 _UNSAFE: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -28,12 +29,12 @@ _UNSEEN: Final = re.compile(
     "[\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-# Visible symbols for control characters.
+# A visible symbol for each control character.
 _PICTURES: Final = {chr(code): chr(0x2400 + code) for code in range(0x20)}
 
 
 def console(*, to_stderr: bool = False) -> "Console":
-    """Return a console with the width of the terminal, or with a fixed width if the output is not a terminal."""
+    """Return a console with the width of the terminal. If the output is not a terminal, the width is fixed."""
     from rich.console import Console
 
     stream = sys.stderr if to_stderr else sys.stdout
@@ -49,7 +50,7 @@ def show(shown: "RenderableType") -> None:
 
 
 def print_json(data: object) -> None:
-    """Print one JSON document on one line. The output is flushed, because a program may read it while the verb still runs."""
+    """Print one JSON document on one line. Flush it, because another program may read it while the verb still runs."""
     print(safe_json(dumps(encode(data))), flush=True)
 
 
@@ -96,7 +97,7 @@ def styled(text: str, style: str = "") -> "Text":
 
 
 def local(moment: datetime, zone: str | None) -> datetime:
-    """Return a moment in a time zone, as the log shows it. Without a zone, or with an unknown one, return it in UTC."""
+    """Return a moment in a time zone. Without a zone, or with an unknown zone, return the moment in UTC."""
     from memolog.text.dates import local as in_zone
 
     return in_zone(moment, zone)
@@ -126,15 +127,16 @@ def bar(tokens: int, limit: int, *, width: int = 24) -> "Text":
     return text.append(f" {tokens:>7,} of {limit:,} tokens", style="default")
 
 
-def fields(rows: Iterable[tuple[str, "Text | str"]]) -> "Table":
-    """Return a grid with one row for each name and value."""
+def fields(rows: Iterable[tuple[str, "Text | str | None"]]) -> "Table":
+    """Return a grid with one row for each name and value. Rows whose value is None are left out."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in rows:
-        grid.add_row(name, styled(value) if isinstance(value, str) else value)
+        if value is not None:
+            grid.add_row(name, styled(value) if isinstance(value, str) else value)
     return grid
 
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, InThread, chosen_thread, refuse_unknown, verb
+from memolog.apps.cli.command import Answer, Call, Cursor, InThread, chosen_thread, refuse_unknown, verb
 from memolog.apps.cli.output import clean, counted, local, one_line, styled, when
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memolog.search.values import SearchAnswer, SearchResult
 
 app = typer.Typer()
-# Maximum number of characters of a message beside a result.
+# Maximum number of characters that are shown of a message before or after a result.
 _NEIGHBOUR: Final = 120
 
 
@@ -36,7 +36,7 @@ async def search(
     ] = None,
     by_thread: Annotated[bool, typer.Option("--by-thread", help="Show only the best result of each thread.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Show the parts of each score.")] = False,
-    cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")] = None,
+    cursor: Cursor = None,
 ) -> Answer:
     """Search messages, observations and tasks, best first. Exit code 1: nothing found."""
     await refuse_unknown(call.memory, call.resource, thread)
@@ -74,7 +74,7 @@ def _show_results(found: "SearchAnswer") -> "RenderableType":
 
 def _result(result: "SearchResult") -> "Iterator[Text]":
     number = str(result.seq) if result.seq else result.handle
-    # A handle is unique only within one log. So show the id, too, if the result has no thread.
+    # A handle is unique only within one log, so a result without a thread also shows its id.
     place = " ".join(filter(None, (result.thread, number, None if result.thread or result.task else result.id)))
     who = " ".join(filter(None, (result.role or result.state, result.speaker)))
     head = f"{result.source} · {who} · {place} · {when(local(result.at, result.zone))}"
@@ -89,7 +89,7 @@ def _result(result: "SearchResult") -> "Iterator[Text]":
 
 
 def _neighbour(message: "Message") -> "Text":
-    """Return a message beside a result on one line: its text or, without a text, its tool call or result."""
+    """Return one line for a message before or after a result: its text or, without a text, its tool call or tool result."""
     from memolog.search.analysis import text_of_parts
 
     who = " ".join(filter(None, (message.role, message.speaker)))
@@ -98,7 +98,7 @@ def _neighbour(message: "Message") -> "Text":
 
 
 def marked(snippet: str) -> "Text":
-    """Return a snippet with its hits highlighted."""
+    """Return a snippet with highlighted hits. In a snippet, a hit stands between « and »."""
     from rich.text import Text
 
     text = Text(clean(snippet))
@@ -125,7 +125,7 @@ async def recall(
     tool: Annotated[str | None, typer.Option(help="Only calls and results of this tool.")] = None,
     part: Annotated[int | None, typer.Option(help="Only this part of each message, counted from 0.", min=0)] = None,
     tokens: Annotated[int, typer.Option(help="Maximum number of tokens per page.", min=200)] = 2_000,
-    cursor: Annotated[str | None, typer.Option(help="Cursor that the previous page showed.")] = None,
+    cursor: Cursor = None,
 ) -> Answer:
     """Show the original messages of a reference, in pages. Exit code 1: nothing to show."""
     from memolog.search.recall_store import is_number
@@ -150,7 +150,6 @@ async def recall(
 
 
 def _nothing(tool: str | None, part: int | None) -> "Text":
-    """Return an explanation of an empty page."""
     wanted = [f"a call or result of the tool {tool}"] if tool else []
     wanted += [f"a part {part}"] if part is not None else []
     if not wanted:

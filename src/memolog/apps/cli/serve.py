@@ -18,13 +18,16 @@ if TYPE_CHECKING:
     from memolog.apps.mcp.resources import Served
 
 app = typer.Typer()
+# Heading of the options for HTTP in the help text.
 _HTTP = "Over HTTP"
-
 
 _Resource = Annotated[
     str | None,
     typer.Option(
-        "--resource", "-r", envvar="MEMOLOG_RESOURCE", help="Resource to serve. Default: the only one in the database."
+        "--resource",
+        "-r",
+        envvar="MEMOLOG_RESOURCE",
+        help="Resource to serve. Default: the only one in the database.",
     ),
 ]
 _Thread = Annotated[
@@ -35,16 +38,9 @@ _Session = Annotated[
     str | None,
     typer.Option(envvar="MEMOLOG_SESSION", help="Session that claims tasks. Default: the thread."),
 ]
-_ReadOnly = Annotated[bool, typer.Option("--read-only", help="Do not let clients change anything.")]
-_Tokens = Annotated[int, typer.Option(help="Maximum number of tokens of a context pack.", min=200)]
-_Every = Annotated[float, typer.Option(help="Seconds between checks for changes by other processes.", min=0.05)]
-_Describe = Annotated[bool, typer.Option("--describe", help="Show what clients would get, and exit.")]
 _Http = Annotated[
-    bool, typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output.")
-]
-_Host = Annotated[str, typer.Option(rich_help_panel=_HTTP, help="Address to listen on.")]
-_Port = Annotated[
-    int, typer.Option(rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
+    bool,
+    typer.Option("--http", rich_help_panel=_HTTP, help="Serve over HTTP instead of standard input and output."),
 ]
 _TokenFile = Annotated[
     str | None,
@@ -54,7 +50,8 @@ _TokenFile = Annotated[
     ),
 ]
 _NoToken = Annotated[
-    bool, typer.Option("--no-token", rich_help_panel=_HTTP, help="Allow every program on this machine without a token.")
+    bool,
+    typer.Option("--no-token", rich_help_panel=_HTTP, help="Allow every program on this machine without a token."),
 ]
 _AllowHost = Annotated[
     list[str] | None,
@@ -68,21 +65,25 @@ async def mcp(
     resource: _Resource = None,
     thread: _Thread = None,
     session: _Session = None,
-    read_only: _ReadOnly = False,
-    tokens: _Tokens = 4_000,
-    every: _Every = 2.0,
-    describe: _Describe = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Do not let clients change anything.")] = False,
+    tokens: Annotated[int, typer.Option(help="Maximum number of tokens of a context pack.", min=200)] = 4_000,
+    every: Annotated[
+        float, typer.Option(help="Seconds between checks for changes by other processes.", min=0.05)
+    ] = 2.0,
+    describe: Annotated[bool, typer.Option("--describe", help="Show what clients would get, and exit.")] = False,
     http: _Http = False,
-    host: _Host = "127.0.0.1",
-    port: _Port = 8765,
+    host: Annotated[str, typer.Option(rich_help_panel=_HTTP, help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[
+        int, typer.Option(rich_help_panel=_HTTP, help="Port to listen on; 0 for any free one.", min=0, max=65535)
+    ] = 8765,
     token_file: _TokenFile = None,
     no_token: _NoToken = False,
     allow_host: _AllowHost = None,
 ) -> Answer:
     """Serve a memory over the Model Context Protocol: tools, resources, prompts and change notifications.
 
-    A client starts the server and talks to it over standard input and output; with --http it serves any number of clients that
-    send the token. The resource is fixed here: no model can choose another.
+    A client starts the server and talks to it over standard input and output. With --http, the server serves all clients that
+    send the token. The resource of a server is fixed, and no model can choose another one.
     """
     from memolog.apps.mcp.resources import Served
     from memolog.apps.mcp.server import open_door, read_token, serve_http
@@ -97,7 +98,7 @@ async def mcp(
             return await _described(served, is_read_only=read_only or call.config.read_only)
         if not http:
             if sys.stdin.isatty():
-                words = "Waiting for an MCP client on standard input. Ctrl-D ends it; --describe shows what it offers."
+                words = "Waiting for an MCP client on standard input. Ctrl-D ends the server; --describe shows what it offers."
                 console(to_stderr=True).print(styled(words, "dim"), soft_wrap=True)
             await _serve_streams(served)
             return Answer(data=None, is_printed=True)
@@ -123,31 +124,26 @@ async def _serve_streams(served: "Served") -> None:
         await serving
         return
     await served.memory.aclose()
-    # A thread blocks on standard input and cannot be woken; a normal exit would wait for it.
+    # A thread of the library waits for standard input and cannot be stopped, and a normal exit would wait for this thread.
     os._exit(130 if ending.result() == signal.SIGINT else 0)
 
 
 async def _described(served: "Served", *, is_read_only: bool) -> Answer:
-    """Return what clients would get, with its size in tokens."""
+    """Return the tools, resources and prompts that clients would get, and the size of the tools in tokens."""
     import json
 
     from memolog.apps.mcp import prompts, resources
-    from memolog.apps.mcp.resources import tool_definitions
 
-    tools = tool_definitions(served.tools, is_read_only=is_read_only)
-    listed = [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in await resources.listed(served)]
-    offered = [
-        one.model_dump(mode="json", by_alias=True, exclude_none=True)
-        for one in prompts.listed(is_read_only=is_read_only)
-    ]
+    tools = resources.tool_definitions(served.tools, is_read_only=is_read_only)
+    listed, offered = await resources.listed(served), prompts.listed(is_read_only=is_read_only)
     data: dict[str, Any] = {
         "resource": served.resource,
         "thread": served.thread,
         "read_only": is_read_only,
         "tools": tools,
         "instructions": served.tools.guidance,
-        "resources": listed,
-        "prompts": offered,
+        "resources": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed],
+        "prompts": [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in offered],
         "tool_tokens": served.memory.counter.count(json.dumps(tools, ensure_ascii=False)),
     }
     return Answer(data=data, show=lambda: _show(data))
@@ -169,12 +165,9 @@ def _show(data: Mapping[str, Any]) -> "RenderableType":
     )
 
 
-_ProxyHost = Annotated[str, typer.Option(help="Address to listen on; any other than loopback needs a token.")]
 _ProxyPort = Annotated[
     int, typer.Option("--port", "-p", help="Port to listen on; 0 for any free one.", min=0, max=65535)
 ]
-_OpenAI = Annotated[str, typer.Option(help="Address of the OpenAI-compatible provider.")]
-_Anthropic = Annotated[str, typer.Option(help="Address of the Anthropic-compatible provider.")]
 _ProxyResource = Annotated[
     str | None, typer.Option("--resource", "-r", help="Resource of requests that name only a thread.")
 ]
@@ -190,24 +183,27 @@ _TokensFile = Annotated[
         help="File with one token per resource: on each line a token, a space and the resource.",
     ),
 ]
-_MaxBody = Annotated[int, typer.Option(help="Maximum size in bytes of a request with memory.", min=1)]
 _Seconds = Annotated[float | None, typer.Option(help="Stop after this many seconds. Default: run until Ctrl-C.", min=0)]
 
 
 @verb(app, needs="database", writes=True, example="memolog proxy --port 0 --seconds 0")
 async def proxy(
     call: Call,
-    host: _ProxyHost = "127.0.0.1",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any other than loopback needs a token.")
+    ] = "127.0.0.1",
     port: _ProxyPort = 8484,
-    openai: _OpenAI = "https://api.openai.com",
-    anthropic: _Anthropic = "https://api.anthropic.com",
+    openai: Annotated[str, typer.Option(help="Address of the OpenAI-compatible provider.")] = "https://api.openai.com",
+    anthropic: Annotated[
+        str, typer.Option(help="Address of the Anthropic-compatible provider.")
+    ] = "https://api.anthropic.com",
     resource: _ProxyResource = None,
     token_file: _ProxyTokenFile = None,
     tokens_file: _TokensFile = None,
-    max_body: _MaxBody = 67_108_864,
+    max_body: Annotated[int, typer.Option(help="Maximum size in bytes of a request with memory.", min=1)] = 67_108_864,
     seconds: _Seconds = None,
 ) -> Answer:
-    """Run a gateway that adds memory to any OpenAI or Anthropic client; a header of a request names its thread."""
+    """Run a gateway that adds memory to any OpenAI or Anthropic client. Clients send the thread in a header of each request."""
     import asyncio
 
     from memolog.apps.gateway.app import serve
@@ -223,7 +219,7 @@ async def proxy(
         max_body_bytes=max_body,
     )
     async with serve(call.memory, settings, host=host, port=port) as listening:
-        told = {
+        data = {
             "url": listening.url,
             "openai": settings.openai,
             "anthropic": settings.anthropic,
@@ -232,7 +228,7 @@ async def proxy(
             "resources": sorted(set(settings.tokens.values())),
         }
         if call.as_json:
-            print_json(told)
+            print_json(data)
         else:
             shown = [
                 ("listening", listening.url),
@@ -245,11 +241,11 @@ async def proxy(
             ]
             console().print(fields(shown), soft_wrap=True)
         with suppress(TimeoutError):
-            # At SIGTERM open requests are saved, as at Ctrl-C.
+            # Handle SIGTERM, so that open requests are saved as they are after Ctrl-C.
             await asyncio.wait_for(caught(signal.SIGTERM).get(), seconds)
     return Answer(data=None, is_printed=True)
 
 
 def _token(file: str | None) -> str | None:
-    """Return the token of the file or of the environment. Arguments are visible to every user of the machine."""
+    """Return the token of the file or of the environment. It is no option, because other users can see arguments of a process."""
     return os.environ.get("MEMOLOG_PROXY_TOKEN") or None if file is None else read_text(file).strip()

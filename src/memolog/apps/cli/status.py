@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from memolog.log.status import Status
 
 app = typer.Typer()
+# Maximum number of resources whose threads are listed.
 _MOST_RESOURCES = 200
 
 
@@ -58,44 +59,32 @@ async def status(call: Call) -> Answer:
 def show_status(found: "Status", thread: "ThreadInfo | None" = None) -> "RenderableType":
     """Render a status."""
     colour = {"ok": "green", "behind": "yellow", "failing": "bold red"}[found.health]
-    rows: list[tuple[str, Text | str]] = [
-        ("thread", f"{found.thread}  ·  resource {found.resource}  ·  scope {found.scope}")
-    ]
-    if thread is not None and (title := thread.title or thread.hints.title):
-        rows.append(("title", title))
-    if thread is not None and thread.hints.current_task:
-        rows.append(("current task", thread.hints.current_task))
-    rows += [
-        ("health", styled(found.health, colour)),
-        ("messages", bar(found.messages.tokens, found.messages.limit)),
-        ("observations", bar(found.observations.tokens, found.observations.limit)),
-        (
-            "buffered",
-            f"{counted(found.buffered_groups, 'group')} over {counted(found.buffered_tokens, 'token')}; {found.running} running",
-        ),
-        ("not observed", f"{found.backlog_tokens:,} tokens"),
-        (
-            "log",
-            (
-                f"{counted(found.groups, 'group')}, generation {found.generation}, "
-                f"covers {found.cursor} of {counted(found.last_seq, 'message')}"
-            ),
-        ),
-        ("last success", when(found.last_success_at)),
-    ]
-    if found.dropped:
-        rows.append(
-            ("dropped", f"{counted(found.dropped, 'line')}; search finds them, and `memolog revert` restores them")
-        )
-    if found.last_error:
-        rows.append(("last error", f"{when(found.last_error_at)}  {one_line(found.last_error)}"))
+    title, task = (thread.title or thread.hints.title, thread.hints.current_task) if thread else (None, None)
+    buffered = f"{counted(found.buffered_groups, 'group')} over {counted(found.buffered_tokens, 'token')}"
+    covered = f"covers {found.cursor} of {counted(found.last_seq, 'message')}"
+    dropped = f"{counted(found.dropped, 'line')}; search finds them, and `memolog revert` restores them"
+    error = f"{when(found.last_error_at)}  {one_line(found.last_error)}" if found.last_error else None
     used = found.usage
     read = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
-    rows.append(("tokens", f"{read:,} read and {used.output_tokens:,} written by models"))
-    rows.append(("cost", f"{counted(used.requests, 'request')}, ${used.cost:.4f}"))
-    if found.budget_left is not None:
-        rows.append(("budget left", f"${found.budget_left:.4f}"))
-    return fields(rows)
+    return fields(
+        [
+            ("thread", f"{found.thread}  ·  resource {found.resource}  ·  scope {found.scope}"),
+            ("title", title or None),
+            ("current task", task or None),
+            ("health", styled(found.health, colour)),
+            ("messages", bar(found.messages.tokens, found.messages.limit)),
+            ("observations", bar(found.observations.tokens, found.observations.limit)),
+            ("buffered", f"{buffered}; {found.running} running"),
+            ("not observed", f"{found.backlog_tokens:,} tokens"),
+            ("log", f"{counted(found.groups, 'group')}, generation {found.generation}, {covered}"),
+            ("last success", when(found.last_success_at)),
+            ("dropped", dropped if found.dropped else None),
+            ("last error", error),
+            ("tokens", f"{read:,} read and {used.output_tokens:,} written by models"),
+            ("cost", f"{counted(used.requests, 'request')}, ${used.cost:.4f}"),
+            ("budget left", None if found.budget_left is None else f"${found.budget_left:.4f}"),
+        ]
+    )
 
 
 # ---------------------------------------------------------------- threads
@@ -109,7 +98,7 @@ async def threads(
     ] = None,
     limit: Annotated[int, typer.Option(help="Maximum number of threads per resource.", min=1)] = 20,
 ) -> Answer:
-    """List threads, newest activity first, of one resource or of all."""
+    """List threads of one resource or of all resources, newest activity first."""
     owners = [resource] if resource else (await call.memory.resources())[:_MOST_RESOURCES]
     found = [one for owner in owners for one in (await call.memory.resource(owner).threads(limit=limit)).items]
     return listing(
@@ -187,7 +176,7 @@ def _log_lines(lines: Sequence[Observation], handles: dict[str, str], *, sources
 
 
 def show_groups(groups: "Sequence[GroupRow]", empty: str) -> "RenderableType":
-    """Render groups of a log."""
+    """Render groups of a log. Without groups, render the text `empty`."""
     from rich.text import Text
 
     if not groups:
@@ -288,11 +277,11 @@ async def watch(
         else:
             out.print(_event(event), soft_wrap=True)
 
-    # One more than is shown: the newest event is where following starts, even with --last 0.
-    seen = await call.of_resource.journal(thread=thread, limit=last + 1)
-    for event in seen[len(seen) - min(last, len(seen)) :]:
+    # Read one event more than is shown, because even with `--last 0` the number of the newest event is needed.
+    past = await call.of_resource.journal(thread=thread, limit=last + 1)
+    for event in past[len(past) - min(last, len(past)) :]:
         show(event)
-    after, waited = (seen[-1].number if seen else 0), 0.0
+    after, waited = (past[-1].number if past else 0), 0.0
     while seconds is None or waited < seconds:
         await sleep(every)
         waited += every

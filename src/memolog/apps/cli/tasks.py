@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, acting_user, listing, moment_in, verb
-from memolog.apps.cli.output import clean, counted, fields, one_line, styled, when
+from memolog.apps.cli.command import Answer, Call, Cursor, Limit, acting_user, listing, moment_in, verb
+from memolog.apps.cli.output import counted, fields, one_line, styled, when
 from memolog.apps.cli.search import marked
 from memolog.core.exact_json import encode
 from memolog.core.observation import Span
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Manage tasks: work to do, what blocks it, who works on it.")
 
 TaskName = Annotated[str, typer.Argument(help="Handle (T-12 or 12) or id of the task.")]
-_Limit = Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)]
 _Statuses = Annotated[list[str] | None, typer.Option(help="Only open, in_progress or closed; repeatable.")]
 _Labels = Annotated[list[str] | None, typer.Option(help="Only with this label; repeatable.")]
 _STATUS_COLOURS = {"open": "default", "in_progress": "yellow", "closed": "green"}
@@ -39,8 +38,8 @@ async def list_tasks(
         bool | None,
         typer.Option("--blocked/--not-blocked", help="Only blocked tasks, or only tasks that are not blocked."),
     ] = None,
-    limit: _Limit = 50,
-    after: Annotated[str | None, typer.Option(help="Cursor that the previous page ended with.")] = None,
+    limit: Limit = 50,
+    after: Cursor = None,
 ) -> Answer:
     """List tasks, newest first. Exit code 1: there are none."""
     statuses: Any = tuple(status or ())
@@ -65,7 +64,7 @@ def _status(task: "Task") -> "Text":
 
 
 @verb(app, needs="resource", example="memolog tasks ready")
-async def ready(call: Call, label: _Labels = None, limit: _Limit = 10) -> Answer:
+async def ready(call: Call, label: _Labels = None, limit: Limit = 10) -> Answer:
     """List tasks that can be claimed now, highest priority first, with reasons. Exit code 1: nothing is ready."""
     found = await call.of_resource.tasks().ready(labels=label or (), limit=limit)
     counts = found.counts
@@ -89,24 +88,21 @@ async def show(call: Call, task: TaskName) -> Answer:
     return Answer(data=view, show=lambda: _show_view(view))
 
 
-def _rows(task: "Task") -> "list[tuple[str, Text | str]]":
-    rows: list[tuple[str, Text | str]] = [
+def _rows(task: "Task") -> "list[tuple[str, Text | str | None]]":
+    return [
         ("task", styled(f"{task.handle}  {one_line(task.title)}", "bold")),
         ("status", _status(task)),
         ("what", f"{task.type}, priority {task.priority}"),
         ("changed", f"{when(task.updated_at)}, version {task.version}; made {when(task.created_at)}"),
+        ("description", task.description or None),
+        ("assignee", task.assignee or None),
+        ("held by", f"{task.session} until {when(task.held_until)}" if task.session and task.held_until else None),
+        ("labels", ", ".join(sorted(task.labels)) or None),
+        ("deferred", when(task.defer_until) if task.defer_until else None),
+        ("due", when(task.due) if task.due else None),
+        ("closed", f"{task.close_reason}, {when(task.closed_at)}" if task.closed_at else None),
+        ("summary", task.summary or None),
     ]
-    optional = {
-        "description": task.description,
-        "assignee": task.assignee,
-        "held by": f"{task.session} until {when(task.held_until)}" if task.session and task.held_until else None,
-        "labels": ", ".join(sorted(task.labels)),
-        "deferred": when(task.defer_until) if task.defer_until else None,
-        "due": when(task.due) if task.due else None,
-        "closed": f"{task.close_reason}, {when(task.closed_at)}" if task.closed_at else None,
-        "summary": task.summary,
-    }
-    return [*rows, *((name, clean(value)) for name, value in optional.items() if value)]
 
 
 def _show_view(view: "TaskView") -> "RenderableType":
@@ -133,7 +129,7 @@ async def search(
     call: Call,
     query: Annotated[str, typer.Argument(help="Text to find.")],
     status: _Statuses = None,
-    limit: _Limit = 10,
+    limit: Limit = 10,
     related: Annotated[
         bool, typer.Option("--related", help="Also show messages and observations about each task.")
     ] = False,
@@ -149,7 +145,7 @@ async def search(
 
 
 @verb(app, needs="resource", example="memolog tasks history T-1")
-async def history(call: Call, task: TaskName, limit: _Limit = 100) -> Answer:
+async def history(call: Call, task: TaskName, limit: Limit = 100) -> Answer:
     """Show the changes of a task."""
     page = await call.of_resource.tasks().history(task, limit=limit)
     heads = ("at!", "who!", "what!", "details")
@@ -176,7 +172,7 @@ async def explain(call: Call, task: TaskName) -> Answer:
 
 
 @verb(app, needs="resource", example="memolog tasks about T-1")
-async def about(call: Call, task: TaskName, limit: _Limit = 20) -> Answer:
+async def about(call: Call, task: TaskName, limit: Limit = 20) -> Answer:
     """Show messages, observations and cost of a task."""
     found = await call.of_resource.tasks().about(task, limit=limit)
 
@@ -194,7 +190,7 @@ async def about(call: Call, task: TaskName, limit: _Limit = 20) -> Answer:
 
 @verb(app, needs="resource", example="memolog tasks stale --days 14")
 async def stale(
-    call: Call, days: Annotated[float, typer.Option(help="Days without a change.", min=0)] = 14, limit: _Limit = 50
+    call: Call, days: Annotated[float, typer.Option(help="Days without a change.", min=0)] = 14, limit: Limit = 50
 ) -> Answer:
     """List tasks without recent changes that are not in progress. Exit code 1: there are none."""
     return _tasks_answer(await call.of_resource.tasks().stale(days=days, limit=limit))
@@ -228,7 +224,7 @@ _Priority = Annotated[
 ]
 _Type = Annotated[str | None, typer.Option("--type", help="Type: bug, feature, task, epic or chore.")]
 _Due = Annotated[str | None, typer.Option(help="Due date: 2026-03-14, or 2d for two days from now.")]
-_Names = Annotated[list[str] | None, typer.Option(help="Label; repeatable.")]
+_NewLabels = Annotated[list[str] | None, typer.Option(help="Label; repeatable.")]
 
 
 def _tasks(call: Call, session: str | None = None, thread: str | None = None) -> "Tasks":
@@ -253,7 +249,7 @@ async def create(
     description: Annotated[str, typer.Option("--description", "-d", help="Description.")] = "",
     priority: _Priority = None,
     type_: _Type = None,
-    label: _Names = None,
+    label: _NewLabels = None,
     due: _Due = None,
     assignee: Annotated[str | None, typer.Option(help="Assignee.")] = None,
     parent: Annotated[str | None, typer.Option(help="Parent task.")] = None,
@@ -283,7 +279,7 @@ async def edit(
     description: Annotated[str | None, typer.Option("--description", "-d", help="New description.")] = None,
     priority: _Priority = None,
     type_: _Type = None,
-    label: _Names = None,
+    label: _NewLabels = None,
     remove_label: Annotated[list[str] | None, typer.Option(help="Label to remove; repeatable.")] = None,
     due: _Due = None,
     defer: Annotated[
@@ -324,7 +320,7 @@ async def claim(
 
 @verb(app, needs="resource", writes=True, name="next", example="memolog tasks next")
 async def claim_next(
-    call: Call, label: _Names = None, session: _Session = None, thread: _Thread = None, lease: _Lease = None
+    call: Call, label: _NewLabels = None, session: _Session = None, thread: _Thread = None, lease: _Lease = None
 ) -> Answer:
     """Claim the ready task with the highest priority. Exit code 1: nothing is ready."""
     claimed = await _tasks(call, session, thread).claim_next(labels=label or (), lease=lease)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from memolog.apps.cli.command import Answer, Call, acting_user, listing, read_text, verb
+from memolog.apps.cli.command import Answer, Call, Limit, acting_user, listing, read_text, verb
 from memolog.apps.cli.output import one_line, show_diff, styled, when
 from memolog.errors import DocumentNotFound, InputError
 
@@ -77,9 +77,11 @@ async def set_(
 ) -> Answer:
     """Replace the whole document."""
     memory = _of(call, thread)
-    given = _text(text, file)
-    present = await memory.read()
-    content: Any = _json_object("The text", given) if present is not None and present.format == "json" else given
+    return await _replace(memory, await memory.read(), _text(text, file), version)
+
+
+async def _replace(memory: "WorkingMemory", present: "Document | None", text: str, version: int | None) -> Answer:
+    content: Any = _json_object("The text", text) if present is not None and present.format == "json" else text
     return _answer(await memory.replace(content, who=acting_user(), version=version))
 
 
@@ -133,12 +135,10 @@ async def _in_editor(memory: "WorkingMemory") -> Answer:
     new = await to_thread(_edited, present)
     if new == present.current.text:
         return Answer(data=present, show="Nothing was changed.", code=1)
-    content: Any = _json_object("The text", new) if present.format == "json" else new
-    return _answer(await memory.replace(content, who=acting_user(), version=present.current.number))
+    return await _replace(memory, present, new, present.current.number)
 
 
 def _edited(present: "Document") -> str:
-    """Open a document in the editor of the user, and return the edited text."""
     import subprocess
     import tempfile
 
@@ -155,7 +155,7 @@ def _edited(present: "Document") -> str:
 async def versions(
     call: Call,
     thread: _Thread = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", help="Maximum number of entries.", min=1)] = 50,
+    limit: Limit = 50,
 ) -> Answer:
     """List the versions, newest first. Exit code 1: there are none."""
     found = await _of(call, thread).versions(limit=limit)

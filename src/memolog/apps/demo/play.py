@@ -1,7 +1,8 @@
-"""Play the demo: the conversation, its scenes, a real process that is killed, the proof that nothing was lost, the figures.
+"""Play the demo: a scripted conversation with a real memory, a process that is killed, and a check that nothing was lost.
 
-Run as a module with the number of an exchange and `MEMOLOG_DB`, this is the process that is killed: it plays from there on
-without a screen, reports what it has stored once its first background run has started, and waits.
+The demo starts this module as another process, which it then kills. The argument is the number of an exchange. From there on,
+the process plays the conversation without output. When its first background run starts, it reports which messages it has saved,
+and waits.
 """
 
 import asyncio
@@ -49,59 +50,65 @@ RESOURCE: Final = "mira"
 CONFIG: Final = Config(
     observation=ObservationConfig(message_tokens=1_200, buffer_tokens=0.3, previous_tokens=200),
     reflection=ReflectionConfig(observation_tokens=2_400, keep_recent=KeepRecent(hours=12, observations=12)),
-    # Activate after a night, not after a lunch break: so windows fill during the day.
+    # Activate after a night but not after a lunch break, so that the windows fill during the day.
     activate_after_idle=10 * 3600,
     task_lease=24 * 3600,
 )
 _ALL: Final = 1_000_000
-# Sample prices in US dollars for a million input tokens, new and cached, and how long a provider keeps a prompt.
+# Sample prices in US dollars for a million input tokens that are new or cached.
 _PRICE: Final = 3.0
 _CACHED_PRICE: Final = 0.3
+# Time that a provider keeps a prompt in its cache.
 _WARM: Final = timedelta(minutes=5)
-_IN: Final = "             "
+_INDENT: Final = "             "
 _CODE_QUERY: Final = "constraint that refuses overlapping reservations"
 _WORD: Final = re.compile(r"[^\W_]{3,}")
 _FIGURE: Final = re.compile(r"(?<!\d)\d++ (?:cents|euros)")
+# Words of the question that do not help to find its answer.
 _COMMON: Final = frozenset({"the", "and", "last", "what", "how", "much", "about", "most", "sprint", "member", "argue"})
 _FENCE: Final = "```"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """Tokens of one request to the model: with memory, and with the whole history instead."""
+    """Tokens of one request to the model."""
 
     sent: int
+    """Number of tokens with memory."""
     reused: float
-    """How many of them a prompt cache has."""
+    """Number of these tokens that are in the prompt cache."""
     whole: int
+    """Number of tokens without memory, if the client sends the whole conversation."""
     whole_reused: int
+    """Number of these tokens that are in the prompt cache."""
     is_warm: bool
+    """Whether the prompt cache still has the previous request of the thread."""
 
 
 class Demo:
-    """One run of the demo on one database."""
+    """Plays the demo once on one database."""
 
     def __init__(self, address: str, screen: Screen) -> None:
         self.address, self.screen, self.clock = address, screen, FakeClock()
         self.said: dict[str, list[NewMessage]] = {}
-        """Messages of each thread that are saved."""
+        """Saved messages of each thread."""
         self._tokens: Counter[str] = Counter()
         """Number of tokens of these messages."""
         self._requests: list[Request] = []
         self._last: dict[str, tuple[datetime, str, int]] = {}
-        """Last request of each thread: its time, its text, and the tokens of the history."""
+        """Last request of each thread: its time, its text, and the number of tokens of the whole conversation."""
         self._events: list[Event] = []
         self._spans: dict[str, tuple[int, int]] = {}
-        """Messages of each run."""
+        """First and last message of each run."""
         self._covered: dict[str, int] = {}
         """Last message of each thread that its log covers."""
         self._levels: dict[str, Windows] = {}
         self._day: date | None = None
         self._shown: dict[str, dict[str, Any]] = {}
-        """Results of the scenes."""
+        """Results of the scenes, for the summary."""
 
     async def play(self) -> dict[str, Any]:
-        """Play everything; returns what came of it as JSON values."""
+        """Play the whole demo, and return its results as JSON values."""
         exchanges = script()
         crash = next(number for number, exchange in enumerate(exchanges) if exchange.scene == "crash")
         self._introduce()
@@ -114,7 +121,7 @@ class Demo:
             stored = frozenset([message.id for thread in threads for message in await _live(thread)])
             survived = len(stored & set(killed["saved"]))
             words = f"restarted: {survived} of {len(killed['saved'])} messages that it had saved are there"
-            self.screen.line(_IN, (words, "good"))
+            self.screen.line(_INDENT, (words, "good"))
             for thread in threads:
                 self._covered[thread.id] = (await thread.status()).cursor
             await self.exchanges(memory, exchanges[crash:], stored)
@@ -130,7 +137,7 @@ class Demo:
         return self._summary() | proof | {"next": _commands(self.address)}
 
     def open(self, name: str) -> Memory:
-        """Return the memory of one process; `name` makes its ids unique, and the same in every run."""
+        """Return the memory of one process. Ids are computed from `name`, so they are the same whenever the demo is played."""
         chance = Random(name).getrandbits  # noqa: S311 - not a secret
         memory = Memory(self.address, config=CONFIG, clock=self.clock, chance=chance)
         memory.subscribe(self._hear)
@@ -150,10 +157,10 @@ class Demo:
         ):
             self.screen.line(line)
 
-    # ------------------------------------------------------------ what the memory does
+    # ------------------------------------------------------------ events
 
     def _hear(self, event: Event) -> None:
-        """Keep an event, and show it if it matters to a newcomer."""
+        """Store an event, and print it if it is interesting for a newcomer."""
         self._events.append(event)
         thread = event.thread or ""
         match event:
@@ -183,21 +190,21 @@ class Demo:
                 pass
 
     def _note(self, text: str, style: str) -> None:
-        self.screen.line(_IN, (f"· {text}", style))
+        self.screen.line(_INDENT, (f"· {text}", style))
 
     def _title(self, text: str) -> None:
-        self.screen.line(_IN, (text, "title"))
+        self.screen.line(_INDENT, (text, "title"))
 
     def _quote(self, text: str, style: str) -> None:
-        for row in wrap(text, WIDTH - len(_IN) - 4):
-            self.screen.line(_IN, (f"  │ {row}", style))
+        for row in wrap(text, WIDTH - len(_INDENT) - 4):
+            self.screen.line(_INDENT, (f"  │ {row}", style))
 
     # ------------------------------------------------------------ the conversation
 
     async def exchanges(
         self, memory: Memory, exchanges: tuple[Exchange, ...], stored: frozenset[str] = frozenset()
     ) -> None:
-        """Play some exchanges; steps that a killed process has `stored` are skipped."""
+        """Play exchanges. Replies whose ids are in `stored` were saved by the killed process, so their steps are skipped."""
         for exchange in exchanges:
             await self._begin_day(exchange)
             if exchange.messages[0].id not in stored:
@@ -237,7 +244,7 @@ class Demo:
                 self.clock.time = reply.created_at or self.clock.time
                 await turn.record(reply)
                 self._add(memory, exchange.thread, reply)
-                # Wait for background work after each step, so that every run shows the same.
+                # Wait for background work after each step, so that the output is the same whenever the demo is played.
                 await memory.settled()
         await memory.settled()
 
@@ -263,7 +270,7 @@ class Demo:
     # ------------------------------------------------------------ scenes
 
     async def _scene(self, memory: Memory, exchange: Exchange, context: Context, reply: NewMessage) -> NewMessage:
-        """Play the scene of an exchange before its last reply; returns the reply."""
+        """Play the scene of an exchange before its last reply, and return this reply."""
         match exchange.scene:
             case "question":
                 await self._ask(memory, exchange.said, context, text_of(reply))
@@ -285,12 +292,12 @@ class Demo:
         self._title(f"task {second.handle} opened: {second.title} (waits for {first.handle})")
 
     async def _claim_task(self, memory: Memory) -> None:
-        """Claim the next task; later messages are linked to it."""
+        """Claim the next task. Later messages are linked to this task."""
         if claimed := await memory.resource(RESOURCE).tasks(session="api", thread="api").claim_next():
             self._title(f"task {claimed.task.handle} claimed: what is said now is linked to it")
 
     async def _close_task(self, memory: Memory) -> None:
-        """Close the task with a drafted summary that cites its sources."""
+        """Close the task with a summary that is drafted from its messages and cites them."""
         await memory.thread("api", resource=RESOURCE).observe()
         tasks = memory.resource(RESOURCE).tasks(session="api", thread="api")
         name = (await tasks.claim("T-1")).task.handle
@@ -301,12 +308,12 @@ class Demo:
         for line in draft.text.splitlines()[1:]:
             marks = "".join(re.findall(r"\[\d+\]", line)[-3:])
             body = re.sub(r"\s*(?:\[\d+\])+$", "", line)
-            self.screen.line(_IN, f"  {cut_to(body, WIDTH - len(_IN) - len(marks) - 3)} ", (marks, "note"))
+            self.screen.line(_INDENT, f"  {cut_to(body, WIDTH - len(_INDENT) - len(marks) - 3)} ", (marks, "note"))
         spans = [
             f"[{n}] messages {a}–{b}" if a != b else f"[{n}] message {a}"
             for n, (_, a, b) in enumerate(draft.sources, 1)
         ]
-        self.screen.line(_IN, (f"  {cut_to('sources: ' + ', '.join(spans), WIDTH - len(_IN) - 2)}", "note"))
+        self.screen.line(_INDENT, (f"  {cut_to('sources: ' + ', '.join(spans), WIDTH - len(_INDENT) - 2)}", "note"))
         for ref in closed.unblocked:
             self._title(f"task {ref.handle} is ready now: {ref.title}")
         self._shown["task"] = {
@@ -320,14 +327,14 @@ class Demo:
         }
 
     async def _ask(self, memory: Memory, asked: str, context: Context, answer: str) -> None:
-        """Answer from the log: find the line that shares most words with the question, then its source message."""
+        """Answer a question from the log: find the line with most words of the question, then its source message."""
         recent = " ".join(message.text for message in context.tail[:-1])
         wanted = _words(asked) - _COMMON
         lines = [line.strip(" *") for line in context.system.splitlines() if line.lstrip().startswith("*")]
         best = max(lines, key=lambda line: len(wanted & _words(line)), default="")
         facts = _FIGURE.findall(answer)
         given = f"{context.tokens.total:,} tokens: the log, and the last {len(context.tail)} messages word for word"
-        self.screen.line(_IN, f"the model is given {given}")
+        self.screen.line(_INDENT, f"the model is given {given}")
         self._title("the answer is not in those messages; the log has it:")
         self._quote(best, "log")
         resource = memory.resource(RESOURCE)
@@ -336,7 +343,7 @@ class Demo:
         words = source.pieces[0].text
         self._title(f"and leads back to message {source.seq} of {source.at.day} {source.at:%B}, word for word:")
         self._quote(words, "code")
-        self.screen.line(_IN, ("answer  ", "good"), cut_to(answer, WIDTH - len(_IN) - 8))
+        self.screen.line(_INDENT, ("answer  ", "good"), cut_to(answer, WIDTH - len(_INDENT) - 8))
         self._shown["question"] = {
             "asked": asked,
             "answer": answer,
@@ -355,7 +362,7 @@ class Demo:
         best, code = next((hit, code) for hit in answer.results if hit.message and (code := _written(hit.message)))
         self._title(f"recall  message {best.seq} of {best.at.day} {best.at:%B}, hit {best.rank}, word for word:")
         for line in filter(str.strip, code.splitlines()):
-            self.screen.line(_IN, (f"  │ {line}", "code"))
+            self.screen.line(_INDENT, (f"  │ {line}", "code"))
         recalled = (await resource.recall(best.id, detail="full", tokens=1_000)).items[0].pieces[0].text
         exact = [_written(message) for message in self.said["api"] if "EXCLUDE USING gist" in _written(message)]
         self._shown["exact_code"] = {
@@ -368,7 +375,7 @@ class Demo:
         return code
 
     async def _crash(self, number: int) -> dict[str, Any]:
-        """Let another process play on until it is killed; returns what is known of it."""
+        """Let another process continue, and kill it. Return its report and its exit code."""
         await self._begin_day(script()[number])
         killed = await kill_midway(self.address, number)
         for exchange in script()[number:]:
@@ -376,14 +383,14 @@ class Demo:
                 self._show_said(exchange)
         first, last = self._spans[killed["run"]] = killed["span"]
         words = f"killed: the process dies (exit code {killed['exit_code']}) while it notes messages {first}–{last}"
-        self.screen.line(_IN, (words, "crash"))
+        self.screen.line(_INDENT, (words, "crash"))
         await self.screen.pause(1.2)
         return killed
 
-    # ------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------ results
 
     async def _prove(self, threads: list[Thread]) -> dict[str, Any]:
-        """Read everything back, compare it with the script, and count where the model finds it."""
+        """Compare the stored messages with the script, and count the messages that are in the prompts and behind the logs."""
         same = in_prompt = behind = 0
         for thread in threads:
             said, cursor = self.said[thread.id], (await thread.status()).cursor
@@ -441,11 +448,11 @@ class Demo:
 
 
 async def _refuse_used(memory: Memory) -> None:
-    """Refuse a database that has messages already: they would be counted as part of the demo."""
+    """Raise if the database has messages already, because they would be counted as part of the demo."""
     if (await memory.resource(RESOURCE).threads(limit=1)).items:
         raise InputError(
             f"{safe_url(memory.address)} has conversations of “{RESOURCE}” already.",
-            why="The demo checks that the database holds exactly its own messages.",
+            why="The demo checks that the database contains only the messages of the demo.",
             then="Pass --db with a new file, or omit it.",
         )
 
@@ -455,7 +462,7 @@ async def _live(thread: Thread) -> list[Message]:
 
 
 async def _behind(thread: Thread) -> int:
-    """Return how many messages the log covers; 0 if its spans have a gap, overlap or end elsewhere."""
+    """Return the number of messages that the log covers. Return 0 if spans have a gap, overlap, or do not end at the cursor."""
     status = await thread.status()
     spans: set[tuple[int, int]] = set()
     for generation in range(status.generation + 1):
@@ -479,7 +486,7 @@ def _words(text: str) -> set[str]:
 
 
 def _written(message: Message | NewMessage) -> str:
-    """Return the content that a tool call wrote, if any."""
+    """Return the content of the file that a tool call wrote. Return an empty text if there is none."""
     calls = (part.arguments for part in message.parts if isinstance(part, ToolCallPart))
     given = (cast("Mapping[str, object]", arguments) for arguments in calls if isinstance(arguments, Mapping))
     return next((str(arguments["content"]) for arguments in given if "content" in arguments), "")
@@ -516,7 +523,7 @@ def went_well(result: Mapping[str, Any]) -> bool:
 
 
 def show(result: Mapping[str, Any], screen: Screen) -> None:
-    """Show the figures, and what to try next."""
+    """Print the numbers, and commands to try next."""
     tokens, cost = result["tokens"], result["cost"]
     sent, whole, longest = tokens["with_memory"], tokens["without_memory"], tokens["longest_request"]
     reuse, warm = result["prompt_cache_reuse"], result["prompt_cache_reuse_warm"]
@@ -557,9 +564,9 @@ def show(result: Mapping[str, Any], screen: Screen) -> None:
 
 
 async def kill_midway(address: str, number: int) -> dict[str, Any]:
-    """Let another process play from an exchange on, and kill it as soon as it observes; returns what it reported."""
+    """Let another process play from an exchange on, and kill it when it starts to observe. Return its report and exit code."""
     command = (sys.executable, "-m", "memolog.apps.demo.play", str(number))
-    # The address may contain a password, and arguments are visible to every user of the machine.
+    # The address may contain a password, so it is not an argument: every user of the machine can see arguments.
     environment = {**os.environ, "MEMOLOG_DB": address}
     process = await asyncio.create_subprocess_exec(*command, env=environment, stdin=PIPE, stdout=PIPE, stderr=DEVNULL)
     report = await process.stdout.readline() if process.stdout else b""
@@ -568,7 +575,7 @@ async def kill_midway(address: str, number: int) -> dict[str, Any]:
     code = await process.wait()
     if not report:
         raise MemologError(
-            "The process to be killed ended by itself.",
+            "The process ended before it could be killed.",
             why=f"Its exit code is {code}.",
             then="Run the demo again with a new --db.",
         )
@@ -576,13 +583,13 @@ async def kill_midway(address: str, number: int) -> dict[str, Any]:
 
 
 async def _be_killed(address: str, number: int) -> None:
-    demo = Demo(address, Screen())
+    demo = Demo(address, Screen(quiet=True))
 
     def hear(event: Event) -> None:
         if isinstance(event, RunStarted) and event.first_seq is not None:
             saved = [message.id for thread in demo.said.values() for message in thread]
             print(json.dumps({"run": event.run, "span": [event.first_seq, event.last_seq], "saved": saved}), flush=True)
-            # The run is claimed and not finished: wait here to be killed.
+            # The run is claimed but not finished. Wait here until the process is killed.
             sys.stdin.read()
 
     async with demo.open("victim") as memory:

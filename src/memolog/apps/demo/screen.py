@@ -1,4 +1,4 @@
-"""Show the demo: in a terminal with a live panel, as plain lines, or not at all."""
+"""Print the demo: lines of text and, on a terminal, a live panel that shows how full the windows of each thread are."""
 
 import asyncio
 from collections.abc import Mapping
@@ -27,63 +27,45 @@ STYLES: Final[Mapping[str, str]] = {
 
 
 class Screen:
-    """Output of the demo; this base class shows nothing."""
+    """Prints the demo. On a terminal, a panel below the lines shows the windows. With `quiet`, nothing is printed."""
 
-    def line(self, *pieces: Piece) -> None:
-        """Show a line."""
-
-    def levels(self, levels: Mapping[str, Windows]) -> None:
-        """Show how full the windows are now."""
-
-    def day_ends(self, levels: Mapping[str, Windows]) -> None:
-        """Show how full the windows are at the end of a day."""
-
-    async def pause(self, seconds: float) -> None:
-        """Wait, if a person reads along."""
-
-    def close(self) -> None:
-        """Release the terminal."""
-
-
-class Terminal(Screen):
-    """Standard output: on a terminal, lines scroll by above a panel with the windows; elsewhere, lines alone."""
-
-    def __init__(self) -> None:
-        self._console = Console(highlight=False)
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._console = Console(highlight=False, quiet=quiet)
         self._live = Live(console=self._console, refresh_per_second=12, transient=True)
-        if self._console.is_terminal:
+        self._is_live = self._console.is_terminal and not quiet
+        if self._is_live:
             self._live.start()
 
     def line(self, *pieces: Piece) -> None:
-        """Show a line."""
+        """Print a line."""
         styled = [piece if isinstance(piece, str) else (piece[0], STYLES[piece[1]]) for piece in pieces]
         text = Text.assemble(*styled)
         text.rstrip()
-        # Do not wrap: long commands must stay copyable.
+        # Do not wrap long commands, so that they can be copied.
         self._console.print(text, soft_wrap=True)
 
     def levels(self, levels: Mapping[str, Windows]) -> None:
-        """Show how full the windows are now, where that can be shown in place."""
-        if self._console.is_terminal:
+        """Show in the panel how full the windows are now."""
+        if self._is_live:
             self._live.update(Text("\n".join(["", *level_rows(levels)])))
 
     def day_ends(self, levels: Mapping[str, Windows]) -> None:
-        """Show how full the windows are at the end of a day, where there is no panel."""
-        if not self._console.is_terminal:
+        """Print how full the windows are at the end of a day, unless there is a panel."""
+        if not self._is_live:
             self.line("\n".join(level_rows(levels)))
 
     async def pause(self, seconds: float) -> None:
-        """Wait, if a person reads along."""
-        if self._console.is_terminal:
+        """Wait if a person watches the demo."""
+        if self._is_live:
             await asyncio.sleep(seconds)
 
     def close(self) -> None:
-        """Release the terminal."""
+        """Remove the panel."""
         self._live.stop()
 
 
 def level_rows(levels: Mapping[str, Windows]) -> list[str]:
-    """Return how full the windows are, as two rows of bars."""
+    """Return two rows of text with bars that show how full the windows are."""
     messages = [_level(name, one.message_tokens, one.message_limit) for name, one in levels.items()]
     logs = [_level(name, one.observation_tokens, one.observation_limit) for name, one in levels.items()]
     return [f"  messages  {'   '.join(messages)}", f"  log       {'   '.join(logs)}"]

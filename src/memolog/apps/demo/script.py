@@ -1,8 +1,8 @@
-"""The conversation of the demo, read from `talk/`, one file a thread.
+"""Read the conversation of the demo from `talk/`, which has one file for each thread.
 
-= 2026-03-02 09:05 scene    start of an exchange, with the name of its scene if it has one
-> …                         text of the user; lines indented by four continue it
-@ tool what                 a tool call; `  + ` lines are its content, indented lines its result (`@!` if it failed)
+= 2026-03-02 09:05 scene    an exchange starts; the name of its scene is optional
+> …                         text of the user; it may continue on lines with four spaces
+@ tool argument             a tool call (`@!`: it failed); lines with `  + ` are written content, with four spaces its result
 < …                         text of the assistant
 """
 
@@ -20,7 +20,7 @@ from memolog.core.exact_json import JsonObject
 
 THREADS: Final = ("api", "web", "ops")
 ZONE: Final = "Europe/Berlin"
-# Longer than the lease of a run, so that it has expired at the first message after the crash.
+# Time between two messages. It is longer than the lease of a run, so that the lease has expired when the demo continues.
 _BETWEEN: Final = timedelta(seconds=45)
 _ENTRY: Final = re.compile(r"^([><]|@!?) (.*)\n((?:(?![><@]).*\n)*)", re.MULTILINE)
 _ARGUMENTS: Final = {"run": "command", "search_code": "query"}
@@ -28,7 +28,7 @@ _ARGUMENTS: Final = {"run": "command", "search_code": "query"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """From a user message to the final answer: what the model is given, and what it replies, in turn."""
+    """A user message and the messages up to the final answer. Messages for the model and its replies alternate."""
 
     thread: str
     at: datetime
@@ -42,7 +42,7 @@ class Exchange:
 
     @property
     def steps(self) -> list[tuple[NewMessage, NewMessage]]:
-        """Return each request to the model: the new message, and the reply."""
+        """Return the new message and the reply of each request to the model."""
         return list(zip(self.messages[::2], self.messages[1::2], strict=True))
 
 

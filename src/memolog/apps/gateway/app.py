@@ -6,8 +6,9 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, cast
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
 import httpx
 import uvicorn
@@ -16,18 +17,16 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from memolog import InputError, MemologError, Memory
+from memolog import ConfigError, InputError, MemologError, Memory
 from memolog.adapters.guards import check_memory
 from memolog.apps.gateway.exchange import (
     Exchange,
-    Passed,
     Streamed,
     api_of,
     check_body,
     error_body,
     is_anthropic,
     make_request,
-    with_headers,
 )
 from memolog.apps.gateway.headers import (
     Pairs,
@@ -38,17 +37,17 @@ from memolog.apps.gateway.headers import (
     passed_on,
     scope_of,
 )
-from memolog.apps.gateway.settings import GatewaySettings, check_listening
-from memolog.apps.network import open_socket, serving, url_of
+from memolog.apps.gateway.settings import GatewaySettings
+from memolog.apps.network import is_loopback, open_socket, serving, url_of
 
 _log = logging.getLogger("memolog")
 
 _METHODS: Final = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 _CONNECTIONS: Final = httpx.Limits(max_connections=None, max_keepalive_connections=100)
-# Maximum number of times that a path may be percent-escaped. Servers between gateway and provider may decode it repeatedly.
+# Maximum number of times that a path may be percent-escaped. Each server between gateway and provider may decode it once.
 _MOST_ESCAPED: Final = 4
 # Maximum time in seconds that a request waits until the answer to a disconnected client of the same thread is saved.
-_LAST_WORDS: Final = 5.0
+_MAX_SAVE_SECONDS: Final = 5.0
 
 
 class _Refused(Exception):
@@ -74,21 +73,20 @@ class Gateway:
         self._memory, self._settings = memory, settings
         self._timeout = httpx.Timeout(settings.read_seconds, connect=settings.connect_seconds, pool=None)
         self._client: httpx.AsyncClient
-        self._exchanges: set[asyncio.Task[None]] = set()
-        self._leaving: dict[tuple[str, str], set[asyncio.Task[None]]] = {}
+        self._exchanges: set[Exchange] = set()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Keep connections to providers open while the block runs. At the end, cancel open requests."""
+        """Keep connections to providers open while the block runs. At the end, cancel open requests with memory."""
         # Ignore proxy settings of the environment, because only the gateway settings decide where requests are sent.
         async with httpx.AsyncClient(limits=_CONNECTIONS, trust_env=False) as self._client:
             try:
                 yield
             finally:
-                for task in self._exchanges:
-                    task.cancel()
-                if self._exchanges:
-                    await asyncio.wait(self._exchanges)
+                if tasks := [exchange.task for exchange in self._exchanges]:
+                    for task in tasks:
+                        task.cancel()
+                    await asyncio.wait(tasks)
 
     # ------------------------------------------------------------ one request
 
@@ -143,35 +141,35 @@ class Gateway:
         if body is None:
             # The provider answers with its own error.
             return await self._pass(request.method, url, headers, raw)
-        await self._last_words(scope)
-        exchange = Exchange(self._memory, self._client, api, scope)
+        await self._saved(scope)
         sent = passed_on(headers, is_read=True)
-        task = exchange.begin(lambda made: make_request("POST", url, sent, made, self._timeout), body)
-        return await self._remember(exchange, task)
+        make = partial(make_request, "POST", url, sent, timeout=self._timeout)
+        exchange = Exchange(self._memory, self._client, api, scope, make, body)
+        self._exchanges.add(exchange)
+        exchange.task.add_done_callback(lambda _: self._exchanges.discard(exchange))
+        return await exchange.response
 
     async def _body(self, request: Request) -> bytes:
         """Return the body of a request with memory. Raises if the body is larger than `max_body_bytes`."""
         limit = self._settings.max_body_bytes
+        message = f"The request is larger than {limit:,} bytes."
+        advice = "Send only new messages, or start the proxy with a larger --max-body."
+        too_large = _Refused(413, "request_too_large", f"{message} {advice}")
         declared = request.headers.get("content-length", "")
-        pieces, size = list[bytes](), int(declared) if declared.isdecimal() else 0
-        if size <= limit:
-            size = 0
-            async for piece in request.stream():
-                pieces.append(piece)
-                size += len(piece)
-                if size > limit:
-                    break
-        if size > limit:
-            message = f"The request is larger than {limit:,} bytes."
-            advice = "Send only new messages, or start the proxy with a larger --max-body."
-            raise _Refused(413, "request_too_large", f"{message} {advice}")
-        return b"".join(pieces)
+        if declared.isdecimal() and int(declared) > limit:
+            raise too_large
+        body = bytearray()
+        async for piece in request.stream():
+            body += piece
+            if len(body) > limit:
+                raise too_large
+        return bytes(body)
 
     def _check_entry(self, headers: Pairs) -> str | None:
         """Return the resource that the token of a request gives access to; None stands for all resources.
 
-        Raises if the token is wrong. Without tokens in the settings, raises unless the request comes from this machine and not
-        from a page of a web site.
+        Raises if the token is wrong. If the settings have no tokens, raises for requests from other machines and for requests of
+        web pages.
         """
         settings = self._settings
         if not settings.access:
@@ -194,39 +192,15 @@ class Gateway:
         answer = await self._client.send(make_request(method, url, sent, content, self._timeout), stream=True)
         received = answer.headers.multi_items()
         length = [pair for pair in received if pair[0] == "content-length"]
-        return Passed(answer, passed_back(received, is_read=False) + length)
+        back = passed_back(received, is_read=False) + length
+        return Streamed(answer.aiter_raw(), answer.status_code, back, answer.aclose)
 
-    async def _remember(self, exchange: Exchange, task: asyncio.Task[None]) -> Response:
-        scope = exchange.scope
-        self._exchanges.add(task)
-        task.add_done_callback(self._exchanges.discard)
-        head = await exchange.head()
-        headers = [*head.headers, ("x-memolog-thread", quote(scope.thread, safe=""))]
-        if head.body is not None:
-            return with_headers(Response(head.body, head.status), headers)
-        return Streamed(exchange, head.status, headers, lambda: self._leave(scope, task))
-
-    # ------------------------------------------------------------ early disconnects
-
-    def _leave(self, scope: Scope, task: asyncio.Task[None]) -> None:
-        """Add the task of an unfinished exchange to `_leaving` until the task ends, because its client disconnected."""
-        if task.done():
-            return
-        key = (scope.resource, scope.thread)
-        leaving = self._leaving.setdefault(key, set())
-        leaving.add(task)
-
-        def gone(_: object) -> None:
-            leaving.discard(task)
-            if not leaving and self._leaving.get(key) is leaving:
-                del self._leaving[key]
-
-        task.add_done_callback(gone)
-
-    async def _last_words(self, scope: Scope) -> None:
+    async def _saved(self, scope: Scope) -> None:
         """Wait until the exchanges of disconnected clients of this thread are saved, because a client may retry at once."""
-        if tasks := self._leaving.get((scope.resource, scope.thread)):
-            await asyncio.wait(set(tasks), timeout=_LAST_WORDS)
+        key = (scope.resource, scope.thread)
+        left = [one for one in self._exchanges if one.is_left and (one.scope.resource, one.scope.thread) == key]
+        if left:
+            await asyncio.wait([one.task for one in left], timeout=_MAX_SAVE_SECONDS)
 
 
 def _url(base: str, request: Request) -> httpx.URL:
@@ -267,10 +241,7 @@ def _json(raw: bytes) -> object:
         return None
 
 
-HOST: Final = "127.0.0.1"
-PORT: Final = 8484
-GRACE: Final = 10
-# Seconds until the server closes an idle connection. Clients close it earlier, so the server does not close it during a reuse.
+# Seconds until the server closes an idle connection. Clients close it earlier, so the server never closes it while it is reused.
 _IDLE: Final = 300
 
 
@@ -289,14 +260,23 @@ class Listening:
 
 @asynccontextmanager
 async def serve(
-    memory: Memory, settings: GatewaySettings | None = None, *, host: str = HOST, port: int = PORT, grace: int = GRACE
+    memory: Memory,
+    settings: GatewaySettings | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8484,
+    grace: int = 10,
 ) -> AsyncGenerator[Listening]:
     """Run the gateway while the block runs, and yield its address. Port 0 means any free port.
 
     At the end, open requests have `grace` seconds. Then they are cancelled, and the received part of each answer is saved.
     """
     settings = settings or GatewaySettings()
-    check_listening(host, has_token=bool(settings.access))
+    if not is_loopback(host) and not settings.access:
+        raise ConfigError(
+            f"Without a token, every client that reaches {host} could read every memory in this database.",
+            then="Listen on 127.0.0.1, or set a token: MEMOLOG_PROXY_TOKEN, or --tokens-file for one token per resource.",
+        )
     config = uvicorn.Config(
         gateway_app(memory, settings),
         log_config=None,

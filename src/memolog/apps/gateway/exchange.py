@@ -5,9 +5,9 @@ Answers are streamed. If the client disconnects early, the connection to the pro
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 import httpx
 from starlette import types as asgi
@@ -28,14 +28,14 @@ _APIS: Final[tuple[Api, ...]] = (CHAT_API, RESPONSES_API, messages_api())
 
 
 def api_of(method: str, path: str) -> Api | None:
-    """Return the provider API of a request. None means that memory does not support this method and path."""
+    """Return the provider API of a request. None means that requests with this method and path have no memory."""
     return next((api for api in _APIS if path.endswith(api.path)), None) if method == "POST" else None
 
 
 def check_body(api: Api, body: object) -> dict[str, Any] | None:
     """Return the request body. None means that the body is malformed.
 
-    Raises InputError for a valid request that memory does not support.
+    Raises InputError for a valid request that cannot have memory.
     """
     if not isinstance(body, dict):
         return None
@@ -56,7 +56,7 @@ def check_body(api: Api, body: object) -> dict[str, Any] | None:
 
 
 def is_anthropic(path: str, header_names: Sequence[str]) -> bool:
-    """Return whether a request is for Anthropic. A path that both providers have is decided by the headers."""
+    """Return whether a request is for Anthropic. For a path that both providers have, the headers decide."""
     if path.startswith(("/v1/messages", "/v1/complete")):
         return True
     return "anthropic-version" in header_names
@@ -77,48 +77,41 @@ _CHUNKS: Final = 64
 _ERROR: Final = 400
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Head:
-    """Status and headers of an answer, and its body. A body of None is streamed."""
-
-    status: int
-    headers: Pairs
-    body: bytes | None = None
-
-
 class Exchange:
     """One request with memory, and its answer. The client reads the answer while a task receives it from the provider."""
 
-    def __init__(self, memory: Memory, client: httpx.AsyncClient, api: Api, scope: Scope) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        client: httpx.AsyncClient,
+        api: Api,
+        scope: Scope,
+        make: Callable[[bytes], httpx.Request],
+        body: dict[str, Any],
+    ) -> None:
+        """Start the task. `body` is the body that the client sent, and `make` builds the request from its final body."""
         self._memory, self._client, self._api, self.scope = memory, client, api, scope
-        self._head: asyncio.Future[Head] = asyncio.get_running_loop().create_future()
+        self.response: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(_CHUNKS)
-        self._task: asyncio.Task[None] | None = None
         self._is_passed = self._is_recorded = False
+        self.is_left = False
+        """Whether the client has received the answer or is disconnected."""
+        self.task = asyncio.create_task(self._run(make, body))
 
     # ------------------------------------------------------------ the client's side
 
-    def begin(self, make: Callable[[bytes], httpx.Request], body: dict[str, Any]) -> asyncio.Task[None]:
-        """Start the exchange as a task. `make` builds the HTTP request from its final body."""
-        self._task = asyncio.create_task(self._run(make, body))
-        return self._task
-
-    async def head(self) -> Head:
-        """Wait for the status and headers of the answer, and return them."""
-        return await self._head
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        """Yield the answer in pieces."""
+    async def _pieces(self) -> AsyncIterator[bytes]:
         while (chunk := await self._chunks.get()) is not None:
             if isinstance(chunk, Exception):
                 raise chunk
             yield chunk
         self._is_passed = True
 
-    def leave(self) -> None:
+    async def _leave(self) -> None:
         """Cancel the exchange if its client disconnected early. The part of the answer that has arrived is saved."""
-        if self._task is not None and not self._is_passed:
-            self._task.cancel()
+        self.is_left = True
+        if not self._is_passed:
+            self.task.cancel()
 
     # ------------------------------------------------------------ the provider's side
 
@@ -133,45 +126,46 @@ class Exchange:
                 bound = Bound(memory=self._memory, apis=(self._api,), turn=turn, sends_all=True)
                 remembered = Remembered(bound, self._api, body, scope.thread, scope.resource)
                 sent = make(dumps(await remembered.begin()).encode())
-                response = await self._client.send(sent, stream=True)
+                answer = await self._client.send(sent, stream=True)
                 try:
-                    await self._answer(turn, remembered, response)
+                    await self._answer(turn, remembered, answer)
                 finally:
-                    await response.aclose()
+                    await answer.aclose()
         except Exception as error:  # noqa: BLE001 - passed to the waiting client
             await self._fail(error)
         except asyncio.CancelledError:
-            self._head.cancel()
+            self.response.cancel()
             raise
         else:
             await self._chunks.put(None)
 
     async def _fail(self, error: Exception) -> None:
-        if self._head.done():
+        if self.response.done():
             await self._chunks.put(error)
         else:
-            self._head.set_exception(error)
+            self.response.set_exception(error)
 
-    async def _answer(self, turn: Turn, remembered: Remembered, response: httpx.Response) -> None:
-        headers = passed_back(response.headers.multi_items(), is_read=True)
-        kind: str = response.headers.get("content-type", "")
+    async def _answer(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> None:
+        headers = passed_back(answer.headers.multi_items(), is_read=True)
+        headers.append(("x-memolog-thread", quote(self.scope.thread, safe="")))
+        status, kind = answer.status_code, answer.headers.get("content-type", "")
         remembered.headers_came(kind)
-        if response.status_code < _ERROR and "event-stream" in kind:
-            await self._stream(turn, remembered, response, Head(status=response.status_code, headers=headers))
+        if status < _ERROR and "event-stream" in kind:
+            self.response.set_result(Streamed(self._pieces(), status, headers, self._leave))
+            await self._stream(turn, remembered, answer)
             return
-        body = await response.aread()
-        if response.status_code < _ERROR:
+        body = await answer.aread()
+        if status < _ERROR:
             remembered.feed(body)
             await self._record(turn, remembered)
-        elif is_refused(response.status_code):
+        elif is_refused(status):
             await take_back(turn, remembered.repeated, strict=self._memory.config.strict)
-        self._head.set_result(Head(status=response.status_code, headers=headers, body=body))
+        self.response.set_result(_with_headers(Response(body, status), headers))
 
-    async def _stream(self, turn: Turn, remembered: Remembered, response: httpx.Response, head: Head) -> None:
+    async def _stream(self, turn: Turn, remembered: Remembered, answer: httpx.Response) -> None:
         """Pass the stream on. The answer is saved before the last event is sent, because the next request may follow at once."""
-        self._head.set_result(head)
         try:
-            async for chunk in response.aiter_bytes():
+            async for chunk in answer.aiter_bytes():
                 if remembered.feed(chunk) or remembered.is_refused:
                     await self._record(turn, remembered)
                 await self._chunks.put(chunk)
@@ -199,46 +193,31 @@ class Exchange:
 def make_request(
     method: str, url: httpx.URL, headers: Pairs, content: bytes | AsyncIterator[bytes] | None, timeout: httpx.Timeout
 ) -> httpx.Request:
-    """Return a request with these headers, and with the headers that every request must have."""
+    """Return a request with these headers, and with `host` and the length of its content."""
     # `httpx.AsyncClient.build_request` would add more headers.
     return httpx.Request(method, url, headers=headers, content=content, extensions={"timeout": timeout.as_dict()})
 
 
-def with_headers(response: Response, headers: Pairs) -> Response:
+def _with_headers(response: Response, headers: Pairs) -> Response:
     """Replace the headers of a response except `content-length`, and return the response."""
     own = [pair for pair in response.raw_headers if pair[0] == b"content-length"]
     response.raw_headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers] + own
     return response
 
 
-class Passed(StreamingResponse):
-    """An answer of the provider that is passed on unchanged."""
-
-    def __init__(self, answer: httpx.Response, headers: Pairs) -> None:
-        super().__init__(answer.aiter_raw(), answer.status_code)
-        self._answer = answer
-        with_headers(self, headers)
-
-    async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """Send the answer, then close the connection to the provider, also after an error."""
-        try:
-            await super().__call__(scope, receive, send)
-        finally:
-            await self._answer.aclose()
-
-
 class Streamed(StreamingResponse):
-    """The streamed answer of an exchange with memory."""
+    """A streamed answer. `at_end` is awaited after the last chunk, or after the client disconnected, or after an error."""
 
-    def __init__(self, exchange: Exchange, status: int, headers: Pairs, on_leaving: Callable[[], None]) -> None:
-        super().__init__(exchange.chunks(), status)
-        self._exchange, self._on_leaving = exchange, on_leaving
-        with_headers(self, headers)
+    def __init__(
+        self, chunks: AsyncIterator[bytes], status: int, headers: Pairs, at_end: Callable[[], Awaitable[None]]
+    ) -> None:
+        super().__init__(chunks, status)
+        self._at_end = at_end
+        _with_headers(self, headers)
 
     async def __call__(self, scope: asgi.Scope, receive: asgi.Receive, send: asgi.Send) -> None:
-        """Send the answer. End the exchange if the client disconnects, also before the first chunk."""
+        """Send the answer."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            self._on_leaving()
-            self._exchange.leave()
+            await self._at_end()

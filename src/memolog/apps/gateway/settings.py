@@ -1,11 +1,11 @@
-"""Settings of the gateway: provider addresses, tokens and limits. Without a token, only programs on this machine may connect."""
+"""Settings of the gateway: provider addresses, tokens and limits."""
 
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from memolog.apps.network import check_token, is_loopback
+from memolog.apps.network import check_token
 from memolog.db.scope import check_id
 from memolog.errors import ConfigError
 
@@ -100,12 +100,3 @@ def read_tokens(text: str) -> dict[str, str]:
             then="Write a token, a space and its resource on each line.",
         )
     return found
-
-
-def check_listening(host: str, *, has_token: bool) -> None:
-    """Refuse to listen on the network without a token."""
-    if not is_loopback(host) and not has_token:
-        raise ConfigError(
-            f"Without a token, every client that reaches {host} could read every memory in this database.",
-            then="Listen on 127.0.0.1, or set a token: MEMOLOG_PROXY_TOKEN, or --tokens-file for one token per resource.",
-        )

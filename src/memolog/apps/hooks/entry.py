@@ -94,7 +94,7 @@ def _main_checkout(mark: str) -> str | None:
 
 
 # Kinds of events that start a sweep.
-_WAKES: Final = ("stop", "compact", "end")
+_WAKES: Final = ("start", "stop", "compact", "end")
 
 
 def main() -> None:
@@ -121,7 +121,6 @@ def main() -> None:
 
 def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options], None] | None = None) -> str:
     """Write one event to the spool, start a sweep after certain kinds of events, and return the answer for the host."""
-    wake = wake or sweep_apart
     if options.verb not in HOSTS:
         raise ValueError(f"host must be one of {', '.join(HOSTS)}, got {options.verb!r}")
     host = options.verb
@@ -130,18 +129,14 @@ def handle(options: Options, raw: bytes, *, at: float, wake: Callable[[Options],
     if record is None:
         return _nothing(host)
     record["resource"] = options.resource or resource_of(started_in(record["cwd"], os.environ))
-    spool = options.spool
-    name = f"{host}-{record['session']}"
+    options.spool.append(f"{host}-{record['session']}", record)
+    # Start the sweep before `greeting`, which starts a thread. A process should not fork while threads run.
+    if record["kind"] in _WAKES:
+        (wake or sweep_apart)(options)
     if record["kind"] == "start":
         from memolog.apps.hooks.session_start import greeting
 
-        spool.append(name, record)
-        # Start the sweep first, because `greeting` starts a thread and a process should not fork while threads run.
-        wake(options)
         return greeting(record, db=options.db, config_file=options.config, tokens=options.tokens)
-    spool.append(name, record)
-    if record["kind"] in _WAKES:
-        wake(options)
     return _nothing(host)
 
 

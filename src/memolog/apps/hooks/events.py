@@ -5,12 +5,12 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias, cast
 
-# Text in these tags is not stored. The host's transcript contains the `<memory-pack>` that Memolog sent to the host.
+# Text in these tags is not stored. A transcript also contains the `<memory-pack>` that Memolog sent to the host.
 _TAG: Final = re.compile(r"<\s*+(/?)\s*+(?:private|memory-pack)(?=[\s/>]|$)[^<>]*+>?", re.IGNORECASE)
 
 
 class PrivateFilter:
-    """Removes private text from a sequence of texts. A tag that is opened in one text may be closed in a later text."""
+    """Removes private text from several texts. A tag that is opened in one text may be closed in a later text."""
 
     def __init__(self) -> None:
         self.depth = 0
@@ -119,15 +119,12 @@ def record_of(host: Host, data: Data, *, at: float) -> dict[str, Any] | None:
     if kind is None or not session:
         return None
     record: dict[str, Any] = {"kind": kind, "host": host, "session": session, "at": at}
-    agent = _text(data, "agent_id")
-    if agent:
-        record["agent"] = agent
-    transcript = _text(data, "agent_transcript_path") or _text(data, "transcript_path")
-    if transcript:
-        record["transcript"] = transcript
-    turn = _text(data, *_TURN)
-    if turn:
-        record["turn"] = turn
+    optional = {
+        "agent": _text(data, "agent_id"),
+        "transcript": _text(data, "agent_transcript_path", "transcript_path"),
+        "turn": _text(data, *_TURN),
+    }
+    record |= {name: value for name, value in optional.items() if value}
     record["cwd"] = _folder(data)
     match kind:
         case "prompt":
@@ -157,7 +154,7 @@ def _tool(data: Data) -> dict[str, Any]:
 
 
 def _server(data: Data) -> str:
-    """Return the MCP server of a tool if the host reports the server separately from the name of the tool, else an empty text."""
+    """Return the MCP server of a tool. Return an empty text if the host does not report it apart from the name of the tool."""
     context = data.get("mcp_context")
     return _text(cast("Data", context), "server_name") if isinstance(context, dict) else ""
 

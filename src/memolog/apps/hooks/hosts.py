@@ -9,37 +9,21 @@ import json
 import os
 import shlex
 import subprocess
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, cast
 
 from memolog.apps.hooks.events import HOSTS, Host
-from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, value, with_block, without_block
+from memolog.apps.hooks.text_edit import add_item, parse, remove, set_member, with_block, without_block
 from memolog.errors import InputError
 
 MARK: Final = "memolog.apps.hook"
-"""Text that identifies an entry of Memolog: all our commands contain it, and other commands do not."""
+"""Text that identifies an entry of Memolog. Only commands of Memolog contain it."""
 NAME: Final = "memolog"
 """Name of the MCP server of Memolog in the settings of a host."""
-
-Shape: TypeAlias = Callable[[str, int], dict[str, Any]]
-"""Builds the entry of a hook from its command and timeout in seconds."""
-
-
-def _nested(command: str, seconds: int) -> dict[str, Any]:
-    return {"hooks": [{"type": "command", "command": command, "timeout": seconds}]}
-
-
-def _nested_named(command: str, seconds: int) -> dict[str, Any]:
-    return {"hooks": [{"name": NAME, "type": "command", "command": command, "timeout": seconds * 1000}]}
-
-
-def _flat(command: str, seconds: int) -> dict[str, Any]:
-    return {"command": command, "timeout": seconds}
-
 
 # Timeouts in seconds by kind of event. The start is answered with a context pack, which takes longer. Some hosts allow only a
 # short time for the end.
@@ -49,10 +33,9 @@ _USUAL_SECONDS: Final = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """Settings files of a host, and the format of their entries."""
+    """The name of a host, and the paths of its settings files."""
 
     title: str
-    shape: Shape
     hooks: tuple[str, str]
     """Paths of the file with the hooks: relative to `home`, and relative to a project."""
     servers: tuple[str, str]
@@ -61,8 +44,6 @@ class Form:
     """Folder of the host, relative to the home folder of the user."""
     home_variable: str | None = None
     """Environment variable with the path of another folder of the host."""
-    server: Mapping[str, Any]
-    """Further fields of a server entry."""
     then: str
     """Advice for the user after the installation."""
 
@@ -70,41 +51,33 @@ class Form:
 KNOWN: Final[dict[Host, Form]] = {
     "claude-code": Form(
         title="Claude Code",
-        shape=_nested,
         # The entries contain paths of this machine, so they are written to the file that is not shared with other developers.
         hooks=("settings.json", ".claude/settings.local.json"),
         servers=("../.claude.json", ".mcp.json"),
         home=".claude",
         home_variable="CLAUDE_CONFIG_DIR",
-        server={"type": "stdio"},
         then="Start Claude Code again. Its commands /hooks and /mcp show the new entries.",
     ),
     "codex": Form(
         title="Codex",
-        shape=_nested,
         hooks=("hooks.json", ".codex/hooks.json"),
         servers=("config.toml", ".codex/config.toml"),
         home=".codex",
         home_variable="CODEX_HOME",
-        server={},
         then="Start Codex again and trust the new hooks in /hooks. Until then Codex does not run them.",
     ),
     "cursor": Form(
         title="Cursor",
-        shape=_flat,
         hooks=("hooks.json", ".cursor/hooks.json"),
         servers=("mcp.json", ".cursor/mcp.json"),
         home=".cursor",
-        server={},
         then="Start Cursor again. Its settings show hooks and servers.",
     ),
     "gemini": Form(
         title="Gemini CLI",
-        shape=_nested_named,
         hooks=("settings.json", ".gemini/settings.json"),
         servers=("settings.json", ".gemini/settings.json"),
         home=".gemini",
-        server={},
         then="Start Gemini CLI again. Its commands /hooks and /mcp show the new entries.",
     ),
 }
@@ -112,58 +85,46 @@ KNOWN: Final[dict[Host, Form]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where to install: in `project`, or in the home folder of the user if `project` is None."""
+    """The settings files of a host: in `project`, or in the home folder of the user if `project` is None."""
 
+    host: Host
     project: Path | None
     home: Path
     environment: Mapping[str, str]
 
-    def file(self, form: Form, names: tuple[str, str]) -> Path:
-        """Return the path of a settings file of a host. `names` is `form.hooks` or `form.servers`."""
+    @property
+    def hooks(self) -> Path:
+        """Return the path of the file with the hooks."""
+        return self._file(*KNOWN[self.host].hooks)
+
+    @property
+    def servers(self) -> Path:
+        """Return the path of the file with the MCP servers. It may be the file with the hooks."""
+        return self._file(*KNOWN[self.host].servers)
+
+    def _file(self, in_home: str, in_project: str) -> Path:
+        form = KNOWN[self.host]
         if self.project is not None:
-            return self.project / names[1]
+            return self.project / in_project
         folder = self.environment.get(form.home_variable or "")
         if folder:
             # With this variable, the files that are beside the default folder (`../`) are inside the given folder.
-            return Path(folder).expanduser() / names[0].removeprefix("../")
-        return Path(os.path.normpath(self.home / form.home / names[0]))
+            return Path(folder).expanduser() / in_home.removeprefix("../")
+        return Path(os.path.normpath(self.home / form.home / in_home))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
-    """One settings file, and the entries of Memolog that it should have."""
-
-    path: Path
-    project: Path | None = None
-    """Project that must contain the file after links are resolved. None means a file in the home folder."""
-    hooks: Mapping[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    """Entry for each event. Empty if the hooks are in another file."""
-    server: Mapping[str, Any] | None = None
-    """Entry of the MCP server. None means that servers are in another file, or that the user does not want the server."""
-    has_version: bool = False
-    """Whether the host requires the field `version` in the file."""
-
-    @property
-    def is_toml(self) -> bool:
-        """Return whether the file is TOML. Otherwise it is JSON."""
-        return self.path.suffix == ".toml"
-
-
-def targets(host: Host, place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Target]:
-    """Return the settings files of a host with the entries to install: a hook for every event, and the server."""
-    form = KNOWN[host]
-    line = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
-    hooks = {event: form.shape(line, _SECONDS.get(kind, _USUAL_SECONDS)) for event, kind in HOSTS[host].items()}
-    entry = None if server is None else {**form.server, "command": server[0], "args": list(server[1:])}
-    first, second = place.file(form, form.hooks), place.file(form, form.servers)
-    with_hooks = Target(path=first, project=place.project, hooks=hooks, has_version=host == "cursor")
-    if first == second:
-        return [replace(with_hooks, server=entry)]
-    return [with_hooks, Target(path=second, project=place.project, server=entry)]
+def _hook(host: Host, command: str, seconds: int) -> dict[str, Any]:
+    """Return the settings entry of a hook in the format of its host. `seconds` is the timeout."""
+    if host == "cursor":
+        return {"command": command, "timeout": seconds}
+    hook: dict[str, Any] = {"type": "command", "command": command, "timeout": seconds}
+    # Gemini requires a name, and its timeouts are in milliseconds.
+    return {"hooks": [{"name": NAME, **hook, "timeout": seconds * 1000} if host == "gemini" else hook]}
 
 
 _REMARK: Final = "`memolog uninstall codex` removes it"
-_MARKS: Final = "\ufeff"
+_BYTE_ORDER_MARK: Final = "\ufeff"
+# Whether this system can open files relative to a folder descriptor.
 _HAS_FOLDERS: Final = {os.open, os.mkdir, os.unlink, os.chmod} <= os.supports_dir_fd
 _FOLDER: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0)
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
@@ -173,14 +134,11 @@ _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 class Change:
     """Content of one file before and after a change. None means that the file does not exist."""
 
-    target: Target
+    path: Path
+    project: Path | None
+    """Project that must contain the file after links are resolved. None means a file in the home folder."""
     before: str | None
     after: str | None
-
-    @property
-    def path(self) -> Path:
-        """Return the path of the file."""
-        return self.target.path
 
     @property
     def is_none(self) -> bool:
@@ -189,7 +147,7 @@ class Change:
 
     @property
     def keeps(self) -> bool:
-        """Return whether to keep a copy of the file: it exists and has no entries of Memolog, so it is the original."""
+        """Return whether to keep a copy of the file. It is the original if it exists and has no entries of Memolog."""
         return self.before is not None and MARK not in self.before
 
 
@@ -198,34 +156,43 @@ def backup_of(path: Path) -> Path:
     return path.with_name(f"{path.name}.memolog-backup")
 
 
-# ---------------------------------------------------------------- what is to be changed
+# ---------------------------------------------------------------- changes
 
 
-def installing(targets: Sequence[Target]) -> list[Change]:
-    """Return the changes that add the entries of Memolog. An entry that exists already is not added again."""
+def installing(place: Place, hook: Sequence[str], server: Sequence[str] | None) -> list[Change]:
+    """Return the changes that add a hook for every event and, unless `server` is None, the MCP server.
+
+    `hook` and `server` are commands. An entry that exists already is not added again.
+    """
+
+    def edit(path: Path, text: str) -> str:
+        if path == place.hooks:
+            text = _with_hooks(place.host, hook, text)
+        return text if server is None or path != place.servers else _with_server(place.host, path, server, text)
+
     changes = list[Change]()
-    for target in targets:
-        before = _present(target)
+    for path in dict.fromkeys((place.hooks, place.servers)):
+        before = _present(path, place.project)
         text, ending = _plain(before or "")
-        after = _as_it_was(_edited(target, _installed, text), ending) or None
-        changes.append(Change(target=target, before=before, after=after))
+        after = _as_it_was(_edited(path, edit, text), ending) or None
+        changes.append(Change(path=path, project=place.project, before=before, after=after))
     return changes
 
 
-def uninstalling(targets: Sequence[Target]) -> list[Change]:
+def uninstalling(place: Place) -> list[Change]:
     """Return the changes that remove the entries of Memolog.
 
-    If the user has changed nothing else since the installation, the file gets its original bytes back.
+    If the user has changed nothing else since the installation, the file gets its original content, byte for byte.
     """
     changes = list[Change]()
-    for target in targets:
-        before = _present(target)
+    for path in dict.fromkeys((place.hooks, place.servers)):
+        before = _present(path, place.project)
         text, ending = _plain(before or "")
-        cleaned = _edited(target, _uninstalled, text)
+        cleaned = _edited(path, _without_entries, text)
         if cleaned == text:
             continue
-        original = _read(backup_of(target.path))
-        if original is not None and target.has_version and "version" not in _at(_plain(original)[0]):
+        original = _read(backup_of(path))
+        if original is not None and place.host == "cursor" and "version" not in _at(_plain(original)[0]):
             cleaned = remove(cleaned, (), lambda name, _: name == "version")
         after: str | None = _as_it_was(cleaned, ending)
         if original is not None and _without_space(original) == _without_space(after or ""):
@@ -233,42 +200,44 @@ def uninstalling(targets: Sequence[Target]) -> list[Change]:
         elif original is None and _is_bare(after or ""):
             # The file has no other content, so the installation created it. Delete it.
             after = None
-        changes.append(Change(target=target, before=before, after=after))
+        changes.append(Change(path=path, project=place.project, before=before, after=after))
     return changes
 
 
-def _installed(target: Target, text: str) -> str:
-    if target.is_toml:
-        return text if target.server is None else with_block(text, ("mcp_servers", NAME), target.server, _REMARK)
-    if target.hooks:
-        text = _with_hooks(target, text)
-    if target.server is not None:
-        servers = _at(text, "mcpServers")
-        if NAME not in servers or _is_ours(servers[NAME]):
-            text = set_member(text, ("mcpServers",), NAME, dict(target.server))
-    return text
-
-
-def _with_hooks(target: Target, text: str) -> str:
-    if target.has_version and "version" not in _at(text):
+def _with_hooks(host: Host, hook: Sequence[str], text: str) -> str:
+    if host == "cursor" and "version" not in _at(text):
+        # Cursor requires this field.
         text = set_member(text, (), "version", 1)
-    for event, entry in target.hooks.items():
+    command = subprocess.list2cmdline(hook) if os.name == "nt" else shlex.join(hook)
+    for event, kind in HOSTS[host].items():
+        entry = _hook(host, command, _SECONDS.get(kind, _USUAL_SECONDS))
         present = _at(text, "hooks").get(event)
         if isinstance(present, list) and entry in present:
             continue
         text = remove(text, ("hooks", event), _is_our_hook)
         text = add_item(text, ("hooks", event), entry)
-    return _without_hooks(text, keep=frozenset(target.hooks))
+    return _without_hooks(text, keep=HOSTS[host])
 
 
-def _uninstalled(target: Target, text: str) -> str:
-    if target.is_toml:
+def _with_server(host: Host, path: Path, server: Sequence[str], text: str) -> str:
+    kind = {"type": "stdio"} if host == "claude-code" else {}
+    entry = {**kind, "command": server[0], "args": list(server[1:])}
+    if path.suffix == ".toml":
+        return with_block(text, ("mcp_servers", NAME), entry, _REMARK)
+    servers = _at(text, "mcpServers")
+    # An entry with this name that the user wrote is not changed.
+    is_free = NAME not in servers or _is_ours(servers[NAME])
+    return set_member(text, ("mcpServers",), NAME, entry) if is_free else text
+
+
+def _without_entries(path: Path, text: str) -> str:
+    if path.suffix == ".toml":
         return without_block(text)
-    text = _without_hooks(text, keep=frozenset())
+    text = _without_hooks(text, keep=())
     return remove(text, ("mcpServers",), lambda name, entry: name == NAME and _is_ours(entry))
 
 
-def _without_hooks(text: str, *, keep: frozenset[str]) -> str:
+def _without_hooks(text: str, *, keep: Container[str]) -> str:
     """Remove the hooks of Memolog for all events except those in `keep`."""
     for event in [name for name in _at(text, "hooks") if name not in keep]:
         text = remove(text, ("hooks", event), _is_our_hook)
@@ -277,7 +246,7 @@ def _without_hooks(text: str, *, keep: frozenset[str]) -> str:
 
 def _at(text: str, *path: str) -> dict[str, Any]:
     """Return the object at a path of a JSON text. Return an empty object if there is none."""
-    found: Any = value(parse(text)) if text.strip() else {}
+    found: Any = parse(text).value if text.strip() else {}
     for key in path:
         found = cast("dict[str, Any]", found).get(key) if isinstance(found, dict) else None
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
@@ -294,12 +263,12 @@ def _is_our_hook(_: str | None, entry: Any) -> bool:
     return all(map(_is_ours, hooks or [cast("object", entry)]))
 
 
-def _edited(target: Target, edit: Callable[[Target, str], str], text: str) -> str:
+def _edited(path: Path, edit: Callable[[Path, str], str], text: str) -> str:
     """Return the text of a file after an edit. Adds the path of the file to the message of an InputError."""
     try:
-        return edit(target, text)
+        return edit(path, text)
     except InputError as error:
-        raise InputError(f"{target.path}: {error.what}", why=error.why, then=error.then) from error
+        raise InputError(f"{path}: {error.what}", why=error.why, then=error.then) from error
 
 
 def _is_bare(text: str) -> bool:
@@ -319,11 +288,11 @@ def _without_space(text: str) -> str:
 # ---------------------------------------------------------------- files
 
 
-def _present(target: Target) -> str | None:
+def _present(path: Path, project: Path | None) -> str | None:
     """Return the content of a settings file. None means that it does not exist. Raises if a link leads out of the project."""
-    for path in (target.path, backup_of(target.path)):
-        _real(path, target.project)
-    return _read(target.path)
+    for one in (path, backup_of(path)):
+        _real(one, project)
+    return _read(path)
 
 
 def _real(path: Path, project: Path | None) -> Path:
@@ -353,15 +322,15 @@ def _read(path: Path) -> str | None:
 
 
 def _plain(text: str) -> tuple[str, str]:
-    """Return a text with line feeds as line ends and without byte order mark, and its original mark and line end."""
-    mark = _MARKS if text.startswith(_MARKS) else ""
+    """Return a text with line feeds as line ends and without byte order mark, and its original byte order mark and line end."""
+    mark = _BYTE_ORDER_MARK if text.startswith(_BYTE_ORDER_MARK) else ""
     ending = "\r\n" if "\r\n" in text else "\n"
     return text.removeprefix(mark).replace("\r\n", "\n"), mark + ending
 
 
 def _as_it_was(text: str, ending: str) -> str:
     """Return a text with the byte order mark and line end that `_plain` removed."""
-    mark = _MARKS if ending.startswith(_MARKS) else ""
+    mark = _BYTE_ORDER_MARK if ending.startswith(_BYTE_ORDER_MARK) else ""
     return mark + text.replace("\n", ending.removeprefix(mark))
 
 
@@ -375,19 +344,15 @@ def diff(change: Change) -> str:
 def apply(change: Change) -> None:
     """Write a changed file in one step. Copy the original first. Delete the copy once the entries of Memolog are removed."""
     # A settings file may be a link, for example into a folder of dotfiles. Then the file that the link leads to is changed.
-    project = change.target.project
+    project = change.project
     path, backup = _real(change.path, project), backup_of(change.path)
     backup = _real(backup.parent, project) / backup.name
-    if change.keeps and change.before is not None:
-        _write(backup, change.before, mode=_mode(path), project=project)
-    if change.after is None:
-        with _folder_of(path, project) as (folder, name):
-            os.unlink(name, dir_fd=folder)
-    else:
-        _write(path, change.after, mode=_mode(path), project=project)
+    mode = _mode(path)
+    if change.keeps:
+        _write(backup, change.before, mode=mode, project=project)
+    _write(path, change.after, mode=mode, project=project)
     if not change.keeps and (change.after is None or MARK not in change.after):
-        with suppress(FileNotFoundError), _folder_of(backup, project) as (folder, name):
-            os.unlink(name, dir_fd=folder)
+        _write(backup, None, mode=mode, project=project)
 
 
 def _mode(path: Path) -> int:
@@ -397,8 +362,13 @@ def _mode(path: Path) -> int:
         return 0o600
 
 
-def _write(path: Path, text: str, *, mode: int, project: Path | None) -> None:
+def _write(path: Path, text: str | None, *, mode: int, project: Path | None) -> None:
+    """Replace a file in one step, or delete it if `text` is None."""
     with _folder_of(path, project) as (folder, name):
+        if text is None:
+            with suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=folder)
+            return
         file, new = _new_file(path, folder)
         try:
             with os.fdopen(file, "wb") as opened:
@@ -424,8 +394,8 @@ def _new_file(path: Path, folder: int | None) -> tuple[int, str]:
 def _folder_of(path: Path, project: Path | None) -> Generator[tuple[int | None, str]]:
     """Open the folder of a file, and yield the descriptor of the folder and the name of the file. Missing folders are created.
 
-    Inside a project, each folder is opened without following links, so that a folder that is replaced by a link meanwhile is
-    refused. On systems without folder descriptors, yield None and the whole path.
+    Inside a project, each folder is opened without following links. If somebody replaces a folder by a link after the check, the
+    link is refused. On systems without folder descriptors, yield None and the whole path.
     """
     if not _HAS_FOLDERS:
         path.parent.mkdir(parents=True, exist_ok=True)

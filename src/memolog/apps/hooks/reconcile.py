@@ -3,12 +3,11 @@
 A message can be in an event, in a line of the transcript, or in both. It must be stored once.
 """
 
-import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from memolog.apps.hooks.events import PrivateFilter, public, public_text
 from memolog.core.message import (
@@ -32,7 +31,7 @@ SOURCE: Final = "hook"
 """Value of `source` in the metadata of a message that comes from an event, not from a transcript."""
 
 # Hosts whose transcripts can be read.
-_READ: Final = ("claude-code", "codex")
+_READABLE: Final = ("claude-code", "codex")
 SAME: Final = timedelta(seconds=5)
 """Two events with equal text within this time are one event that the host reported twice."""
 
@@ -120,18 +119,23 @@ def _heard(record: Record, thread: str, at: datetime, role: Any, part: Part, id_
 
 
 def transcript_of(host: str, path: str) -> tuple[Conversation, ...] | None:
-    """Return the conversations of a transcript without private text. None means that the transcript cannot be read."""
-    file = Path(path).expanduser()
-    if host not in _READ or not file.is_file():
+    """Return the conversations of a transcript without private text. There are none if the format of the host is unknown.
+
+    None means that the file cannot be read. The host may not have written it yet.
+    """
+    if host not in _READABLE:
+        return ()
+    file, found = Path(path).expanduser(), list[Conversation]()
+    if not file.is_file():
         return None
-    found: list[Conversation] = []
-    with contextlib.suppress(OSError, InputError):
+    try:
         for one in read_source(file, host):
             messages = with_own_apart(_public(one.messages), set())
             title = public_text(one.title).strip() if one.title else None
             found.append(replace(one, messages=tuple(messages), title=title or None))
-        return tuple(found)
-    return None
+    except (OSError, InputError):
+        return None
+    return tuple(found)
 
 
 def _public(messages: Iterable[NewMessage]) -> Iterator[NewMessage]:
@@ -183,60 +187,29 @@ class Reconciled:
     waiting: tuple[Heard, ...] = ()
 
 
-@dataclass(slots=True, kw_only=True)
-class _Known:
-    """Messages that are stored or in the transcript. Texts that were stored from events are in `by_events`, with their times."""
+class _Said(NamedTuple):
+    """The text of a message in the form for comparisons."""
 
-    ids: set[str] = field(default_factory=set[str])
-    calls: set[str] = field(default_factory=set[str])
-    results: set[str] = field(default_factory=set[str])
-    texts: list[tuple[str, str, datetime]] = field(default_factory=list[tuple[str, str, datetime]])
-    by_events: dict[tuple[str, str], list[datetime]] = field(default_factory=dict[tuple[str, str], list[datetime]])
+    role: str
+    text: str
+    at: datetime
 
-    def add(self, role: str, at: datetime | None, parts: Iterable[Part], *, by_event: bool = False) -> None:
-        texts = list[str]()
-        for part in parts:
-            match part:
-                case ToolCallPart():
-                    self.calls.add(part.id)
-                case ToolResultPart():
-                    self.results.add(part.call_id)
-                case TextPart():
-                    texts.append(part.text)
-                case _:
-                    pass
-        if not texts:
-            return
-        text = squeezed("\n".join(texts))
-        if by_event:
-            self.by_events.setdefault((role, text), []).append(at or _EPOCH)
-        else:
-            self.texts.append((role, text, at or _EPOCH))
 
-    def has(self, heard: Heard) -> bool:
-        (part,) = heard.message.parts
-        match part:
-            case ToolCallPart():
-                return part.id in self.calls
-            case ToolResultPart():
-                return part.call_id in self.results
-            case TextPart():
-                role, text = heard.message.role, squeezed(part.text)
-                return self._is_from_event(heard, role, text) or self._is_in_texts(role, text, heard.at)
-            case _:
-                return False
+def _said(message: Message | NewMessage) -> list[_Said]:
+    """Return the text of a message, or an empty list if the message has no text."""
+    texts = [part.text for part in message.parts if isinstance(part, TextPart)]
+    return [_Said(message.role, squeezed("\n".join(texts)), message.created_at or _EPOCH)] if texts else []
 
-    def _is_from_event(self, heard: Heard, role: str, text: str) -> bool:
-        """Return whether the message was stored from an event: with the same id or, without a turn id, at about the same time."""
-        if heard.record.get("turn"):
-            return heard.message.id in self.ids
-        return any(abs(heard.at - then) <= SAME for then in self.by_events.get((role, text), ()))
 
-    def _is_in_texts(self, role: str, text: str, at: datetime) -> bool:
-        near = _near(role)
-        lines = [line for by, line, then in self.texts if by == role and abs(at - then) <= near]
-        # An answer may consist of several lines of the transcript.
-        return any(_contains(line, text) for line in lines) or (role == "assistant" and text in " ".join(lines))
+def _tool_key(part: Part) -> tuple[str, str] | None:
+    """Return the kind and the id of a tool call or tool result. None means another part."""
+    match part:
+        case ToolCallPart():
+            return "call", part.id
+        case ToolResultPart():
+            return "result", part.call_id
+        case _:
+            return None
 
 
 def _near(role: str) -> timedelta:
@@ -275,71 +248,78 @@ def reconcile(
 
     `stored` has every message of the thread, also tombstones. `is_over` means that the transcript will not grow any more.
     """
-    written = _new_lines(thread, stored, transcript.messages if transcript else ())
-    known = _Known(ids={row.id for row in stored})
-    for row in stored:
-        known.add(row.role, row.created_at, row.parts, by_event=row.metadata.get("source") == SOURCE)
-    for line in transcript.messages if transcript else ():
-        known.add(line.role, line.created_at, line.parts)
-    times = [line.created_at for line in transcript.messages if line.created_at] if transcript else []
-    until = max(times, default=_EPOCH) - _PAST
+    lines = transcript.messages if transcript else ()
+    ids = {row.id for row in stored}
+    tools = {_tool_key(part) for message in (*stored, *lines) for part in message.parts}
+    reported, written = list[_Said](), list[_Said]()
+    for message in (*stored, *lines):
+        is_from_event = isinstance(message, Message) and message.metadata.get("source") == SOURCE
+        (reported if is_from_event else written).extend(_said(message))
+    until = max((line.created_at for line in lines if line.created_at), default=_EPOCH) - _PAST
     spoken, waiting = list[Heard](), list[Heard]()
     for one in heard:
-        if one.message.id in known.ids or known.has(one):
-            continue
-        (spoken if is_over or one.at < until else waiting).append(one)
-    return Reconciled(thread=thread, messages=_in_order(written, spoken), waiting=tuple(waiting))
+        if one.message.id not in ids and not _is_known(one, tools, reported, written):
+            (spoken if is_over or one.at < until else waiting).append(one)
+    new = _new_lines(thread, lines, ids, reported)
+    return Reconciled(thread=thread, messages=_in_order(new, spoken), waiting=tuple(waiting))
 
 
-def _new_lines(thread: str, stored: Sequence[Message], lines: Sequence[NewMessage]) -> list[NewMessage]:
+def _is_known(
+    heard: Heard, tools: set[tuple[str, str] | None], reported: Sequence[_Said], written: Sequence[_Said]
+) -> bool:
+    """Return whether a message of an event is stored already, or is in the transcript.
+
+    `reported` are texts that are stored from events, and `written` are the texts of all other messages.
+    """
+    (part,) = heard.message.parts
+    key = _tool_key(part)
+    if key is not None:
+        return key in tools
+    ((role, text, at),) = _said(heard.message)
+    # With a turn id, two events of one message have the same message id. So only events without a turn id are compared by time.
+    if not heard.record.get("turn") and any(
+        one.role == role and one.text == text and abs(at - one.at) <= SAME for one in reported
+    ):
+        return True
+    near = [one.text for one in written if one.role == role and abs(at - one.at) <= _near(role)]
+    # An answer may consist of several lines of the transcript.
+    return any(_contains(line, text) for line in near) or (role == "assistant" and text in " ".join(near))
+
+
+def _new_lines(thread: str, lines: Sequence[NewMessage], ids: set[str], reported: Sequence[_Said]) -> list[NewMessage]:
     """Return the lines of a transcript that are not stored, without parts that are stored from an event."""
-    ids = {row.id for row in stored}
-    texts = _TextsFromEvents(row for row in stored if row.metadata.get("source") == SOURCE)
+    left = list(reported)
     new = list[NewMessage]()
     for line in lines:
         if line.id in ids:
             continue
-        parts = tuple(part for part in line.parts if not (_is_reported(thread, part, ids) or texts.match(line, part)))
+        parts = tuple(part for part in line.parts if not _is_reported(thread, line, part, ids, left))
         if parts:
             new.append(line if parts == line.parts else replace(line, parts=parts))
     return new
 
 
-class _TextsFromEvents:
-    """Texts that are stored from events. Each text matches one line of the transcript, then it is removed from the list."""
+def _is_reported(thread: str, line: NewMessage, part: Part, ids: set[str], reported: list[_Said]) -> bool:
+    """Return whether a part of a line is stored from an event.
 
-    def __init__(self, rows: Iterable[Message]) -> None:
-        self.texts: list[tuple[str, str, datetime]] = []
-        for row in rows:
-            self.texts += [
-                (row.role, squeezed(part.text), row.created_at) for part in row.parts if isinstance(part, TextPart)
-            ]
-
-    def match(self, line: NewMessage, part: Part) -> bool:
-        if not isinstance(part, TextPart):
-            return False
-        text, at = squeezed(part.text), line.created_at or _EPOCH
-        for index, (role, stored, then) in enumerate(self.texts):
-            if role != line.role or abs(at - then) > _near(role):
-                continue
-            if _contains(text, stored):
-                del self.texts[index]
-                return True
-            if text and role == "assistant" and text in stored:
-                # The line is one of several lines of this answer, so the answer stays in the list.
-                return True
+    Each text in `reported` matches one line, and is then removed from the list.
+    """
+    key = _tool_key(part)
+    if key is not None:
+        return hook_id(thread, *key) in ids
+    if not isinstance(part, TextPart):
         return False
-
-
-def _is_reported(thread: str, part: Part, ids: set[str]) -> bool:
-    """Return whether an event reported this tool call or result. `ids` also has the ids of tombstones."""
-    match part:
-        case ToolCallPart():
-            return hook_id(thread, "call", part.id) in ids
-        case ToolResultPart():
-            return hook_id(thread, "result", part.call_id) in ids
-        case _:
-            return False
+    text, at = squeezed(part.text), line.created_at or _EPOCH
+    for index, (role, whole, then) in enumerate(reported):
+        if role != line.role or abs(at - then) > _near(role):
+            continue
+        if _contains(text, whole):
+            del reported[index]
+            return True
+        if text and role == "assistant" and text in whole:
+            # The line is one of several lines of this answer, so the answer stays in the list.
+            return True
+    return False
 
 
 def _in_order(written: Sequence[NewMessage], spoken: Sequence[Heard]) -> tuple[NewMessage, ...]:

@@ -25,7 +25,7 @@ _MAX_SECONDS: Final = 3.0
 
 
 def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens: int) -> str:
-    """Return the answer to the start of a session in the format of the host; an empty text if there is no memory yet."""
+    """Return the answer to the start of a session in the format of the host. Without a memory, return an empty text."""
     text, error = _in_time(record, db, config_file, tokens)
     if error is None:
         return _answer(record["host"], text, "")
@@ -36,7 +36,7 @@ def greeting(record: dict[str, Any], *, db: str, config_file: str | None, tokens
 
 
 def _in_time(record: dict[str, Any], db: str, config_file: str | None, tokens: int) -> tuple[str, Exception | None]:
-    """Return the context pack, or the error. If the database does not answer, the process exits without waiting longer."""
+    """Return the context pack, or the error. A thread that takes longer than `_MAX_SECONDS` ends with this process."""
     if "://" not in db and not Path(db).exists():
         return "", None
     found: list[tuple[str, Exception | None]] = []

@@ -1,6 +1,7 @@
-"""Keep hook events in files until a sweep stores them in the database: one file of JSON lines per session.
+"""Keep hook events in files until a sweep stores them in the database. Each session has a file of JSON lines.
 
-A writer appends to the file. A sweep takes a file by renaming it. A writer that wrote to a renamed file writes its lines again.
+A writer appends to the file. A sweep renames the file before it reads it. A writer that has written to a renamed file writes its
+lines again, because the sweep may have read the file before.
 """
 
 import json
@@ -17,7 +18,9 @@ from typing import Any, Final, cast
 _ENDING: Final = ".jsonl"
 _TAKEN: Final = ".taken"
 _LONGEST_NAME: Final = 120
+# Maximum size of `errors.log` in bytes. A larger file is renamed.
 _LARGEST_LOG: Final = 200_000
+# Maximum number of times that a writer writes its lines.
 _TRIES: Final = 5
 
 Record = dict[str, Any]
@@ -118,7 +121,7 @@ class Spool:
 
 
 def _records(path: str) -> list[Record]:
-    """Return the events of a file, without broken lines."""
+    """Return the events of a file. A broken line is skipped."""
     try:
         with open(path, "rb") as file:
             lines = file.read().split(b"\n")
@@ -139,7 +142,6 @@ def safe_name(name: str) -> str:
 
 
 def _is_same(path: str, file: int) -> bool:
-    """Return whether an open file is still the file at this path."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except FileNotFoundError:

@@ -1,15 +1,16 @@
-"""Store spooled events, reconcile them with transcripts, and observe. Only one process at a time does this.
+"""Store spooled events in the database, together with the transcripts of the hosts, and observe the new messages.
 
-For each session a sweep takes the events, saves new messages, writes back events that must wait, and deletes the taken events.
-After a crash the next sweep repeats these steps, and no message is stored twice.
+Only one process at a time does this. For each session, a sweep takes the events, saves new messages, writes back events that
+must wait, and deletes the taken events. After a crash the next sweep repeats these steps, and no message is stored twice.
 """
 
 import asyncio
 import contextlib
 import os
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 from typing import Any, Final
 
 from memolog.apps.hooks.reconcile import Heard, Reconciled, Record, heard_of, reconcile, thread_of, transcript_of
@@ -23,6 +24,7 @@ from memolog.transfer.conversation import Conversation
 
 IDLE: Final = timedelta(minutes=30)
 """A session without events for this long is over. Not every host reports the end of a session."""
+# More messages than a thread can have.
 _ALL: Final = 2**31
 
 
@@ -47,38 +49,38 @@ def only_one(path: str) -> Generator[bool]:
 
 def _locked(file: int) -> bool:
     try:
-        import fcntl  # noqa: PLC0415 - not every system has it
-    except ImportError:
-        import msvcrt  # noqa: PLC0415
-
-        lock: Any = msvcrt
-        try:
+        if os.name == "nt":
+            lock: Any = import_module("msvcrt")
             lock.locking(file, lock.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:
+            lock = import_module("fcntl")
+            lock.flock(file, lock.LOCK_EX | lock.LOCK_NB)
     except OSError:
         return False
     return True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class _Session:
     """The events of one session, in order of time, and values that are computed from them."""
 
-    records: tuple[Record, ...]
-    resource: str
-    host: str
-    last: datetime
-    is_over: bool
-    wants_log: bool
-    """Whether to observe everything now, because the session ends or the host is about to compact it."""
+    def __init__(self, records: Sequence[Record], now: datetime) -> None:
+        self.records = sorted(records, key=_time)
+        self.last = datetime.fromtimestamp(max(map(_time, records), default=0.0), UTC)
+        self.is_over = now - self.last >= IDLE
+        # Observe everything now if the session ends or the host is about to compact it.
+        self.wants_log = self.is_over or any(one.get("kind") in {"end", "compact"} for one in records)
+        # A session may change its folder. It belongs to the resource of the folder where it started.
+        self.resource = next(iter(self._values("resource")), "")
+        self.host = next(iter(self._values("host")), "")
+        self.transcripts = self._values("transcript")
 
-    @property
-    def transcripts(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(str(one["transcript"]) for one in self.records if one.get("transcript")))
+    def _values(self, name: str) -> list[str]:
+        """Return the different values of a field, in order of time."""
+        return list(dict.fromkeys(str(one[name]) for one in self.records if one.get(name)))
+
+
+def _time(record: Record) -> float:
+    return float(record.get("at") or 0)
 
 
 class Sweep:
@@ -91,7 +93,7 @@ class Sweep:
         """Store all events, including events that arrive meanwhile."""
         make_private(self.spool.folder)
         seen: dict[str, int] = {}
-        # Another sweep exits if this sweep has the lock. So check for its events after the lock is released.
+        # Another sweep exits at once while this sweep has the lock. So look for new events again after the lock is released.
         while (sizes := self.spool.sizes()) != seen:
             with only_one(f"{self.spool.folder}/sweep.lock") as is_ours:
                 if not is_ours:
@@ -99,7 +101,7 @@ class Sweep:
                 seen = await self._all(sizes)
 
     async def _all(self, sizes: dict[str, int]) -> dict[str, int]:
-        """Store the events of all sessions, and return the expected size of each file."""
+        """Store the events of all sessions, and return the size that each file of the spool should have now."""
         seen = dict(sizes)
         todo = [name for name in sizes if self._has_work(self.spool.peek(name))]
         if not todo:
@@ -113,8 +115,7 @@ class Sweep:
         return {name: size for name, size in seen.items() if size}
 
     def _has_work(self, records: Sequence[Record]) -> bool:
-        """Return whether a session has new events or is over."""
-        return any(one.get("kind") != "seen" for one in records) or _session(records, self.clock.now()).is_over
+        return any(one.get("kind") != "seen" for one in records) or _Session(records, self.clock.now()).is_over
 
     async def _session(self, memory: Memory, name: str) -> int:
         """Store the events of one session, and return the number of bytes that are written back to the spool."""
@@ -122,13 +123,14 @@ class Sweep:
         if not records:
             self.spool.drop(name)
             return 0
-        session = _session(records, self.clock.now())
+        session = _Session(records, self.clock.now())
         resource = memory.resource(session.resource)
         reconciled = await self._reconcile(resource, session)
         await self._save(resource, session, reconciled)
         await self._observe(resource, session, [one.thread for one in reconciled])
-        waiting = [heard.record for one in reconciled for heard in one.waiting]
-        written_back = [] if session.is_over else [*_once(waiting), _seen(session)]
+        # A tool event has two messages, so its record may wait twice. Write it back once.
+        waiting = {id(heard.record): heard.record for one in reconciled for heard in one.waiting}
+        written_back = [] if session.is_over else [*waiting.values(), _seen(session)]
         size = self.spool.append(name, *written_back) if written_back else 0
         self.spool.drop(name)
         return size
@@ -143,12 +145,9 @@ class Sweep:
             is_missing = is_missing or found is None
             for one in found or ():
                 before = written.get(one.thread)
-                both = (*before.messages, *one.messages) if before else one.messages
-                written[one.thread] = Conversation(
-                    thread=one.thread, messages=both, title=one.title, metadata=one.metadata
-                )
+                written[one.thread] = replace(one, messages=(*before.messages, *one.messages)) if before else one
         # Events wait for lines of a transcript that was read, or of a transcript that the host may not have written yet.
-        has_source = bool(written) or (is_missing and session.host in {"claude-code", "codex"})
+        has_source = bool(written) or is_missing
         threads = dict.fromkeys([*written, *(thread_of(one) for one in session.records)])
         return [
             reconcile(
@@ -177,23 +176,6 @@ class Sweep:
                 await (thread.observe() if session.wants_log else thread.advance())
 
 
-def _session(records: Sequence[Record], now: datetime) -> _Session:
-    times = [float(one.get("at") or 0) for one in records]
-    last = datetime.fromtimestamp(max(times, default=0.0), UTC)
-    ordered = sorted(records, key=lambda one: float(one.get("at") or 0))
-    kinds = {str(one.get("kind")) for one in records}
-    is_over = now - last >= IDLE
-    return _Session(
-        records=tuple(ordered),
-        # A session may change its folder. It belongs to the resource of the folder where it started.
-        resource=str(next((one["resource"] for one in ordered if one.get("resource")), "")),
-        host=str(next((one["host"] for one in ordered if one.get("host")), "")),
-        last=last,
-        is_over=is_over,
-        wants_log=is_over or bool(kinds & {"end", "compact"}),
-    )
-
-
 def _seen(session: _Session) -> Record:
     """Return a record that keeps the resource and the first transcript of a session for the next sweep."""
     first = session.records[0]
@@ -202,13 +184,8 @@ def _seen(session: _Session) -> Record:
     return {**seen, "transcript": session.transcripts[0]} if session.transcripts else seen
 
 
-def _once(records: Sequence[Record]) -> list[Record]:
-    """Return each record once. A tool event has two messages, so its record can be in the list twice."""
-    return list({id(one): one for one in records}.values())
-
-
 async def _not_forgotten(resource: Resource, heard: Sequence[Heard]) -> list[Heard]:
-    """Return the reported messages without those that the user has forgotten with `forget`."""
+    """Return the reported messages without the messages that the user has forgotten with `forget`."""
     left: list[Heard] = []
     for thread in dict.fromkeys(one.thread for one in heard):
         some = [one for one in heard if one.thread == thread]
@@ -229,7 +206,7 @@ async def purge(resource: Resource, spool: Spool) -> int:
         # Take each session twice, because the first `take` may return the events that an interrupted sweep had taken.
         for name in [*spool.sizes(), *spool.sizes()] if is_ours else ():
             records = spool.take(name)
-            session = _session(records, SystemClock().now())
+            session = _Session(records, SystemClock().now())
             if session.resource == resource.id:
                 heard = heard_of(records)
                 left = await _not_forgotten(resource, heard)
@@ -244,7 +221,7 @@ async def purge(resource: Resource, spool: Spool) -> int:
 
 
 async def _own_lines(resource: Resource, written: Conversation | None) -> Conversation | None:
-    """Return a transcript without the messages that it repeats from an earlier session, which this session continues."""
+    """Return a transcript without the messages of an earlier session. A host copies them if the user continues that session."""
     first = next(iter(written.messages), None) if written else None
     if written is None or first is None or first.id is None:
         return written

@@ -4,7 +4,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final, cast
 
 from memolog.errors import InputError
@@ -20,17 +20,16 @@ Path = Sequence[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Json:
-    """A JSON value with its position in the text. An object or array also has its content."""
+    """A JSON value with its position in the text. An object or array also has the positions of its content."""
 
     start: int
     end: int
-    scalar: Any = None
-    kind: str = "scalar"
+    value: Any
     keys: tuple[str, ...] = ()
-    """Names of the members of an object."""
+    """Names of the members of an object. Empty for other values."""
     places: tuple[int, ...] = ()
-    """Positions where the members (beginning with their names) or items start."""
-    items: tuple["Json", ...] = field(default=())
+    """Position of each item of an array, or of the name of each member of an object."""
+    items: tuple["Json", ...] = ()
 
 
 def parse(text: str) -> Json:
@@ -40,17 +39,6 @@ def parse(text: str) -> Json:
     if reader.skip(found.end) != len(text):
         raise _broken(text, found.end)
     return found
-
-
-def value(node: Json) -> Any:
-    """Return the Python value of a node."""
-    match node.kind:
-        case "object":
-            return {key: value(item) for key, item in zip(node.keys, node.items, strict=True)}
-        case "array":
-            return [value(item) for item in node.items]
-        case _:
-            return node.scalar
 
 
 def _broken(text: str, at: int) -> InputError:
@@ -70,10 +58,8 @@ class _Reader:
 
     def value(self, at: int) -> Json:
         match self.text[at : at + 1]:
-            case "{":
-                return self._container(at, "object", "}")
-            case "[":
-                return self._container(at, "array", "]")
+            case "{" | "[":
+                return self._container(at)
             case '"':
                 found = _STRING.match(self.text, at)
             case _:
@@ -81,22 +67,24 @@ class _Reader:
         if found is None:
             raise _broken(self.text, at)
         try:
-            scalar = json.loads(found[0], strict=False)
+            value = json.loads(found[0], strict=False)
         except ValueError:
             raise _broken(self.text, at) from None
-        return Json(start=at, end=found.end(), scalar=scalar)
+        return Json(start=at, end=found.end(), value=value)
 
-    def _container(self, start: int, kind: str, closing: str) -> Json:
+    def _container(self, start: int) -> Json:
+        is_object = self.text[start] == "{"
+        closing = "}" if is_object else "]"
         keys, places, items = list[str](), list[int](), list[Json]()
         at = self.skip(start + 1)
         while self.text[at : at + 1] != closing:
             places.append(at)
-            if kind == "object":
+            if is_object:
                 name = self.value(at)
                 colon = self.skip(name.end)
-                if not isinstance(name.scalar, str) or self.text[colon : colon + 1] != ":":
+                if not isinstance(name.value, str) or self.text[colon : colon + 1] != ":":
                     raise _broken(self.text, at)
-                keys.append(name.scalar)
+                keys.append(name.value)
                 at = self.skip(colon + 1)
             items.append(self.value(at))
             at = self.skip(items[-1].end)
@@ -104,7 +92,20 @@ class _Reader:
                 at = self.skip(at + 1)
             elif self.text[at : at + 1] != closing:
                 raise _broken(self.text, at)
-        return Json(start=start, end=at + 1, kind=kind, keys=tuple(keys), places=tuple(places), items=tuple(items))
+        values = [item.value for item in items]
+        value = dict(zip(keys, values, strict=True)) if is_object else values
+        return Json(start=start, end=at + 1, value=value, keys=tuple(keys), places=tuple(places), items=tuple(items))
+
+
+def _walk(text: str, path: Path) -> list[Json]:
+    """Return the whole value, and the value of each key of a path. The list ends before the first key that is missing."""
+    nodes = [parse(text)]
+    for key in path:
+        node = nodes[-1]
+        if key not in node.keys:
+            break
+        nodes.append(node.items[node.keys.index(key)])
+    return nodes
 
 
 # ---------------------------------------------------------------- adding
@@ -112,44 +113,39 @@ class _Reader:
 
 def set_member(text: str, path: Path, key: str, new: Any) -> str:
     """Return the text with a member of the object at a path set to `new`. Missing objects are created."""
-    text, node = _reach(text, path, "object")
+    text, node = _reach(text, path, dict)
     if key not in node.keys:
-        return _insert(text, node, f"{json.dumps(key, ensure_ascii=False)}: ", new)
+        return _insert(text, node, key, new)
     old = node.items[node.keys.index(key)]
     written = _dumped(text, _margin(text, old.start), new)
-    return text if value(old) == new else text[: old.start] + written + text[old.end :]
+    return text if old.value == new else text[: old.start] + written + text[old.end :]
 
 
 def add_item(text: str, path: Path, new: Any) -> str:
     """Return the text with an item appended to the array at a path. Missing objects and arrays are created."""
-    text, node = _reach(text, path, "array")
-    return _insert(text, node, "", new)
+    text, node = _reach(text, path, list)
+    return _insert(text, node, None, new)
 
 
-def _reach(text: str, path: Path, kind: str) -> tuple[str, Json]:
-    """Return the text and its object or array at a path. A missing one is added to the text."""
+def _reach(text: str, path: Path, kind: type[dict[str, Any] | list[Any]]) -> tuple[str, Json]:
+    """Return the text, and its object or array at a path. If there is none, an empty one is added to the text."""
     text = text if text.strip() else "{}\n"
-    node = parse(text)
-    for depth, key in enumerate(path):
-        _expect(node, "object", path[:depth])
-        if key not in node.keys:
-            made: Any = {} if depth + 1 < len(path) or kind == "object" else []
-            return _reach(_insert(text, node, f"{json.dumps(key, ensure_ascii=False)}: ", made), path, kind)
-        node = node.items[node.keys.index(key)]
-    _expect(node, kind, path)
-    return text, node
+    nodes = _walk(text, path)
+    for depth, node in enumerate(nodes):
+        wanted = dict if depth < len(path) else kind
+        if not isinstance(node.value, wanted):
+            name, noun = ".".join(path[:depth]) or "the file", "object" if wanted is dict else "array"
+            why = f"Memolog adds its entries to this {noun}."
+            raise InputError(f"{name} is not an {noun}.", why=why, then="Correct the file first.")
+    depth = len(nodes)
+    if depth <= len(path):
+        return _reach(_insert(text, nodes[-1], path[depth - 1], {} if depth < len(path) else kind()), path, kind)
+    return text, nodes[-1]
 
 
-def _expect(node: Json, kind: str, path: Path) -> None:
-    if node.kind != kind:
-        name = ".".join(path) or "the file"
-        raise InputError(
-            f"{name} is not an {kind}.", why=f"Memolog adds its entries to this {kind}.", then="Correct the file first."
-        )
-
-
-def _insert(text: str, node: Json, name: str, new: Any) -> str:
-    """Return the text with a member or an item added at the end of an object or array."""
+def _insert(text: str, node: Json, key: str | None, new: Any) -> str:
+    """Return the text with a member added at the end of an object, or with an item (`key` is None) at the end of an array."""
+    name = "" if key is None else f"{json.dumps(key, ensure_ascii=False)}: "
     if not node.items:
         outer = _margin(text, node.start)
         inner = outer + _unit(text)
@@ -195,32 +191,19 @@ def _unit(text: str) -> str:
 
 def remove(text: str, path: Path, is_ours: Callable[[str | None, Any], bool]) -> str:
     """Return the text without the members or items at a path that are ours, and without containers that become empty."""
-    if not text.strip():
+    nodes = _walk(text, path) if text.strip() else []
+    if len(nodes) <= len(path):
         return text
-    node, parents = parse(text), list[tuple[Json, int]]()
-    for key in path:
-        if node.kind != "object" or key not in node.keys:
-            return text
-        parents.append((node, node.keys.index(key)))
-        node = node.items[node.keys.index(key)]
+    node = nodes[-1]
     names = cast("Sequence[str | None]", node.keys or (None,) * len(node.items))
-    ours = [index for index, item in enumerate(node.items) if is_ours(names[index], value(item))]
-    if not ours:
-        return text
-    if len(ours) < len(node.items) or not parents:
-        for index in reversed(ours):
-            text = _cut(text, _node_at(text, path), index)
-        return text
-    parent, index = parents[-1]
-    shorter = _cut(text, parent, index)
-    return remove(shorter, path[:-2], lambda name, item: name == path[-2] and not item) if len(path) > 1 else shorter
-
-
-def _node_at(text: str, path: Path) -> Json:
-    node = parse(text)
-    for key in path:
-        node = node.items[node.keys.index(key)]
-    return node
+    ours = [index for index, item in enumerate(node.items) if is_ours(names[index], item.value)]
+    if path and ours and len(ours) == len(node.items):
+        parent = nodes[-2]
+        shorter = _cut(text, parent, parent.keys.index(path[-1]))
+        return remove(shorter, path[:-2], lambda name, item: name == path[-2] and not item) if path[1:] else shorter
+    for index in reversed(ours):
+        text = _cut(text, _walk(text, path)[-1], index)
+    return text
 
 
 def _cut(text: str, node: Json, index: int) -> str:
@@ -246,18 +229,20 @@ def _cut(text: str, node: Json, index: int) -> str:
 
 _BEGIN: Final = "# memolog: begin"
 _END: Final = "# memolog: end"
+# The first line of the block, and the blank lines before it.
 _FIRST: Final = re.compile(rf"(?<!\n)\n*+^{_BEGIN}[^\n]*\n", re.MULTILINE)
 _LAST: Final = re.compile(rf"^{_END}[^\n]*(?:\n|\Z)", re.MULTILINE)
 
 
 def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], remark: str) -> str:
-    """Return the TOML text with our block at its end, which has one table. An existing table of this name is not changed."""
+    """Return the TOML text with our block at its end. If the user has a table with this name, return the text unchanged."""
     bare = without_block(text)
     present: Any = _read(bare)
     for name in table:
         present = cast("dict[str, Any]", present).get(name, {}) if isinstance(present, dict) else {}
     if present:
         return text
+    # Texts and lists of texts have the same form in JSON and TOML.
     lines = [f"{name} = {json.dumps(value, ensure_ascii=False)}" for name, value in fields.items()]
     block = "\n".join([f"{_BEGIN} ({remark})", f"[{'.'.join(table)}]", *lines, _END])
     made = f"{bare.rstrip(chr(10))}\n\n{block}\n" if bare.strip() else f"{bare}{block}\n"
@@ -274,18 +259,12 @@ def with_block(text: str, table: tuple[str, ...], fields: Mapping[str, Any], rem
 
 def without_block(text: str) -> str:
     """Return the TOML text without our block."""
-    found = _block(text)
-    if found is None:
-        return text
-    before, after = text[: found.start], text[found.stop :]
-    return f"{before}\n{after}" if before else after
-
-
-def _block(text: str) -> range | None:
-    """Return the range of our block in the text, with the blank lines before it. None means that there is no block."""
     first = _FIRST.search(text)
     last = _LAST.search(text, first.end()) if first else None
-    return range(first.start(), last.end()) if first and last else None
+    if first is None or last is None:
+        return text
+    before, after = text[: first.start()], text[last.end() :]
+    return f"{before}\n{after}" if before else after
 
 
 def _read(text: str) -> dict[str, Any]:

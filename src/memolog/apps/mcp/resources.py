@@ -18,7 +18,6 @@ from memolog.memory import Memory, Tools
 if TYPE_CHECKING:
     from memolog.tasks.task import Task
 
-PACK_TOKENS: Final = 4_000
 _LEAST_TOKENS: Final = 200
 
 
@@ -29,10 +28,10 @@ class Served:
     memory: Memory
     resource: str
     thread: str | None = None
-    """Thread that the tools work for. None means that the log of the thread with the newest activity is served."""
+    """Thread that the tools work for. None means that clients read the log of the thread with the newest activity."""
     session: str | None = None
     """Session that claims tasks. Default: the thread or, without a thread, a new id."""
-    tokens: int = PACK_TOKENS
+    tokens: int = 4_000
     """Maximum number of tokens of a context pack."""
     every: float = 2.0
     """Seconds between checks for changes by other processes. Without subscriptions there are no checks."""
@@ -53,10 +52,6 @@ class Served:
         """Return the tools for a session."""
         return self.memory.resource(self.resource).tools(thread=self.thread, session=session)
 
-    def definitions(self) -> list[dict[str, Any]]:
-        """Return the tool definitions for clients."""
-        return tool_definitions(self.tools, is_read_only=self.is_read_only)
-
 
 def tool_definitions(tools: Tools, *, is_read_only: bool) -> list[dict[str, Any]]:
     """Return the tool definitions. With `is_read_only`, leave out tools that change something."""
@@ -64,7 +59,7 @@ def tool_definitions(tools: Tools, *, is_read_only: bool) -> list[dict[str, Any]
 
 
 def wire_text(text: str) -> str:
-    """Return a text that UTF-8 can encode. Surrogate pairs are joined, and lone surrogates are replaced."""
+    """Return a text that UTF-8 can encode. Surrogate pairs become one character, and lone surrogates are replaced."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -83,8 +78,10 @@ WORKING_MEMORY: Final = "memolog://working-memory"
 TASK: Final = "memolog://task/"
 _MARKDOWN: Final = "text/markdown"
 _JSON: Final = "application/json"
+# Maximum number of tasks in the list of resources.
 _MOST_TASKS: Final = 20
-_LONGEST_ADDRESS: Final = 600
+# Maximum number of characters of the URI of a task.
+_LONGEST_URI: Final = 600
 
 
 def task_uri(handle: str) -> str:
@@ -94,30 +91,16 @@ def task_uri(handle: str) -> str:
 
 async def listed(served: Served) -> list[types.Resource]:
     """Return the list of resources: the three fixed ones, then tasks that are in progress or ready."""
-    fixed = [
-        types.Resource(
-            uri=PACK,
-            name="context-pack",
-            title="Context pack",
-            description=f"The most relevant memory in at most {served.tokens:,} tokens: read it at the start of a session.",
-            mime_type=_MARKDOWN,
-        ),
-        types.Resource(
-            uri=LOG,
-            name="log",
-            title="Log",
-            description="All dated observations of what was said and done.",
-            mime_type=_MARKDOWN,
-        ),
-        types.Resource(
-            uri=WORKING_MEMORY,
-            name="working-memory",
-            title="Working memory",
-            description="Lasting facts, decisions and preferences.",
-            mime_type=_MARKDOWN,
-        ),
-    ]
-    return fixed + [
+    pack = f"The most relevant memory in at most {served.tokens:,} tokens: read it at the start of a session."
+    fixed = (
+        (PACK, "context-pack", "Context pack", pack),
+        (LOG, "log", "Log", "All dated observations of what was said and done."),
+        (WORKING_MEMORY, "working-memory", "Working memory", "Lasting facts, decisions and preferences."),
+    )
+    return [
+        types.Resource(uri=uri, name=name, title=title, description=description, mime_type=_MARKDOWN)
+        for uri, name, title, description in fixed
+    ] + [
         types.Resource(
             uri=task_uri(task.handle),
             name=f"task {task.handle}",
@@ -143,7 +126,7 @@ def templates() -> list[types.ResourceTemplate]:
 
 
 async def matching_tasks(served: Served, text: str) -> list[str]:
-    """Return the handles of tasks in progress or ready that match a text, for completion in a client."""
+    """Return handles of tasks for completion in a client: of tasks in progress or ready that match a text."""
     wanted = text.strip().lower()
     return [
         task.handle
@@ -168,7 +151,7 @@ async def read(served: Served, uri: str) -> types.TextResourceContents:
     """Return the content of a resource. Raises NotFound for an unknown URI or task."""
     # Some clients append a slash to a URI without a path.
     place, media_type = uri.removesuffix("/"), _MARKDOWN
-    name = unquote(place.removeprefix(TASK)).strip() if len(place) <= _LONGEST_ADDRESS else ""
+    name = unquote(place.removeprefix(TASK)).strip() if len(place) <= _LONGEST_URI else ""
     if place == LOG:
         text = await _log(served)
     elif place == PACK:
@@ -199,13 +182,13 @@ async def _log(served: Served) -> str:
 
 
 async def _working_memory(served: Served) -> tuple[str, str]:
+    scopes = {"resource": None, **({} if served.thread is None else {"thread": served.thread})}
     found: dict[str, Document] = {}
-    for scope, thread in (("resource", None), ("thread", served.thread)):
-        if scope == "resource" or thread is not None:
-            with suppress(ThreadNotFound):
-                document = await served.memory.resource(served.resource).working_memory(thread=thread).read()
-                if document is not None:
-                    found[scope] = document
+    for scope, thread in scopes.items():
+        with suppress(ThreadNotFound):
+            document = await served.memory.resource(served.resource).working_memory(thread=thread).read()
+            if document is not None:
+                found[scope] = document
     text = working_memory_text({scope: document.current.text for scope, document in found.items()})
     is_json = bool(text) and [document.format for document in found.values()] == ["json"]
     return text or "The working memory is empty.", _JSON if is_json else _MARKDOWN

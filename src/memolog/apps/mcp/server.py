@@ -6,7 +6,7 @@ import hmac
 import logging
 import signal
 import socket
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -44,34 +44,44 @@ T = TypeVar("T")
 
 
 class MemoryServer(Server[Any]):
-    """The server of the library `mcp`. It also tells clients of the older protocol that the list of resources can change."""
+    """The MCP server of a memory."""
 
-    changes: Changes
-    close_streams: Callable[[], None]
-    """Closes all notification streams of clients."""
-
-    def create_initialization_options(
-        self,
-        notification_options: NotificationOptions | None = None,
-        experimental_capabilities: dict[str, dict[str, Any]] | None = None,
-        extensions: dict[str, dict[str, Any]] | None = None,
-    ) -> InitializationOptions:
-        """Return the initialization options, by default with `resources_changed`."""
-        wanted = notification_options or NotificationOptions(resources_changed=True)
-        return super().create_initialization_options(wanted, experimental_capabilities, extensions)
-
-
-class _Handlers:
     def __init__(self, served: Served) -> None:
         self.served, self.changes = served, Changes(served)
         self.listening = Listening(self.changes)
+        super().__init__(
+            "memolog",
+            version=__version__,
+            title="Memolog",
+            instructions=prompts.instructions(served),
+            lifespan=self._checking,
+            on_list_tools=self._list_tools,
+            on_call_tool=self._call_tool,
+            on_list_resources=self._list_resources,
+            on_list_resource_templates=self._list_templates,
+            on_read_resource=self._read_resource,
+            on_subscribe_resource=self._subscribe,
+            on_unsubscribe_resource=self._unsubscribe,
+            on_subscriptions_listen=self._listen,
+            on_list_prompts=self._list_prompts,
+            on_get_prompt=self._get_prompt,
+            on_completion=self._complete,
+        )
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *more: Any, **named: Any
+    ) -> InitializationOptions:
+        """Return the initialization options. By default they tell clients that the list of resources can change."""
+        wanted = notification_options or NotificationOptions(resources_changed=True)
+        return super().create_initialization_options(wanted, *more, **named)
 
     # ------------------------------------------------------------ tools
 
-    async def list_tools(self, _: Context, __: object) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in self.served.definitions()])
+    async def _list_tools(self, _: Context, __: object) -> types.ListToolsResult:
+        definitions = resources.tool_definitions(self.served.tools, is_read_only=self.served.is_read_only)
+        return types.ListToolsResult(tools=[types.Tool.model_validate(one) for one in definitions])
 
-    async def call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def _call_tool(self, context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         """Return the answer of a tool as structured content and as text. An error of a tool is an answer, too."""
         may_change = called_tool(params.name) == "task-mutate"
         if self.served.is_read_only and may_change:
@@ -95,49 +105,50 @@ class _Handlers:
 
     # ------------------------------------------------------------ resources
 
-    async def list_resources(self, context: Context, _: object) -> types.ListResourcesResult:
+    async def _list_resources(self, context: Context, _: object) -> types.ListResourcesResult:
         """Return the resources. A client of the older protocol will then be notified when the list changes."""
         found = await _guarded(resources.listed(self.served))
         if context.protocol_version not in MODERN_PROTOCOL_VERSIONS:
             await _guarded(self.changes.subscribe(context, None))
         return types.ListResourcesResult(resources=found)
 
-    async def list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
+    async def _list_templates(self, _: Context, __: object) -> types.ListResourceTemplatesResult:
         return types.ListResourceTemplatesResult(resource_templates=resources.templates())
 
-    async def read_resource(self, _: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
+    async def _read_resource(self, _: Context, params: types.ReadResourceRequestParams) -> types.ReadResourceResult:
         return types.ReadResourceResult(contents=[await _guarded(resources.read(self.served, str(params.uri)))])
 
-    async def subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
+    async def _subscribe(self, context: Context, params: types.SubscribeRequestParams) -> types.EmptyResult:
         await _guarded(resources.read(self.served, str(params.uri)))
         await _guarded(self.changes.subscribe(context, str(params.uri)))
         return types.EmptyResult()
 
-    async def unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+    async def _unsubscribe(self, context: Context, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
         self.changes.unsubscribe(context, str(params.uri))
         return types.EmptyResult()
 
-    async def listen(
+    async def _listen(
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         return await _guarded(self.listening(context, params))
 
     # ------------------------------------------------------------ prompts
 
-    async def list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
+    async def _list_prompts(self, _: Context, __: object) -> types.ListPromptsResult:
         return types.ListPromptsResult(prompts=prompts.listed(is_read_only=self.served.is_read_only))
 
-    async def get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
+    async def _get_prompt(self, _: Context, params: types.GetPromptRequestParams) -> types.GetPromptResult:
         return await _guarded(prompts.prompt(self.served, params.name, params.arguments or {}))
 
-    async def complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
+    async def _complete(self, _: Context, params: types.CompleteRequestParams) -> types.CompleteResult:
         found: list[str] = []
         if isinstance(params.ref, types.ResourceTemplateReference):
             found = await _guarded(resources.matching_tasks(self.served, params.argument.value))
         return types.CompleteResult(completion=types.Completion(values=found, total=len(found), has_more=False))
 
     @asynccontextmanager
-    async def lifespan(self, _: Server[Any]) -> AsyncGenerator[None]:
+    async def _checking(self, _: Server[Any]) -> AsyncGenerator[None]:
+        """Check for changes of resources while the server runs."""
         task = asyncio.create_task(self.changes.run())
         try:
             yield
@@ -149,36 +160,12 @@ class _Handlers:
 
 def build_server(served: Served) -> MemoryServer:
     """Return the MCP server of a memory, which `serve_stdio` and `serve_http` run."""
-    _check_served(served)
-    handlers = _Handlers(served)
-    server = MemoryServer(
-        "memolog",
-        version=__version__,
-        title="Memolog",
-        instructions=prompts.instructions(served),
-        lifespan=handlers.lifespan,
-        on_list_tools=handlers.list_tools,
-        on_call_tool=handlers.call_tool,
-        on_list_resources=handlers.list_resources,
-        on_list_resource_templates=handlers.list_templates,
-        on_read_resource=handlers.read_resource,
-        on_subscribe_resource=handlers.subscribe,
-        on_unsubscribe_resource=handlers.unsubscribe,
-        on_subscriptions_listen=handlers.listen,
-        on_list_prompts=handlers.list_prompts,
-        on_get_prompt=handlers.get_prompt,
-        on_completion=handlers.complete,
-    )
-    server.changes, server.close_streams = handlers.changes, handlers.listening.close
-    return server
-
-
-def _check_served(served: object) -> None:
-    if not isinstance(served, Served):
+    if not isinstance(served, Served):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
             f"`served` must be a Served, got {type(served).__name__}.",
             then='Pass Served(memory=memory, resource="alice").',
         )
+    return MemoryServer(served)
 
 
 async def serve_stdio(served: Served) -> None:
@@ -211,7 +198,7 @@ async def _guarded(work: Awaitable[T]) -> T:
 def _session_of(context: Context, configured: str | None) -> str | None:
     """Return the session that claims tasks: from the header, the configuration, or the session id of the older protocol.
 
-    None means that the client has none of these, so the default of `Served.session` applies.
+    None means that there is none of these, so the default of `Served.session` applies.
     """
     headers: Mapping[str, str] = getattr(context.request, "headers", {})
     named = headers.get(SESSION_HEADER) or configured or headers.get("mcp-session-id") or ""
@@ -220,16 +207,19 @@ def _session_of(context: Context, configured: str | None) -> str | None:
 
 PATH: Final = "/mcp"
 TOKEN_VARIABLE: Final = "MEMOLOG_MCP_TOKEN"  # noqa: S105 - the name of a variable
+# Maximum size of a request in bytes.
 _LARGEST_REQUEST: Final = 1024 * 1024
+# Maximum number of clients of the older protocol at the same time, and seconds until an idle one is disconnected.
 _MOST_SESSIONS: Final = 200
 _IDLE_SECONDS: Final = 30 * 60
-_GOODBYE_SECONDS: Final = 2
+# Maximum time that open requests have when the server stops.
+_GRACE_SECONDS: Final = 2
 _LOOPBACK_NAMES: Final = ("127.0.0.1", "localhost", "[::1]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Door:
-    """The listening socket of the server, and the rules which requests are accepted."""
+    """The listening socket of the server, and the token and host names that requests must have."""
 
     listening: socket.socket
     host: str
@@ -353,11 +343,11 @@ async def serve_http(served: Served, door: Door, *, until: asyncio.Event | None 
         log_level="warning",
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=_GOODBYE_SECONDS,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
     )
     async with serving(config, door.listening):
         try:
             await (caught(signal.SIGINT, signal.SIGTERM).get() if until is None else until.wait())
         finally:
-            # Clients keep their streams open, so without this the shutdown would wait for its timeout.
-            server.close_streams()
+            # Clients do not close their notification streams, so without this the shutdown would wait for its timeout.
+            server.listening.close()

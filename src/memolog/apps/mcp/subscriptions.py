@@ -30,12 +30,13 @@ from memolog.errors import InputError, MemologError
 
 _log = logging.getLogger("memolog")
 
+# Maximum number of watched resources, and of streams of clients.
 _MOST_WATCHED: Final = 200
 _MOST_STREAMS: Final = 100
 # Maximum seconds for sending one notification. A client that does not read must not block notifications to other clients.
 _PATIENCE: Final = 5.0
 _LIST: Final = ""
-"""A URI that means the list of resources."""
+"""Stands for the list of resources where a URI is expected."""
 
 
 class Changes:
@@ -43,15 +44,15 @@ class Changes:
 
     def __init__(self, served: Served) -> None:
         self.bus = InMemorySubscriptionBus()
-        self._served = served
+        self._served, self._resource = served, served.memory.resource(served.resource)
         self._streams: Counter[str] = Counter()
         # Clients of the older protocol are notified on their connection.
         self._connections: WeakKeyDictionary[Connection, set[str]] = WeakKeyDictionary()
         self._known: dict[str, str] = {}
-        self._pulse: tuple[int, ...] | None = None
+        self._revision: tuple[int, ...] | None = None
         self._wake = asyncio.Event()
 
-    # ------------------------------------------------------------ who watches
+    # ------------------------------------------------------------ subscriptions
 
     @asynccontextmanager
     async def watching(self, uris: Sequence[str], *, with_list: bool) -> AsyncGenerator[None]:
@@ -76,7 +77,7 @@ class Changes:
             self._connections.setdefault(connection, set()).add(_LIST if uri is None else uri)
 
     def unsubscribe(self, context: ServerRequestContext[Any, Any], uri: str) -> None:
-        """Stop notifying the client of this connection of changes of a resource."""
+        """Do not notify the client of this connection any more when a resource changes."""
         connection = _connection(context)
         if connection is not None:
             self._connections.get(connection, set()).discard(uri)
@@ -96,8 +97,8 @@ class Changes:
             raise InputError(
                 f"At most {_MOST_WATCHED} resources can be watched.", then="Watch fewer, or read them when needed."
             )
-        if self._pulse is None:
-            self._pulse = await self._look()
+        if self._revision is None:
+            self._revision = await self._resource.revision()
         for uri in uris:
             if uri not in self._known:
                 self._known[uri] = await self._digest(uri)
@@ -107,12 +108,12 @@ class Changes:
         watched = self.watched
         self._known = {uri: digest for uri, digest in self._known.items() if uri in watched}
         if not watched:
-            self._pulse = None
+            self._revision = None
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ checks
 
     def hurry(self) -> None:
-        """Check for changes now, because this server has just changed something."""
+        """Check for changes now. Called after this server has changed something."""
         self._wake.set()
 
     async def run(self) -> None:
@@ -132,18 +133,15 @@ class Changes:
         """Notify clients of the changes since the last check."""
         if not self.watched:
             return
-        pulse = await self._look()
-        if pulse == self._pulse:
+        revision = await self._resource.revision()
+        if revision == self._revision:
             return
-        self._pulse = pulse
+        self._revision = revision
         for uri in sorted(self.watched):
             digest = await self._digest(uri)
             if self._known.get(uri) != digest:
                 self._known[uri] = digest
                 await self._tell(ResourceUpdated(uri=uri) if uri != _LIST else ResourcesListChanged())
-
-    async def _look(self) -> tuple[int, ...]:
-        return await self._served.memory.resource(self._served.resource).revision()
 
     async def _digest(self, uri: str) -> str:
         if uri == _LIST:
@@ -156,7 +154,7 @@ class Changes:
                 text = str(error)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    # ------------------------------------------------------------ telling
+    # ------------------------------------------------------------ notifications
 
     async def _tell(self, event: ServerEvent) -> None:
         await self.bus.publish(event)
