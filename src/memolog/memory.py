@@ -40,9 +40,8 @@ from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
 from memolog.events import Degraded, Event, GenerationMade, Withdrawn
 from memolog.log.journal import StoredEvent
-from memolog.log.rendering import Log, reading_order
-from memolog.log.rows import GroupRow
-from memolog.log.snapshot import OTHER_ROWS, Snapshot
+from memolog.log.render import Log, reading_order
+from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine

@@ -25,8 +25,8 @@ from memolog.core.thread import ThreadInfo
 from memolog.db.scope import Page
 from memolog.events import Event
 from memolog.log.journal import StoredEvent
-from memolog.log.rendering import Log
-from memolog.log.rows import GroupRow
+from memolog.log.render import Log
+from memolog.log.snapshot import GroupRow
 from memolog.log.status import Status
 from memolog.log.usage import UsageLine
 from memolog.memory import Form, Memory

@@ -23,9 +23,8 @@ from memolog.core.thread import Hints
 from memolog.db.sqlite import SqliteEngine
 from memolog.errors import EmptyId, InputError, MemologError
 from memolog.log.journal import NewEvent
-from memolog.log.rows import GroupRow
 from memolog.log.runs import NewRun, RunClaim, RunResult
-from memolog.log.snapshot import OtherLimits
+from memolog.log.snapshot import GroupRow, OtherLimits
 from memolog.log.store import Rendered
 from memolog.search.bm25 import TASK, key_of_message, key_of_other
 from memolog.search.query import parse

@@ -27,8 +27,8 @@ from memolog.compaction.store import RowTexts
 from memolog.core.message import Message, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.thread import Hints
-from memolog.log.rows import GroupRow
 from memolog.log.runs import NewRun, RunClaim, RunResult
+from memolog.log.snapshot import GroupRow
 from memolog.log.store import Rendered
 from memolog.store import Store
 

@@ -20,8 +20,8 @@ from memolog.core.run import Usage
 from memolog.core.thread import Hints
 from memolog.errors import Conflict, LeaseLost
 from memolog.events import Activated, Event, Recovered, RunFailed
-from memolog.log.rows import GroupRow
 from memolog.log.runs import NewRun, RunClaim, RunResult
+from memolog.log.snapshot import GroupRow
 from memolog.log.store import Rendered
 from memolog.memory import Memory
 from memolog.observer.model import ModelRequest

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from core.strategies import messages, observations, texts
 from memolog.core.message import Message, Role, TextPart
 from memolog.core.observation import Observation
-from memolog.log.rendering import render_group
+from memolog.log.render import render_group
 from memolog.observer.extractive.observer import observe
 from memolog.observer.extractive.reflector import reflect
 from memolog.observer.extractive.relative_dates import dated

@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from memolog.core.config import Config
 from memolog.core.observation import Span
 from memolog.core.pairs import OpenCalls
-from memolog.log.rows import GroupRow
+from memolog.log.snapshot import GroupRow
 from memolog.log.state import (
     Activate,
     ActivateReflection,

@@ -22,11 +22,10 @@ from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, GenerationMade, Recovered, RunStarted, changed_document
 from memolog.log.decide import decide
 from memolog.log.journal import EventJournal
-from memolog.log.rendering import render_group
-from memolog.log.rows import GroupRow, RunRow, beat_of
+from memolog.log.render import render_group
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
-from memolog.log.snapshot import Snapshot
+from memolog.log.snapshot import GroupRow, RunRow, Snapshot, beat_of
 from memolog.log.state import (
     Activate,
     ActivateReflection,

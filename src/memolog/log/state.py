@@ -20,8 +20,7 @@ from memolog.core.model_names import canonical_model
 from memolog.core.observation import Scope, Span
 from memolog.core.run import RunKind
 from memolog.db.queries import Row
-from memolog.log.rows import BufferedRow, GroupRow, RunRow
-from memolog.log.snapshot import OtherLimits, Snapshot
+from memolog.log.snapshot import BufferedRow, GroupRow, OtherLimits, RunRow, Snapshot
 from memolog.text.tokens import calibrated
 
 # For how many seconds providers cache a prompt, from their documentation. Where they give a range, this is its minimum.

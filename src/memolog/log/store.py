@@ -11,26 +11,20 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.document import Document
-from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack
-from memolog.core.observation import Generation, Observation, Scope
+from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack, unpack
+from memolog.core.observation import Generation, Observation, Scope, Source, Span
 from memolog.core.thread import Hints
 from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import hints_from_row, moment
+from memolog.db.rows import hints_from_row, moment, object_in
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
-from memolog.log.rows import (
-    GroupRow,
-    group_row,
-    observation_from_row,
-    reading_observations,
-    reading_plans,
-)
 from memolog.log.snapshot import (
+    GroupRow,
     MemoryCache,
     OtherLimits,
     OtherTails,
@@ -38,13 +32,32 @@ from memolog.log.snapshot import (
     Snapshot,
     checking_version,
     completing_log,
+    group_row,
     reading_others,
     reading_snapshot,
 )
+from memolog.text.dates import local
+from memolog.text.identifiers import content_words
 from memolog.working_memory.store import applying, present_versions
 
 q = load_queries("log/logs")
 threads = load_queries("messages/threads")
+
+
+# At most this many plans are shown, and each is compared with at most this many later observations.
+_MOST_PLANS: Final = 50
+_MOST_LATER: Final = 500
+_NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
+_ASKED: Final = ("User asked", "User asks")
+# A later observation is about the same thing as a plan if it contains at least this share of the words of the plan. Words are
+# equal if their first _STEM characters are.
+_SAME_SHARE: Final = 0.6
+_STEM: Final = 4
+# The first characters of words for dates. These words are not compared.
+_DAYS: Final = """
+    mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
+    tomo yest mean date"""
+_DAY_WORDS: Final = frozenset(_DAYS.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -534,3 +547,94 @@ def _generation(row: Row) -> Generation:
         tokens_before=row.tokens_before,
         tokens_after=row.tokens_after,
     )
+
+
+# ---------------------------------------------------------------- observations and plans
+
+
+def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:
+    """Return the observation of a row with the columns of `select_lines`."""
+    return Observation(
+        id=row.id,
+        group=row.group_id,
+        ordinal=row.ordinal,
+        priority=row.priority,
+        text=unpack(row.text) or "",
+        said_at=moment(row.said_at),
+        zone=unpack(row.zone),
+        about=None if row.about is None else date.fromisoformat(row.about),
+        parent=row.parent,
+        verbatim=unpack(row.verbatim),
+        trust=row.trust,
+        grounded=bool(row.grounded),
+        category=unpack(row.category),
+        files=tuple(loads(row.files)) if row.files != "[]" else (),
+        metadata=object_in(row.metadata),
+        state=row.state,
+        tokens=row.tokens,
+        sources=sources,
+        merges=merges,
+    )
+
+
+def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
+    """Return the observations of some groups in the order in which the groups were created."""
+    rows = yield q.group_observations(log_pk=log_pk, groups=groups)
+    sources = sources_by_line((yield q.observation_sources(log_pk=log_pk, groups=groups)))
+    merges: dict[str, tuple[str, ...]] = {}
+    for row in (yield q.observation_merges(log_pk=log_pk, groups=groups)):
+        merges[row.observation] = (*merges.get(row.observation, ()), row.merged)
+    return tuple(observation_from_row(row, sources.get(row.id, ()), merges.get(row.id, ())) for row in rows)
+
+
+def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:
+    """Return the sources of observations, by the id of the observation."""
+    sources: dict[str, tuple[Source, ...]] = {}
+    for row in rows:
+        source = Source(thread=row.thread, span=Span(first=row.first_seq, last=row.last_seq))
+        sources[row.observation] = (*sources.get(row.observation, ()), source)
+    return sources
+
+
+def reading_plans(
+    log_pk: int, generation: int, *, entries: int, since: date, before: date
+) -> Script[tuple[Observation, ...]]:
+    """Return the plans for days from `since` to before `before`, the latest day first, from groups up to position `entries`.
+
+    A plan is left out if a later observation is about the same thing, because that observation tells the outcome.
+    """
+    where = {"log_pk": log_pk, "generation": generation, "entries": entries}
+    days = {"since": since.isoformat(), "before": before.isoformat()}
+    rows = yield q.lines_about(**where, **days, limit=_MOST_PLANS)
+    plans = [line for line in (observation_from_row(row) for row in rows) if _is_plan(line)]
+    if not plans:
+        return ()
+    first = min((to_micros(plan.said_at) for plan in plans if plan.said_at), default=0)
+    rows = yield q.lines_since(**where, since=first, limit=_MOST_LATER)
+    # The newest observation is first, so the observations before a plan in this list are later than the plan.
+    newest = [(row.id, _stems(unpack(row.text) or "")) for row in rows]
+    positions = {id_: position for position, (id_, _) in enumerate(newest)}
+    return tuple(
+        plan
+        for plan in plans
+        if not any(_is_same(_stems(plan.text), words) for _, words in newest[: positions.get(plan.id, 0)])
+    )
+
+
+def _is_plan(line: Observation) -> bool:
+    """Return whether an observation is about something to do on a day that was in the future when it was said."""
+    if line.about is None or line.priority not in {"high", "medium"} or line.trust == "tool" or line.is_unverified:
+        return False
+    if line.category in _NO_PLANS or line.text.startswith(_ASKED) or line.text.rstrip().endswith(("?", "？", "؟")):
+        return False
+    if line.said_at is None:
+        return line.category == "plan"
+    return line.about > local(line.said_at, line.zone).date()
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(word[:_STEM] for word in content_words(text) if not word.isdecimal()) - _DAY_WORDS
+
+
+def _is_same(plan: frozenset[str], later: frozenset[str]) -> bool:
+    return bool(plan) and len(plan & later) >= _SAME_SHARE * len(plan)

@@ -18,9 +18,9 @@ from memolog.core.observation import Observation
 from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
-from memolog.log.rows import GroupRow, group_row, reading_observations
 from memolog.log.runs import deleting_extracts
-from memolog.log.store import new_generation, reading_members
+from memolog.log.snapshot import GroupRow, group_row
+from memolog.log.store import new_generation, reading_members, reading_observations
 
 q = load_queries("log/logs")
 line_queries = load_queries("log/lines")

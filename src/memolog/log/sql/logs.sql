@@ -85,7 +85,7 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.
 GROUP BY place
 
 -- select_groups --
--- The columns that group_row in log/rows.py reads. Each query adds the position.
+-- The columns that group_row in log/snapshot.py reads. Each query adds the position.
 SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, g.thread_pk,
   g.first_seq, g.last_seq
 
