@@ -21,7 +21,7 @@ from memolog.core.model_names import canonical_model, context_window
 from memolog.core.run import Calibration
 from memolog.core.zones import check_zone
 from memolog.errors import ConfigError, InputError, MemologError, StoreClosed, StoreReadOnly
-from memolog.events import Bus, Degraded, SettingsChanged
+from memolog.events import Bus, SettingsChanged
 from memolog.log.executor import Core
 from memolog.log.heartbeat import Heartbeat
 from memolog.log.journal import EventJournal
@@ -32,7 +32,7 @@ from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import Model, check_model, close_model
 from memolog.observer.model_choice import ModelPair, ModelSpec, models_for
 from memolog.observer.run import RunExecutor
-from memolog.outbox import READING_SETTINGS, Outbox, Outside, Pending, Spent
+from memolog.outbox import READING_SETTINGS, Outbox, Pending, Spent
 from memolog.store import Store, StoreOptions
 from memolog.store import open_store as open_with
 from memolog.text.message_tokens import count_message
@@ -191,28 +191,16 @@ class Connection:
         chance: Callable[[int], int],
     ) -> None:
         self.address, self.config, self.clock, self.counter = address, config, clock, counter
-        self.bus = Bus()
-        self.outbox = Outbox()
-        self.outside = Outside(
-            clock=clock,
-            counter=counter,
-            instructions=instructions,
-            new_id=IdMaker(clock.now, chance),
-            tell=self.tell,
-            outbox=self.outbox,
-            open_turns=Counter(),
-        )
-        self._model, self._instructions, self._chance = model, instructions, chance
+        self.instructions, self.new_id = instructions, IdMaker(clock.now, chance)
+        self.bus, self.outbox = Bus(clock), Outbox()
+        self.open_turns: Counter[str] = Counter()
+        """How often each turn is open in this process, by id. A continued turn may be open more than once."""
+        self._model, self._chance = model, chance
         self._extractors = Extractors(extractors)
         self._models = ModelPair(observe=None, reflect=None)
         self._gate = asyncio.Lock()
         self._components: Components | None = None
         self._opening: asyncio.Task[None] | None = None
-
-    def tell(self, event: Degraded) -> None:
-        """Emit and log that something failed."""
-        self.bus.emit(event)
-        _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
 
     # ------------------------------------------------------------ opening
 
@@ -242,7 +230,7 @@ class Connection:
         snapshot = await components.store.logs.snapshot(resource, thread, config.scope, create=create)
         config, ignored = overridden(config, snapshot.thread.overrides)
         if ignored:
-            self.outside.degraded(resource, thread, READING_SETTINGS, ignored)
+            self.bus.degraded(resource, thread, READING_SETTINGS, ignored)
         return config, snapshot
 
     async def _open_once(self) -> None:
@@ -267,7 +255,7 @@ class Connection:
         store.processes.lease = self.config.lease
         store.processes.silence = min(store.processes.silence, self.config.lease)
         heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
-        journal = EventJournal(store, self.bus, self.clock)
+        journal = EventJournal(store, self.bus)
         runner = Runner(store, executor, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
         core = Core(
             store,
@@ -276,7 +264,7 @@ class Connection:
             clock=self.clock,
             counter=self.counter,
             owner=owner,
-            open_turns=self.outside.open_turns,
+            open_turns=self.open_turns,
             chance=self._random,
         )
         return Components(
@@ -284,7 +272,7 @@ class Connection:
             config=self.config,
             clock=self.clock,
             core=core,
-            contexts=Contexts(store, self.counter, self._instructions),
+            contexts=Contexts(store, self.counter, self.instructions),
             runner=runner,
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
             outbox=self.outbox,
@@ -305,9 +293,7 @@ class Connection:
         except ConfigError as error:
             if self.config.strict:
                 raise
-            what, now = "choosing the model", self.clock.now()
-            self.bus.emit(Degraded(at=now, resource="", thread=None, what=what, error=str(error)))
-            _log.warning("%s", error)
+            self.bus.degraded("", None, "choosing the model", error)
             return observers_of(ModelPair(observe=None, reflect=None), self.counter)
         if self._models.observe is None and self._models.reflect is None:
             _log.info("no model is named, so the embedded observer is used")
@@ -324,7 +310,7 @@ class Connection:
             self.outbox.is_closed = True
             if self._components is not None:
                 problem = await self._components.close(self._models)
-            lost = self.outbox.report_loss(problem, self.bus, self.clock)
+            lost = self.outbox.report_loss(problem, self.bus)
             self.bus.close()
         if lost is not None:
             raise lost

@@ -10,6 +10,7 @@ from datetime import datetime
 from inspect import iscoroutinefunction
 from typing import TypeAlias
 
+from memolog.core.clock import Clock
 from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, encode
 from memolog.errors import InputError
@@ -214,7 +215,8 @@ Listener: TypeAlias = Callable[[Event], None]
 class Bus:
     """Delivers events to callbacks and iterators, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._listeners: list[Listener] = []
         self._queues: list[asyncio.Queue[Event | None]] = []
         self._is_closed = False
@@ -261,9 +263,14 @@ class Bus:
         """Return the last failure of a thread. It is kept in memory, since the database may have failed."""
         return self._troubles.get((resource, thread))
 
+    def degraded(self, resource: str, thread: str | None, what: str, error: object) -> None:
+        """Emit the event that an action failed and Memolog continued without it."""
+        self.emit(Degraded(at=self._clock.now(), resource=resource, thread=thread, what=what, error=str(error)))
+
     def emit(self, event: Event) -> None:
         """Deliver an event. Errors of listeners are logged and not raised."""
         if isinstance(event, Degraded):
+            _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
             key = event.resource, event.thread
             self._troubles.pop(key, None)
             self._troubles[key] = event

@@ -38,7 +38,7 @@ from memolog.db.postgres_address import safe_url
 from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
-from memolog.events import Degraded, Event, GenerationMade, Withdrawn
+from memolog.events import Event, GenerationMade, Withdrawn
 from memolog.log.journal import StoredEvent
 from memolog.log.render import Log, reading_order
 from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
@@ -159,16 +159,7 @@ class Thread(_Handle):
             raise StoreClosed
         check_turn(settings, zone)
         check_text("model", model)
-        return Turn(
-            connection.open,
-            connection.outside,
-            self.id,
-            self.resource,
-            config=connection.config,
-            own=settings,
-            model=model,
-            zone=zone,
-        )
+        return Turn(connection, self.id, self.resource, own=settings, model=model, zone=zone)
 
     async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
         """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
@@ -666,7 +657,7 @@ class Resource(_Handle):
         components, now = await connection.open_to_write(), connection.clock.now()
         merged = await components.store.copies.merge(self.id, now=now, render=components.core.rerender)
         for thread, why in merged.left:
-            connection.tell(Degraded(at=now, resource=self.id, thread=thread, what="merging a log", error=why))
+            connection.bus.degraded(self.id, thread, "merging a log", why)
         return merged.threads
 
     # ------------------------------------------------------------ finding

@@ -135,7 +135,7 @@ class Core:
         chance: Callable[[], float],
     ) -> None:
         self.store, self.runner = store, runner
-        self._journal, self.bus, self.tell, self.degraded = journal, journal.bus, journal.tell, journal.degraded
+        self._journal, self.bus, self.tell = journal, journal.bus, journal.tell
         self._open_turns = open_turns
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
         self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
@@ -552,7 +552,7 @@ class Core:
         error = f"no answer within {config.observation.deadline:g} s"
         later = retry_at(snapshot.log.failures + 1, now, self._chance())
         await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
-        await self.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
+        self.bus.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
 
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:
