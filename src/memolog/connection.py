@@ -18,7 +18,6 @@ from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import NewMessage
 from memolog.core.model_names import canonical_model, context_window
-from memolog.core.run import Calibration
 from memolog.core.zones import check_zone
 from memolog.errors import ConfigError, InputError, MemologError, StoreClosed, StoreReadOnly
 from memolog.events import Bus, SettingsChanged
@@ -151,13 +150,6 @@ class Components:
         factor = self.store.cache.factors.get((resource, canonical_model(model)))
         return int(window * _WINDOW_SHARE / (1.0 if factor is None else factor))
 
-    async def _calibrate(
-        self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
-    ) -> None:
-        """Store a new calibration; `thread` has no other name for the model than the reported one."""
-        known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
-        self.store.cache.factors.put((resource, canonical_model(model)), known.factor)
-
     async def _learn(self, pending: Pending, spent: Spent) -> None:
         """Calibrate token counts with the usage that a provider reported."""
         usage, counted = spent.usage, spent.counted
@@ -167,12 +159,14 @@ class Components:
             # An unknown name, such as that of a deployment, is what the next request will name too. A known model for which
             # another one answered, as a fallback does, must not learn how the other counts.
             name = asked if asked and context_window(asked) is None else usage.model
-            await self._calibrate(
+            new = await self.store.ledger.calibrate(
                 pending.resource,
                 name,
                 lambda known: learn(known, counted, reported),
+                # Without a requested model, the reported model is stored as the last model of the thread.
                 thread=None if asked else pending.thread,
             )
+            self.store.cache.factors.put((pending.resource, canonical_model(name)), new.factor)
 
 
 class Connection:
@@ -256,7 +250,9 @@ class Connection:
         store.processes.silence = min(store.processes.silence, self.config.lease)
         heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
         journal = EventJournal(store, self.bus)
-        runner = Runner(store, executor, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
+        runner = Runner(
+            store, executor.execute, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random
+        )
         core = Core(
             store,
             runner,

@@ -13,6 +13,7 @@ from typing import TypeAlias
 from memolog.core.clock import Clock
 from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, encode
+from memolog.core.observation import Generation
 from memolog.errors import InputError
 from memolog.text.redaction import REDACTION
 
@@ -207,6 +208,20 @@ def changed_document(document: Document, at: datetime) -> WorkingMemoryChanged:
     """Return the event of a document's current version."""
     number, by = document.current.number, document.current.by
     return WorkingMemoryChanged(at=at, resource=document.resource, thread=document.thread, version=number, by=by)
+
+
+def new_generation_event(made: Generation, resource: str, thread: str) -> GenerationMade:
+    """Return the event of a new generation."""
+    return GenerationMade(
+        at=made.created_at,
+        resource=resource,
+        thread=thread,
+        number=made.number,
+        generation_kind=made.kind,
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        dropped=len(made.dropped),
+    )
 
 
 Listener: TypeAlias = Callable[[Event], None]

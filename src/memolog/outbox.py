@@ -32,7 +32,7 @@ from memolog.errors import (
     StoreError,
     ThreadNotFound,
 )
-from memolog.events import Bus, Withdrawn
+from memolog.events import Bus
 from memolog.log.executor import Core
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import others_for
@@ -388,17 +388,7 @@ class Outbox:
             gone = _NOTHING
         pending.is_withdrawn = pending.is_unanswered = False
         self.hold(pending)
-        await self.core.tell(
-            Withdrawn(
-                at=now,
-                resource=pending.resource,
-                thread=pending.thread,
-                messages=len(gone.messages),
-                runs=len(gone.runs),
-                groups=len(gone.groups),
-                observations=len(gone.observations),
-            )
-        )
+        await self.core.tell(gone.event(pending.resource, pending.thread, now))
 
     async def book(self, pending: Pending) -> None:
         """Store the usage of a turn's requests. Usage that can never be stored is reported and dropped."""

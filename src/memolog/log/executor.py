@@ -19,7 +19,7 @@ from memolog.core.message import has_many_parts
 from memolog.core.observation import Observation, Scope
 from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
-from memolog.events import Activated, Decided, Event, GenerationMade, Recovered, RunStarted, changed_document
+from memolog.events import Activated, Decided, Event, Recovered, RunStarted, changed_document, new_generation_event
 from memolog.log.decide import decide
 from memolog.log.journal import EventJournal
 from memolog.log.render import render_group
@@ -322,18 +322,7 @@ class Core:
         made = await self.store.logs.activate_reflection(snapshot, row.pk, row.covers, rendered, now=now)
         if made is None:
             return
-        await self.tell(
-            GenerationMade(
-                at=now,
-                resource=snapshot.resource,
-                thread=snapshot.thread.id,
-                number=made.number,
-                generation_kind=made.kind,
-                tokens_before=made.tokens_before,
-                tokens_after=made.tokens_after,
-                dropped=len(made.dropped),
-            )
-        )
+        await self.tell(new_generation_event(made, snapshot.resource, snapshot.thread.id))
         hints = (await self.store.threads.get(snapshot.resource, snapshot.thread.id)).hints
         if hints.current_task != snapshot.thread.hints.current_task or (
             hints.suggested_response != snapshot.thread.hints.suggested_response

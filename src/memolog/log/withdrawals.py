@@ -18,6 +18,7 @@ from memolog.core.observation import Observation
 from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
+from memolog.events import Withdrawn
 from memolog.log.runs import deleting_extracts
 from memolog.log.snapshot import GroupRow, group_row
 from memolog.log.store import new_generation, reading_members, reading_observations
@@ -46,6 +47,11 @@ class WithdrawnRows:
     runs: tuple[str, ...]
     groups: tuple[str, ...]
     observations: tuple[str, ...]
+
+    def event(self, resource: str, thread: str, at: datetime) -> Withdrawn:
+        """Return the event of this withdrawal."""
+        counts = {name: len(getattr(self, name)) for name in ("messages", "runs", "groups", "observations")}
+        return Withdrawn(at=at, resource=resource, thread=thread, **counts)
 
 
 class Withdrawals(Calls):
