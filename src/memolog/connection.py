@@ -1,6 +1,6 @@
-"""Open the database of a memory at its first use, connect the components of the memory to it, and close both.
+"""Open the database of a `Memory` at its first use, create the components that use it, and close them.
 
-Also the configuration of resources and models, and checks of settings.
+This module also combines the configuration with stored settings, and checks the settings of threads and turns.
 """
 
 import asyncio
@@ -40,12 +40,13 @@ from memolog.text.tokens import HeuristicCounter, TokenCounter, learn
 
 _log = logging.getLogger("memolog")
 
-# A process of which three beats are missing counts as dead.
+# The maximum seconds between two heartbeats. Other processes consider a process dead after about three missing beats.
 _BEAT_SECONDS = 1.5
+# The share of a model's context window that a context may fill. The rest is for the answer, instructions and tools.
 _WINDOW_SHARE = 0.9
 
 _COUNTER = HeuristicCounter()
-# Fixed when the database is opened.
+# These settings are used when the database is opened, so they cannot be changed for a turn.
 _FIXED = frozenset(
     {
         "busy_timeout",
@@ -58,7 +59,7 @@ _FIXED = frozenset(
     }
 )
 
-# A turn needs these before it reads its thread.
+# A turn needs these settings before it reads the settings of its thread.
 _NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
 
 _MODELS = ("model", "observation.model", "reflection.model")
@@ -66,7 +67,7 @@ _MODELS = ("model", "observation.model", "reflection.model")
 
 @dataclass(slots=True, kw_only=True)
 class Components:
-    """The components of an open memory."""
+    """The components of a `Memory` with an open database."""
 
     store: Store
     config: Config
@@ -77,7 +78,7 @@ class Components:
     compacting: Compacting
     outbox: Outbox
     writer: Model | None = None
-    """The model that writes on request; None for the embedded rules."""
+    """The model that writes on request. None if the embedded rules are used."""
     is_embedded: bool = False
     """Whether the embedded observer is used, whose runs are short."""
 
@@ -85,9 +86,9 @@ class Components:
         self.outbox.connect(self.core, self._learn)
 
     async def close(self, models: ModelPair) -> Exception | None:
-        """Save what is left, let runs finish, and close everything; returns what kept messages from being saved."""
+        """Save unsaved messages, wait for runs, and close all components. Return the error if messages could not be saved."""
         try:
-            # Before the observer is waited for: a caller who cancels that must not lose messages.
+            # Save before the wait for runs, because a caller that cancels this wait must not lose messages.
             await self.outbox.try_now(self.config.turn_timeout, also_open=True)
             await self.runner.close(self.config.observation.deadline)
             return await self.outbox.save_all(self.config.busy_timeout)
@@ -95,21 +96,22 @@ class Components:
             await self._release(models)
 
     async def _release(self, models: ModelPair) -> None:
-        """Leave no task, thread or connection behind, also when `aclose` is cancelled."""
+        """End all tasks, threads and connections, even if `aclose` is cancelled."""
         try:
             await self.outbox.stop()
         finally:
             await self.store.close()
-        # A turn that was running may have started something in the meantime.
+        # A running turn may have started a run meanwhile.
         await self.runner.close(0.0)
         for model in (models.observe, models.reflect):
             if model is not None:
                 await close_model(model)
 
     async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
-        """Return a configuration, by default that of the memory, completed with the stored settings of a resource.
+        """Return a configuration, by default that of the `Memory`, completed with the stored settings of a resource.
 
-        `keep` stores the lasting settings of the memory with the resource; a change is emitted once.
+        `keep` stores the lasting settings of the `Memory` with the resource. If they differ from the stored ones, an event is
+        emitted.
         """
         if keep and self.config.lasting and self.store.cache.settings.get(resource) is None:
             await self._keep(resource, self.config.lasting)
@@ -129,7 +131,7 @@ class Components:
         self.store.cache.settings.put(resource, {**stored, **settings})
 
     async def factor(self, resource: str, model: str | None) -> float:
-        """Return how many tokens the model counts for each of ours."""
+        """Return how many tokens the model counts for each token of Memolog's counter."""
         if model is None:
             return 1.0
         key = (resource, canonical_model(model))
@@ -140,10 +142,7 @@ class Components:
         return factor
 
     def window(self, resource: str, model: str | None) -> int | None:
-        """Return how many of our tokens a context may have for a model, where its window is known.
-
-        A tenth is left for the answer, and for instructions and tools that are not part of the context.
-        """
+        """Return how many tokens of Memolog's counter a context may have for a model. None if its context window is unknown."""
         window = context_window(model) if model else None
         if model is None or window is None:
             return None
@@ -156,8 +155,8 @@ class Components:
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if counted > 0 and reported > 0:
             asked = spent.asked
-            # An unknown name, such as that of a deployment, is what the next request will name too. A known model for which
-            # another one answered, as a fallback does, must not learn how the other counts.
+            # If the requested name is unknown (a deployment), calibrate that name, because the next request passes it again.
+            # If it is known, another model may have answered as a fallback, so calibrate the model that answered.
             name = asked if asked and context_window(asked) is None else usage.model
             new = await self.store.ledger.calibrate(
                 pending.resource,
@@ -170,7 +169,7 @@ class Components:
 
 
 class Connection:
-    """A database, opened at the first use, and the components of a memory that work on it."""
+    """Opens a database at its first use, and creates the components of a `Memory` that use it."""
 
     def __init__(
         self,
@@ -199,25 +198,25 @@ class Connection:
     # ------------------------------------------------------------ opening
 
     async def open(self) -> Components:
-        """Open the database if it is not open; returns the components."""
+        """Open the database if it is not open, and return the components."""
         if self._components is None and not self.outbox.is_closed:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
                 self._opening.add_done_callback(_retrieve)
-            # A caller that is cancelled does not cancel the migration of the schema.
+            # If a caller is cancelled, the migration of the schema is not cancelled.
             await asyncio.shield(self._opening)
         if self._components is None or self.outbox.is_closed:
             raise StoreClosed
         return self._components
 
     async def open_to_write(self) -> Components:
-        """Open the database; raises StoreReadOnly if the memory is read-only."""
+        """Open the database if it is not open, and return the components. Raises StoreReadOnly if the memory is read-only."""
         if self.config.read_only:
-            raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
+            raise StoreReadOnly("This memory is read-only.", then="Open another Memory without read_only.")
         return await self.open()
 
     async def look(self, thread: str, resource: str, *, create: bool = True) -> tuple[Config, Snapshot]:
-        """Return a thread's configuration and a snapshot of it; `create` makes the thread if it does not exist."""
+        """Return the configuration and a snapshot of a thread. `create` creates the log of the thread if it does not exist."""
         components = await self.open()
         create = create and not self.config.read_only
         config = await components.config_for(resource, keep=create)
@@ -231,7 +230,7 @@ class Connection:
         async with self._gate:
             if self._components is None and not self.outbox.is_closed:
                 self._components = await self._open()
-                # Saves what turns said that ended while the database could not be opened.
+                # Save the messages of turns that ended while the database could not be opened.
                 self.outbox.begin()
 
     async def _open(self) -> Components:
@@ -242,7 +241,7 @@ class Connection:
             weigh=lambda message: count_message(message, self.counter),
             options=store_options(self.config),
         )
-        # Unique among all processes that ever use this database.
+        # This id is unique among all processes that ever use this database.
         owner = f"{os.getpid()}-{store.new_id()}"
         observer, reflector = await self._observers()
         executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
@@ -280,7 +279,7 @@ class Connection:
         return self._chance(32) / 2**32
 
     async def _observers(self) -> tuple[Observer, Observer]:
-        """Return what observes and what reflects: the embedded observer if a model cannot be used, unless `strict` is set."""
+        """Return the observer and the reflector. If a model cannot be used, both are embedded, or `strict` raises."""
         try:
             self._models = models_for(self.config, self._model)
             for model in (self._models.observe, self._models.reflect):
@@ -292,13 +291,13 @@ class Connection:
             self.bus.degraded("", None, "choosing the model", error)
             return observers_of(ModelPair(observe=None, reflect=None), self.counter)
         if self._models.observe is None and self._models.reflect is None:
-            _log.info("no model is named, so the embedded observer is used")
+            _log.info("no model is set, so the embedded observer is used")
         return observers_of(self._models, self.counter)
 
     # ------------------------------------------------------------ closing
 
     async def close(self) -> None:
-        """Let background work finish, save what is left, then close the database; raises NotSaved if something is lost."""
+        """Wait for background work, save unsaved messages, and close the database. Raises NotSaved if messages are lost."""
         problem: Exception | None = await self._open_to_save()
         async with self._gate:
             if self.outbox.is_reported:
@@ -319,7 +318,7 @@ class Connection:
             await self._components.store.engine.settled()
 
     async def _open_to_save(self) -> MemologError | None:
-        """Try once more to open the database if messages wait for it; returns why it cannot be opened."""
+        """Try to open the database if there are unsaved messages. Return the error if it cannot be opened."""
         try:
             if len(self.outbox) and not self.outbox.is_closed:
                 await self.open()
@@ -329,7 +328,7 @@ class Connection:
 
 
 def _retrieve(opening: "asyncio.Task[None]") -> None:
-    """Retrieve the result: asyncio warns about errors of tasks that no caller awaits any more."""
+    """Retrieve the result, because asyncio warns about errors that were not retrieved."""
     if not opening.cancelled():
         opening.exception()
 
@@ -337,14 +336,14 @@ def _retrieve(opening: "asyncio.Task[None]") -> None:
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
     """Open the store at an address: a file name, `:memory:` or `postgresql://…`.
 
-    Close it when done, or use it as `async with await open_store(…) as store`.
+    Close it after use, or use it as `async with await open_store(…) as store`.
     """
     options = store_options(config or Config())
     return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
 
 
 def store_options(config: Config) -> StoreOptions:
-    """Return the settings that concern the store."""
+    """Return the settings of the store."""
     redactor = redactor_for(config)
     return StoreOptions(
         durability=config.durability,
@@ -359,7 +358,7 @@ def store_options(config: Config) -> StoreOptions:
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
-    """Return the configuration with the settings of a thread, and a text about those that no longer exist and are ignored."""
+    """Return the configuration with the settings of a thread, and a text about invalid settings, which are ignored."""
     try:
         return config.with_overrides(overrides), ""
     except ConfigError:
@@ -374,7 +373,7 @@ def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config,
 
 
 def check_thread(settings: Mapping[str, object]) -> None:
-    """Raise ConfigError for settings that cannot differ between threads."""
+    """Raise ConfigError for settings that cannot be set for a thread."""
     check_turn(settings, None)
     for name in sorted(_NOT_OF_A_THREAD & set(settings)):
         raise ConfigError(
@@ -385,7 +384,7 @@ def check_thread(settings: Mapping[str, object]) -> None:
 
 
 def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
-    """Raise ConfigError for settings that cannot differ between turns, and InputError for an unknown zone."""
+    """Raise ConfigError for settings that cannot be set for a turn, and InputError for an unknown zone."""
     if settings is not None and not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
             f"`settings` must be a dict of names and values, got {type(settings).__name__}.",

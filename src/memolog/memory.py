@@ -178,7 +178,7 @@ class Thread(_Handle):
         return await components.contexts.again(self.resource, self.id, number, self._connection.config)
 
     async def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
-        """Return stored messages, oldest first: the messages after number `after`, or the last messages before number `before`."""
+        """Return stored messages, oldest first: the messages after number `after`, or the last messages before `before`."""
         components = await self._connection.open()
         return await components.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
 
@@ -579,7 +579,7 @@ class Thread(_Handle):
         return rewound.branch
 
     async def advance(self) -> None:
-        """Observe, activate or reflect if it is due by the settings, as a turn does. Use it after `save`, which starts nothing."""
+        """Observe, activate or reflect if this is due, as a turn does. Use it after `save`, which starts nothing."""
         components = await self._connection.open_to_write()
         config, snapshot = await self._connection.look(self.id, self.resource)
         await components.core.advance(snapshot, config, Asked())
@@ -633,8 +633,8 @@ class Resource(_Handle):
     async def merge(self) -> tuple[str, ...]:
         """Merge the logs of the threads into the shared log, after a change to resource scope.
 
-        Returns the merged threads. A thread that the shared log covers already is not merged. A `Degraded` event gives the
-        reason, and its messages are observed again.
+        Returns the merged threads. A thread is not merged if runs have already observed it for the shared log, or are about to.
+        A `Degraded` event gives the reason, and the messages of that thread are observed again.
         """
         connection = self._connection
         components, now = await connection.open_to_write(), connection.clock.now()

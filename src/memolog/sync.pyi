@@ -366,7 +366,7 @@ class SyncThread:
     def seen(self, number: int) -> Context:
         """Rebuild the context of an earlier request. `number` is the number of the request in the thread, counted from 1."""
     def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
-        """Return stored messages, oldest first: the messages after number `after`, or the last messages before number `before`."""
+        """Return stored messages, oldest first: the messages after number `after`, or the last messages before `before`."""
     def info(self) -> ThreadInfo:
         """Return the title, metadata, settings and last message number of the thread. Raises ThreadNotFound."""
     def update(
@@ -503,7 +503,7 @@ class SyncThread:
         Raises BranchNotFound.
         """
     def advance(self) -> None:
-        """Observe, activate or reflect if it is due by the settings, as a turn does. Use it after `save`, which starts nothing."""
+        """Observe, activate or reflect if this is due, as a turn does. Use it after `save`, which starts nothing."""
 
 class SyncResource:
     """The memory of one user, project or team, without `await`."""
@@ -523,8 +523,8 @@ class SyncResource:
     def merge(self) -> tuple[str, ...]:
         """Merge the logs of the threads into the shared log, after a change to resource scope.
 
-        Returns the merged threads. A thread that the shared log covers already is not merged. A `Degraded` event gives the
-        reason, and its messages are observed again.
+        Returns the merged threads. A thread is not merged if runs have already observed it for the shared log, or are about to.
+        A `Degraded` event gives the reason, and the messages of that thread are observed again.
         """
     def search(
         self,
