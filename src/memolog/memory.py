@@ -533,7 +533,7 @@ class Thread(_Handle):
         """Withdraw all messages of an ended turn. `turn` is the id of the turn. Raises ThreadNotFound."""
         components = await self._connection.open_to_write()
         now, render = self._connection.clock.now(), components.core.rerender
-        await components.store.withdrawals.withdraw(self.resource, self.id, turn, after=0, now=now, render=render)
+        await components.store.withdrawals.withdraw(self.resource, self.id, turn, now=now, render=render)
 
     async def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
         """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.

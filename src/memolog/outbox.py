@@ -377,7 +377,6 @@ class Outbox:
                 pending.resource,
                 pending.thread,
                 pending.turn,
-                after=0,
                 also=pending.also,
                 keep_answered=pending.keeps_answered,
                 now=now,

@@ -162,7 +162,7 @@ async def test_withdrawn_messages_do_not_come_back(store: Store, clock: FakeCloc
     """A run over what was withdrawn meanwhile is refused: its owner is a zombie too."""
     await store.messages.save(RESOURCE, THREAD, UserMessage("hello", id="m1"), turn="turn")
     claim = await start(store, clock, "first")
-    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn", after=0, now=clock.now(), render=render)
+    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn", now=clock.now(), render=render)
     assert (gone.messages, gone.runs) == ((1,), ("run",))
     await try_all(store, clock, claim)
 

@@ -87,16 +87,6 @@ class Processes:
 
         return self.judge(owner, await self._engine.read(script))
 
-    async def is_alive(self, owner: str, *, since: datetime | None = None) -> bool:
-        """Return whether a process is alive.
-
-        A process that has not written its first beat counts as alive for a few seconds after `since`, its last known action.
-        """
-        life = await self.life(owner)
-        if life == "unknown":
-            return since is not None and self._clock.now() - since <= timedelta(seconds=self.silence)
-        return life != "silent"
-
     def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
         """Return the state of a process from its last beat, just read. `silence` and `lease` override the attributes."""
         if beat is None:

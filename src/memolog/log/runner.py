@@ -189,30 +189,25 @@ class Runner:
     async def _carry_out(self, batch: RunBatch) -> None:
         with self.heartbeat.under_way():
             try:
-                await self._carry_on(batch)
+                await self._attempt(batch)
+            except asyncio.CancelledError:
+                # The Memory or the loop is closing. Release the leases, so that another process need not wait for their end.
+                with contextlib.suppress(MemologError, TimeoutError):
+                    async with asyncio.timeout(_GIVE_BACK_SECONDS):
+                        await self._store.runs.give_back(batch.resource, batch.claims)
+                raise
+            except Exception as error:  # noqa: BLE001 - a background task has no caller; the journal and the breaker record the error
+                with contextlib.suppress(MemologError):
+                    await self._fail(batch, batch.claims, f"{type(error).__name__}: {error}", None)
             finally:
+                for claim in batch.claims:
+                    # This process may have taken the run over itself, in another batch. Do not remove that batch.
+                    if self._batches.get(claim.run) is batch:
+                        del self._batches[claim.run]
                 batch.ended.set()
         if not self._closing:
             with contextlib.suppress(MemologError):
                 await batch.then(batch.resource, batch.thread, batch.config)
-
-    async def _carry_on(self, batch: RunBatch) -> None:
-        try:
-            await self._attempt(batch)
-        except asyncio.CancelledError:
-            # The Memory or the loop is closing. Release the leases, so that another process need not wait for their end.
-            with contextlib.suppress(MemologError, TimeoutError):
-                async with asyncio.timeout(_GIVE_BACK_SECONDS):
-                    await self._store.runs.give_back(batch.resource, batch.claims)
-            raise
-        except Exception as error:  # noqa: BLE001 - a background task has no caller; the journal and the breaker record the error
-            with contextlib.suppress(MemologError):
-                await self._fail(batch, batch.claims, f"{type(error).__name__}: {error}", None)
-        finally:
-            for claim in batch.claims:
-                # This process may have taken the run over itself, in another batch. Do not remove that batch.
-                if self._batches.get(claim.run) is batch:
-                    del self._batches[claim.run]
 
     async def _attempt(self, batch: RunBatch) -> None:
         work = asyncio.ensure_future(self._execute(batch))

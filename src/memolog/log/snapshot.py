@@ -19,7 +19,7 @@ from memolog.core.observation import Observation, Scope, Span
 from memolog.core.run import RunKind, RunStatus
 from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import hints_from_row, message_from_row, moment, object_in, span_from_row
+from memolog.db.rows import from_row, hints_from_row, message_from_row, moment, object_in, span_from_row
 from memolog.errors import Conflict, ThreadNotFound
 from memolog.log.heartbeat import Beat
 from memolog.working_memory.store import Facts, present_versions, reading_facts
@@ -502,34 +502,27 @@ def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
     if not rows:
         raise ThreadNotFound(thread)
     row = rows[0]
-    return ThreadHead(
-        pk=row.pk,
+    return from_row(
+        ThreadHead,
+        row,
         id=thread,
-        last_seq=row.last_seq,
         hints=hints_from_row(row),
         last_request_at=moment(row.last_request_at),
-        last_model=row.last_model,
         overrides=object_in(row.overrides),
         title=unpack(row.title),
-        created_at=row.created_at,
         has_tasks=row.last_handle is not None,
     )
 
 
 def _log_head(row: Row) -> LogHead:
-    return LogHead(
-        pk=row.pk,
-        id=row.id,
-        version=row.version,
-        generation=row.generation,
-        failures=row.failures,
+    return from_row(
+        LogHead,
+        row,
         retry_at=moment(row.retry_at),
         last_success_at=moment(row.last_success_at),
         last_error_at=moment(row.last_error_at),
         last_error=unpack(row.last_error),
         settled_tokens=max(row.tokens_after, _incompressible_tokens(row.abandoned, row.generation)),
-        working_memory=row.working_memory,
-        run_changes=row.run_changes,
     )
 
 
@@ -543,19 +536,13 @@ def _incompressible_tokens(inputs: str | None, generation: int) -> int:
 
 def group_row(row: Row) -> GroupRow:
     """Return the group of a row with the columns of `select_groups` and `position`."""
-    return GroupRow(
-        pk=row.pk,
-        id=row.id,
-        handle=row.handle,
-        kind=row.kind,
-        tokens=row.tokens,
+    return from_row(
+        GroupRow,
+        row,
         text=unpack(row.text) or "",
-        observations=row.observations,
         first_at=moment(row.first_at),
         last_at=moment(row.last_at),
         activated_at=moment(row.activated_at),
-        position=row.position,
-        thread_pk=row.thread_pk,
         span=span_from_row(row),
     )
 
@@ -563,29 +550,16 @@ def group_row(row: Row) -> GroupRow:
 def _buffered_row(row: Row) -> BufferedRow:
     # Only the inputs of a reflection contain the groups that it covers.
     inputs: JsonObject = loads(row.inputs) if row.kind == "reflection" and row.inputs else {}
-    return BufferedRow(
-        pk=row.pk,
-        id=row.id,
-        kind=row.kind,
-        thread=row.thread,
-        span=span_from_row(row),
-        handle=row.handle,
-        covers=tuple(inputs.get("groups", ())),
-    )
+    return from_row(BufferedRow, row, span=span_from_row(row), covers=tuple(inputs.get("groups", ())))
 
 
 def _run_row(row: Row) -> RunRow:
-    return RunRow(
-        id=row.id,
-        kind=row.kind,
-        status=row.status,
-        thread=row.thread,
+    return from_row(
+        RunRow,
+        row,
         span=span_from_row(row),
         lease_until=from_micros(row.lease_until),
         retry_at=moment(row.retry_at),
-        fence=row.fence,
-        attempt=row.attempt,
-        owner=row.owner,
         beat_at=from_micros(row.heartbeat_at),
         owner_beat=beat_of(row),
     )

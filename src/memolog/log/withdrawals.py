@@ -64,13 +64,12 @@ class Withdrawals(Calls):
         thread: str,
         turn: str,
         *,
-        after: int,
         now: datetime,
         render: Render,
         also: Sequence[int] = (),
         keep_answered: bool = False,
     ) -> Script[WithdrawnRows]:
-        """Withdraw the messages that a turn saved after number `after`, and the messages in `also` that no answer follows.
+        """Withdraw the messages that a turn saved, and the messages in `also` that no answer follows.
 
         With `keep_answered` the messages up to the last answer of the turn are not withdrawn.
         """
@@ -79,7 +78,7 @@ class Withdrawals(Calls):
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
-        rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=max(after, answered))
+        rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=answered)
         yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
         more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
         return (yield from withdrawing_derived(thread_pk, [row.seq for row in (*rows, *more)], at, render))
