@@ -7,7 +7,6 @@ of a resource. `Resource` and `Thread` objects contain only ids, so creating one
 import asyncio
 import contextlib
 import os
-from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
@@ -109,22 +108,19 @@ def _check_metadata(metadata: object) -> None:
         )
 
 
-class _Handle(ABC):
+class _Handle:
     """Base of `Resource` and `Thread`. Two objects with the same ids and the same database are equal."""
 
-    id: str
-
-    def __init__(self, memory: "Memory", connection: Connection) -> None:
-        self._memory, self._connection = memory, connection
-
-    @abstractmethod
-    def _key(self) -> tuple[str, ...]: ...
+    def __init__(self, memory: "Memory", connection: Connection, *ids: str) -> None:
+        self._memory, self._connection, self._ids = memory, connection, ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and other._key() == self._key()
+        if not isinstance(other, type(self)):
+            return False
+        return (other._ids, other._connection.address) == (self._ids, self._connection.address)
 
     def __hash__(self) -> int:
-        return hash((type(self), self._key()))
+        return hash((type(self), self._ids))
 
 
 class Thread(_Handle):
@@ -138,14 +134,11 @@ class Thread(_Handle):
     """The id of the resource."""
 
     def __init__(self, memory: "Memory", connection: Connection, thread: str, resource: str) -> None:
-        super().__init__(memory, connection)
         self.id, self.resource = check_id("thread", thread), check_id("resource", resource)
+        super().__init__(memory, connection, self.id, self.resource)
 
     def __repr__(self) -> str:
         return f"Thread({self.id!r}, resource={self.resource!r})"
-
-    def _key(self) -> tuple[str, ...]:
-        return self._connection.address, self.resource, self.id
 
     def _owner(self) -> "Resource":
         return Resource(self._memory, self._connection, self.resource)
@@ -594,14 +587,11 @@ class Resource(_Handle):
     id: str
 
     def __init__(self, memory: "Memory", connection: Connection, resource: str) -> None:
-        super().__init__(memory, connection)
         self.id = check_id("resource", resource)
+        super().__init__(memory, connection, self.id)
 
     def __repr__(self) -> str:
         return f"Resource({self.id!r})"
-
-    def _key(self) -> tuple[str, ...]:
-        return self._connection.address, self.id
 
     # ------------------------------------------------------------ threads
 

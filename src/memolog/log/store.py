@@ -171,8 +171,6 @@ class Logs(Calls):
     @reads
     def history(self, resource: str, thread: str | None) -> Script[tuple[Generation, ...]]:
         """Return the generations of a thread's log, oldest first. `thread=None` means the shared log of the resource."""
-        check_ids(resource=resource)
-        check_optional_ids(thread=thread)
         log_pk = yield from _find_log(resource, thread)
         rows = yield q.generations(log_pk=log_pk)
         return tuple(map(_generation, rows))
@@ -180,8 +178,6 @@ class Logs(Calls):
     @reads
     def as_of(self, resource: str, thread: str | None, at: datetime) -> Script[tuple[GroupRow, ...]]:
         """Return the groups that the log had at a moment. `thread=None` means the shared log of the resource."""
-        check_ids(resource=resource)
-        check_optional_ids(thread=thread)
         until = to_micros(at)
         log_pk = yield from _find_log(resource, thread)
         number = (yield q.generation_at(log_pk=log_pk, at=until))[0].number
@@ -394,6 +390,8 @@ def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
 
 def _find_log(resource: str, thread: str | None) -> Script[int]:
     """Return the key of a thread's log, or of the shared log for `thread=None`. Return 0 if the log does not exist yet."""
+    check_ids(resource=resource)
+    check_optional_ids(thread=thread)
     thread_pk = 0 if thread is None else (yield from reading_thread(resource, thread)).pk
     found = yield q.find_log(resource=resource, thread_pk=thread_pk)
     return found[0].pk if found else 0
