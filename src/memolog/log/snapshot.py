@@ -13,9 +13,9 @@ from typing import Any, NamedTuple, TypeAlias
 
 from memolog.core.cache import Cache
 from memolog.core.clock import from_micros
-from memolog.core.exact_json import JsonObject, JsonValue, loads, unpack
+from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, unpack
 from memolog.core.message import Message, pairs_of
-from memolog.core.observation import Observation, Scope, Span
+from memolog.core.observation import Generation, Observation, Scope, Span
 from memolog.core.run import RunKind, RunStatus
 from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
@@ -421,20 +421,42 @@ def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], 
     if not rows:
         created = yield q.create_log(id=new_id(), resource=resource, thread_pk=thread_pk, now=now)
         if created:
-            yield q.create_generation(
-                log_pk=created[0].pk,
-                number=0,
-                kind="start",
-                run_pk=None,
-                now=now,
-                restored_from=None,
-                tokens_before=0,
-                tokens_after=0,
-                dropped="[]",
-                working_memory=(yield from present_versions(created[0].pk)),
-            )
+            yield from new_generation(created[0].pk, 0, "start", (), now, before=0, after=0)
         rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
     return _log_head(rows[0])
+
+
+def new_generation(
+    log_pk: int,
+    number: int,
+    kind: str,
+    groups: Sequence[int],
+    at: int,
+    *,
+    before: int,
+    after: int,
+    dropped: Sequence[str] = (),
+    restored_from: int | None = None,
+) -> Script[Generation]:
+    """Create a generation from these groups, in this order, and make it the current one."""
+    rows = yield q.create_generation(
+        log_pk=log_pk,
+        number=number,
+        kind=kind,
+        now=at,
+        restored_from=restored_from,
+        tokens_before=before,
+        tokens_after=after,
+        dropped=dumps(list(dropped)),
+        working_memory=(yield from present_versions(log_pk)),
+    )
+    entries = [
+        {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}
+        for position, group_pk in enumerate(groups, start=1)
+    ]
+    yield q.add_entry.many(entries)
+    yield q.set_generation(log_pk=log_pk, generation=number)
+    return generation_from_row(rows[0])
 
 
 def reading_others(
@@ -568,3 +590,8 @@ def _run_row(row: Row) -> RunRow:
 def beat_of(row: Row) -> Beat | None:
     """Return the last beat of the process of a row. None if the process has not written one."""
     return None if row.beats is None else Beat(number=row.beats, at=from_micros(row.beat_at))
+
+
+def generation_from_row(row: Row) -> Generation:
+    """Return the generation of a `create_generation` or `generations` row."""
+    return from_row(Generation, row, created_at=from_micros(row.created_at), dropped=tuple(loads(row.dropped)))

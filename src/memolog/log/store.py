@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.document import Document
@@ -32,13 +32,15 @@ from memolog.log.snapshot import (
     Snapshot,
     checking_version,
     completing_log,
+    generation_from_row,
     group_row,
+    new_generation,
     reading_others,
     reading_snapshot,
 )
 from memolog.text.dates import local
 from memolog.text.identifiers import content_words
-from memolog.working_memory.store import applying, present_versions
+from memolog.working_memory.store import applying
 
 q = load_queries("log/logs")
 threads = load_queries("messages/threads")
@@ -173,7 +175,7 @@ class Logs(Calls):
         """Return the generations of a thread's log, oldest first. `thread=None` means the shared log of the resource."""
         log_pk = yield from _find_log(resource, thread)
         rows = yield q.generations(log_pk=log_pk)
-        return tuple(map(_generation, rows))
+        return tuple(map(generation_from_row, rows))
 
     @reads
     def as_of(self, resource: str, thread: str | None, at: datetime) -> Script[tuple[GroupRow, ...]]:
@@ -489,62 +491,6 @@ def hint_values(hints: Hints, thread_pk: int, last_seq: int) -> dict[str, object
         "now": None if hints.at is None else to_micros(hints.at),
         "last_seq": last_seq,
     }
-
-
-def new_generation(
-    log_pk: int,
-    number: int,
-    kind: Any,
-    groups: Sequence[int],
-    at: int,
-    *,
-    before: int,
-    after: int,
-    dropped: Sequence[str] = (),
-    restored_from: int | None = None,
-) -> Script[Generation]:
-    """Create a generation from these groups, in this order, and make it the current one."""
-    working_memory = yield from present_versions(log_pk)
-    yield q.create_generation(
-        log_pk=log_pk,
-        number=number,
-        kind=kind,
-        run_pk=None,
-        now=at,
-        restored_from=restored_from,
-        tokens_before=before,
-        tokens_after=after,
-        dropped=dumps(list(dropped)),
-        working_memory=working_memory,
-    )
-    entries = [
-        {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}
-        for position, group_pk in enumerate(groups, start=1)
-    ]
-    yield q.add_entry.many(entries)
-    yield q.set_generation(log_pk=log_pk, generation=number)
-    return Generation(
-        number=number,
-        kind=kind,
-        created_at=from_micros(at),
-        dropped=tuple(dropped),
-        restored_from=restored_from,
-        tokens_before=before,
-        tokens_after=after,
-    )
-
-
-def _generation(row: Row) -> Generation:
-    return Generation(
-        number=row.number,
-        kind=row.kind,
-        created_at=from_micros(row.created_at),
-        run=row.run,
-        dropped=tuple(loads(row.dropped)),
-        restored_from=row.restored_from,
-        tokens_before=row.tokens_before,
-        tokens_after=row.tokens_after,
-    )
 
 
 # ---------------------------------------------------------------- observations and plans

@@ -20,8 +20,8 @@ from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
 from memolog.events import Withdrawn
 from memolog.log.runs import deleting_extracts
-from memolog.log.snapshot import GroupRow, group_row
-from memolog.log.store import new_generation, reading_members, reading_observations
+from memolog.log.snapshot import GroupRow, group_row, new_generation
+from memolog.log.store import reading_members, reading_observations
 
 q = load_queries("log/logs")
 line_queries = load_queries("log/lines")

@@ -14,9 +14,9 @@ ON CONFLICT DO NOTHING
 RETURNING pk
 
 -- create_generation --
-INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from, tokens_before, tokens_after, dropped,
-  working_memory)
-VALUES (:log_pk, :number, :kind, :run_pk, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory)
+INSERT INTO generations (log_pk, number, kind, created_at, restored_from, tokens_before, tokens_after, dropped, working_memory)
+VALUES (:log_pk, :number, :kind, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory)
+RETURNING number, kind, created_at, restored_from, tokens_before, tokens_after, dropped
 
 -- thread_head --
 SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,
