@@ -41,7 +41,7 @@ _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
 _LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 
-# One model call observes short spans of several threads, of at most this many tokens together: a failed call loses all of them.
+# One model call observes short spans of several threads. They have at most this many tokens, because a failed call loses all.
 _BATCH_TOKENS = 10_000
 # After a reflection the log must grow by at least this share of its limit before the next reflection.
 _GROWTH = 0.1
@@ -494,8 +494,8 @@ def _reach(weights: Sequence[Weight]) -> list[int]:
 def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretch:
     """Return the first messages of a tail that belong to no buffered group and no run.
 
-    If the messages before the first unseen message have at least `apart_from` tokens, the stretch ends before that message: a
-    group of seen messages only can be activated earlier.
+    If the messages before the first unseen message have at least `apart_from` tokens, the stretch ends before that message,
+    because a group that contains only seen messages can be activated earlier.
     """
     taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
     start, end, is_hole = tail.cursor + 1, None, False

@@ -1,4 +1,4 @@
-"""Call `decide` for a log and perform its decision, until nothing is left to do. For turns, manual calls and background work."""
+"""Call `decide` for a log and perform the decisions, until nothing is left to do. Turns and manual calls use it."""
 
 import asyncio
 import contextlib
@@ -51,13 +51,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memolog")
 
-# The maximum number of rounds. It is far more than any log needs, and ends an endless loop.
+# The maximum number of rounds. No log needs as many, so an endless loop ends here.
 _MOST_ROUNDS = 64
 # A group with more observations than this is rendered in a worker thread.
 _MANY_LINES = 200
 _POLL_SECONDS = 0.05
-# A process with an open turn counts as dead if no new beat is seen for the first number of seconds, or if its last beat is older
-# than the second. Both are long, because it costs little if the messages of a dead turn stay in the tail, but the model of a
+# A process with an open turn counts as dead if no new beat is seen for _TURN_SILENCE_SECONDS, or if its last beat is older than
+# _TURN_SECONDS. Both are long, because it costs little if the messages of a dead turn stay in the tail, but the model of a
 # running turn must not lose its messages.
 _TURN_SILENCE_SECONDS = 60.0
 _TURN_SECONDS = 600.0

@@ -1,4 +1,4 @@
-"""Heartbeats, which show to other processes that a process is alive, and leases.
+"""Heartbeats and leases. Heartbeats show to other processes that a process is alive.
 
 A process writes heartbeats only while it has runs or turns. Only one owner has a lease at a time, and each new owner gets a
 higher fence.
@@ -25,7 +25,11 @@ q = load_queries("log/processes")
 leases = load_queries("log/leases")
 
 Life: TypeAlias = Literal["moving", "fresh", "silent", "unknown"]
-"""The state of a process: a new beat was seen; its last beat is recent, but no second one was seen yet; dead; it has no row."""
+"""The state of a process.
+
+moving: a new beat was seen. fresh: its last beat is recent, but no second beat was seen yet. silent: it is dead. unknown: it has
+not written a beat.
+"""
 
 _SILENCE_SECONDS = 5.0
 _LEASE_SECONDS = 30.0

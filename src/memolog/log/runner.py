@@ -41,7 +41,7 @@ class RunFault(Exception):
 
     `cause` is "answer" if the answer cannot be used, "refused" if the provider refused the prompt, "denied" if the call is not
     allowed at all (a wrong key, an unknown model), "away" if the model cannot be reached, and "incompressible" if a reflection
-    failed to shorten the log; that run is abandoned. `declines` means that the model refused to answer, or that its answer is
+    failed to shorten the log. Such a run is abandoned. `declines` means that the model refused to answer, or that its answer is
     empty. The reason is stored and shown, so secrets are redacted from it.
     """
 

@@ -238,7 +238,7 @@ class OtherLimits:
     messages: int
     """The maximum number of messages of each thread. The newest are read."""
     tokens: int | None = None
-    """How many tokens a context shows of all threads together. Reading stops when they are filled; None means no limit."""
+    """The maximum tokens that a context shows of all threads together. Reading stops when they are reached. None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,7 +266,7 @@ class Snapshot:
     beside: OtherTails | None = None
     """The messages of other threads that a context shows. None unless `others` was an `OtherLimits`."""
     unseen: tuple[Row, ...] = ()
-    """The messages that running turns saved and no model has answered, as rows of `unseen`. With `others`, of all threads."""
+    """The messages that turns saved and no model has answered, as rows of `unseen`. Of all threads if `others` was True."""
     facts: Facts = field(default_factory=Facts)
     """The working memory: the version at the start of the generation, and the current version."""
     known: KnownRows = field(default_factory=dict[int, Message])
@@ -294,7 +294,7 @@ def reading_snapshot(
     newest: int | None = None,
     others: bool | OtherLimits = True,
 ) -> Script[Snapshot]:
-    """Read the snapshot. If the log does not exist yet, the snapshot has an empty log; a missing cursor counts as 0.
+    """Read the snapshot. If the log does not exist yet, the snapshot has an empty log. A missing cursor counts as 0.
 
     `newest` limits the number of messages in the tail, for threads without a log. `others` is for a shared log: True reads the
     messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows.

@@ -1,7 +1,7 @@
 """Withdraw the messages of a turn, and rebuild reflections after observations were deleted, corrected or retracted.
 
-Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted. So
-are reflected lines that merge such an observation. The message's row stays as a tombstone.
+Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted.
+Reflected lines that merge such an observation are deleted too. The message's row stays as a tombstone.
 """
 
 from __future__ import annotations
@@ -150,9 +150,9 @@ def _forget_activated(where: dict[str, int], at: int, render: Render, mend: Mend
 
 
 def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render | None) -> Script[None]:
-    """Create a generation without what was deleted: reflections over touched groups are replaced by what they cover.
+    """Create a generation without the deleted observations. Reflections over touched groups are replaced by the covered groups.
 
-    The touched groups are rendered again or, without a renderer, left out.
+    The touched groups are rendered again. If `render` is None, they are left out.
     """
     number = (yield q.touch_version(log_pk=log_pk))[0].generation
     groups = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
@@ -170,7 +170,7 @@ def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render | Non
 
 
 def _void_reflections(log_pk: int, names: set[str]) -> Script[set[int]]:
-    """Void every reflection over these groups, in older generations too, so that a restore does not bring them back."""
+    """Void every reflection over these groups, in older generations too, so that a restore does not activate it again."""
     voided: set[int] = set()
     # A reflection is newer than all groups that it covers.
     for group in (yield q.reflections(log_pk=log_pk)):
