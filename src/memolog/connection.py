@@ -121,7 +121,7 @@ class Components:
 
     async def _keep(self, resource: str, settings: JsonObject) -> None:
         stored = await self.store.settings.get(resource)
-        if any(name not in stored or stored[name] != value for name, value in settings.items()):
+        if {**stored, **settings} != stored:
             before = await self.store.settings.put(resource, settings)
             if before:
                 now = {name: settings[name] for name in before}

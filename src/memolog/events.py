@@ -287,7 +287,8 @@ class Bus:
     def emit(self, event: Event) -> None:
         """Deliver an event. Errors of listeners are logged and not raised."""
         if isinstance(event, Degraded):
-            _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
+            of_thread = f" of {event.thread}" if event.thread else ""
+            _log.warning("%s%s failed: %s", event.what, of_thread, event.error)
             key = event.resource, event.thread
             self._troubles.pop(key, None)
             self._troubles[key] = event
