@@ -10,6 +10,7 @@ from datetime import datetime
 from inspect import iscoroutinefunction
 from typing import TypeAlias
 
+from memolog.core.cache import Cache
 from memolog.core.clock import Clock
 from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, encode
@@ -237,7 +238,7 @@ class Bus:
         self._listeners: list[Listener] = []
         self._queues: list[asyncio.Queue[Event | None]] = []
         self._is_closed = False
-        self._troubles: dict[tuple[str, str | None], Degraded] = {}
+        self._troubles = Cache[tuple[str, str | None], Degraded](_TROUBLES)
 
     @property
     def has_listeners(self) -> bool:
@@ -289,26 +290,22 @@ class Bus:
         if isinstance(event, Degraded):
             of_thread = f" of {event.thread}" if event.thread else ""
             _log.warning("%s%s failed: %s", event.what, of_thread, event.error)
-            key = event.resource, event.thread
-            self._troubles.pop(key, None)
-            self._troubles[key] = event
-            if len(self._troubles) > _TROUBLES:
-                del self._troubles[next(iter(self._troubles))]
+            self._troubles.put((event.resource, event.thread), event)
         for listener in tuple(self._listeners):
             try:
                 listener(event)
             except Exception:  # noqa: BLE001 - an error of a listener must not fail the turn
                 _log.exception("a listener failed on %s", event.kind)
+        self._queue(event)
+
+    def close(self) -> None:
+        """End every iterator, including iterators that are created later."""
+        self._is_closed = True
+        self._queue(None)
+
+    def _queue(self, event: Event | None) -> None:
         for queue in tuple(self._queues):
             if queue.full():
                 # The queue of a slow reader is full, so drop the oldest event.
                 queue.get_nowait()
             queue.put_nowait(event)
-
-    def close(self) -> None:
-        """End every iterator, including iterators that are created later."""
-        self._is_closed = True
-        for queue in tuple(self._queues):
-            if queue.full():
-                queue.get_nowait()
-            queue.put_nowait(None)

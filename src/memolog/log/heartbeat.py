@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
+from memolog.core.cache import Cache
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.run import Lease
 from memolog.db.engine import Calls, Engine, writes
@@ -65,7 +66,7 @@ class Processes:
         """A process of which only one beat was seen counts as dead if that beat is older than this many seconds."""
         self.time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
         """The local monotonic time."""
-        self._watched: dict[str, _Watched] = {}
+        self._watched = Cache[str, _Watched](_MOST_WATCHED)
         self._has_swept = False
 
     async def beat(self, owner: str) -> None:
@@ -98,10 +99,8 @@ class Processes:
         time = self.time()
         known = self._watched.get(owner)
         if known is None or known.number != beat.number:
-            if len(self._watched) >= _MOST_WATCHED:
-                self._watched.clear()
             known = _Watched(number=beat.number, since=time, is_moving=known is not None)
-            self._watched[owner] = known
+            self._watched.put(owner, known)
         if time - known.since >= (self.silence if silence is None else silence):
             return "silent"
         if known.is_moving:
