@@ -21,11 +21,12 @@ from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
 from memolog.events import Activated, Decided, Event, Recovered, RunStarted, changed_document, new_generation_event
 from memolog.log.decide import decide
+from memolog.log.heartbeat import beat_of
 from memolog.log.journal import EventJournal
 from memolog.log.render import render_group
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
-from memolog.log.snapshot import GroupRow, RunRow, Snapshot, beat_of
+from memolog.log.snapshot import GroupRow, RunRow, Snapshot
 from memolog.log.state import (
     Activate,
     ActivateReflection,
@@ -147,11 +148,7 @@ class Core:
         return Hold(self._gate(resource, thread, scope), budget)
 
     def _gate(self, resource: str, thread: str, scope: Scope) -> _Gate:
-        key = resource, thread if scope == "thread" else None
-        gate = self._gates.get(key)
-        if gate is None:
-            gate = self._gates[key] = _Gate()
-        return gate
+        return self._gates.setdefault((resource, thread if scope == "thread" else None), _Gate())
 
     async def advance(
         self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None

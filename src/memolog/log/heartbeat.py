@@ -18,7 +18,7 @@ from memolog.core.cache import Cache
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.run import Lease
 from memolog.db.engine import Calls, Engine, writes
-from memolog.db.queries import Script, load_queries
+from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError, MemologError
 
@@ -46,6 +46,11 @@ class Beat:
 
     number: int
     at: datetime
+
+
+def beat_of(row: Row) -> Beat | None:
+    """Return the last beat of the process of a row. None if the process has not written one."""
+    return None if row.beats is None else Beat(number=row.beats, at=from_micros(row.beat_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,12 +90,8 @@ class Processes:
 
     async def life(self, owner: str) -> Life:
         """Return the state of a process."""
-
-        def script() -> Script[Beat | None]:
-            rows = yield q.last_beat(owner=owner)
-            return Beat(number=rows[0].beats, at=from_micros(rows[0].beat_at)) if rows else None
-
-        return self.judge(owner, await self._engine.read(script))
+        beats = await self._engine.fetch(q.last_beat(owner=owner), beat_of)
+        return self.judge(owner, beats[0] if beats else None)
 
     def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
         """Return the state of a process from its last beat, just read. `silence` and `lease` override the attributes."""

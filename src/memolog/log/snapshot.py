@@ -21,7 +21,7 @@ from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import from_row, hints_from_row, message_from_row, moment, object_in, span_from_row
 from memolog.errors import Conflict, ThreadNotFound
-from memolog.log.heartbeat import Beat
+from memolog.log.heartbeat import Beat, beat_of
 from memolog.working_memory.store import Facts, present_versions, reading_facts
 
 q = load_queries("log/logs")
@@ -585,11 +585,6 @@ def _run_row(row: Row) -> RunRow:
         beat_at=from_micros(row.heartbeat_at),
         owner_beat=beat_of(row),
     )
-
-
-def beat_of(row: Row) -> Beat | None:
-    """Return the last beat of the process of a row. None if the process has not written one."""
-    return None if row.beats is None else Beat(number=row.beats, at=from_micros(row.beat_at))
 
 
 def generation_from_row(row: Row) -> Generation:
