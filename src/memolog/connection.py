@@ -1,6 +1,6 @@
-"""Open the database of a memory at its first use, connect the components of the memory to it, and close both.
+"""Open the database of a `Memory` at its first use, create the components that use it, and close them.
 
-Also the configuration of resources and models, and checks of settings.
+This module also combines the configuration with stored settings, and checks the settings of threads and turns.
 """
 
 import asyncio
@@ -18,10 +18,9 @@ from memolog.core.config import Config
 from memolog.core.exact_json import JsonObject
 from memolog.core.message import NewMessage
 from memolog.core.model_names import canonical_model, context_window
-from memolog.core.run import Calibration
 from memolog.core.zones import check_zone
 from memolog.errors import ConfigError, InputError, MemologError, StoreClosed, StoreReadOnly
-from memolog.events import Bus, Degraded, SettingsChanged
+from memolog.events import Bus, SettingsChanged
 from memolog.log.executor import Core
 from memolog.log.heartbeat import Heartbeat
 from memolog.log.journal import EventJournal
@@ -32,7 +31,7 @@ from memolog.observer.llm import Observer, observers_of
 from memolog.observer.model import Model, check_model, close_model
 from memolog.observer.model_choice import ModelPair, ModelSpec, models_for
 from memolog.observer.run import RunExecutor
-from memolog.outbox import READING_SETTINGS, Outbox, Outside, Pending, Spent
+from memolog.outbox import READING_SETTINGS, Outbox, Pending, Spent
 from memolog.store import Store, StoreOptions
 from memolog.store import open_store as open_with
 from memolog.text.message_tokens import count_message
@@ -41,12 +40,13 @@ from memolog.text.tokens import HeuristicCounter, TokenCounter, learn
 
 _log = logging.getLogger("memolog")
 
-# A process of which three beats are missing counts as dead.
+# The maximum seconds between two heartbeats. Other processes consider a process dead after about three missing beats.
 _BEAT_SECONDS = 1.5
+# The share of a model's context window that a context may fill. The rest is for the answer, instructions and tools.
 _WINDOW_SHARE = 0.9
 
 _COUNTER = HeuristicCounter()
-# Fixed when the database is opened.
+# These settings are used when the database is opened, so they cannot be changed for a turn.
 _FIXED = frozenset(
     {
         "busy_timeout",
@@ -59,7 +59,7 @@ _FIXED = frozenset(
     }
 )
 
-# A turn needs these before it reads its thread.
+# A turn needs these settings before it reads the settings of its thread.
 _NOT_OF_A_THREAD = frozenset({"read_only", "scope"})
 
 _MODELS = ("model", "observation.model", "reflection.model")
@@ -67,7 +67,7 @@ _MODELS = ("model", "observation.model", "reflection.model")
 
 @dataclass(slots=True, kw_only=True)
 class Components:
-    """The components of an open memory."""
+    """The components of a `Memory` with an open database."""
 
     store: Store
     config: Config
@@ -78,7 +78,7 @@ class Components:
     compacting: Compacting
     outbox: Outbox
     writer: Model | None = None
-    """The model that writes on request; None for the embedded rules."""
+    """The model that writes on request. None if the embedded rules are used."""
     is_embedded: bool = False
     """Whether the embedded observer is used, whose runs are short."""
 
@@ -86,9 +86,9 @@ class Components:
         self.outbox.connect(self.core, self._learn)
 
     async def close(self, models: ModelPair) -> Exception | None:
-        """Save what is left, let runs finish, and close everything; returns what kept messages from being saved."""
+        """Save unsaved messages, wait for runs, and close all components. Return the error if messages could not be saved."""
         try:
-            # Before the observer is waited for: a caller who cancels that must not lose messages.
+            # Save before the wait for runs, because a caller that cancels this wait must not lose messages.
             await self.outbox.try_now(self.config.turn_timeout, also_open=True)
             await self.runner.close(self.config.observation.deadline)
             return await self.outbox.save_all(self.config.busy_timeout)
@@ -96,21 +96,22 @@ class Components:
             await self._release(models)
 
     async def _release(self, models: ModelPair) -> None:
-        """Leave no task, thread or connection behind, also when `aclose` is cancelled."""
+        """End all tasks, threads and connections, even if `aclose` is cancelled."""
         try:
             await self.outbox.stop()
         finally:
             await self.store.close()
-        # A turn that was running may have started something in the meantime.
+        # A running turn may have started a run meanwhile.
         await self.runner.close(0.0)
         for model in (models.observe, models.reflect):
             if model is not None:
                 await close_model(model)
 
     async def config_for(self, resource: str, config: Config | None = None, *, keep: bool = False) -> Config:
-        """Return a configuration, by default that of the memory, completed with the stored settings of a resource.
+        """Return a configuration, by default that of the `Memory`, completed with the stored settings of a resource.
 
-        `keep` stores the lasting settings of the memory with the resource; a change is emitted once.
+        `keep` stores the lasting settings of the `Memory` with the resource. If they differ from the stored ones, an event is
+        emitted.
         """
         if keep and self.config.lasting and self.store.cache.settings.get(resource) is None:
             await self._keep(resource, self.config.lasting)
@@ -120,7 +121,7 @@ class Components:
 
     async def _keep(self, resource: str, settings: JsonObject) -> None:
         stored = await self.store.settings.get(resource)
-        if any(name not in stored or stored[name] != value for name, value in settings.items()):
+        if {**stored, **settings} != stored:
             before = await self.store.settings.put(resource, settings)
             if before:
                 now = {name: settings[name] for name in before}
@@ -130,7 +131,7 @@ class Components:
         self.store.cache.settings.put(resource, {**stored, **settings})
 
     async def factor(self, resource: str, model: str | None) -> float:
-        """Return how many tokens the model counts for each of ours."""
+        """Return how many tokens the model counts for each token of Memolog's counter."""
         if model is None:
             return 1.0
         key = (resource, canonical_model(model))
@@ -141,22 +142,12 @@ class Components:
         return factor
 
     def window(self, resource: str, model: str | None) -> int | None:
-        """Return how many of our tokens a context may have for a model, where its window is known.
-
-        A tenth is left for the answer, and for instructions and tools that are not part of the context.
-        """
+        """Return how many tokens of Memolog's counter a context may have for a model. None if its context window is unknown."""
         window = context_window(model) if model else None
         if model is None or window is None:
             return None
         factor = self.store.cache.factors.get((resource, canonical_model(model)))
         return int(window * _WINDOW_SHARE / (1.0 if factor is None else factor))
-
-    async def _calibrate(
-        self, resource: str, model: str, learn: Callable[[Calibration], Calibration], *, thread: str | None = None
-    ) -> None:
-        """Store a new calibration; `thread` has no other name for the model than the reported one."""
-        known = await self.store.ledger.calibrate(resource, model, learn, thread=thread)
-        self.store.cache.factors.put((resource, canonical_model(model)), known.factor)
 
     async def _learn(self, pending: Pending, spent: Spent) -> None:
         """Calibrate token counts with the usage that a provider reported."""
@@ -164,19 +155,21 @@ class Components:
         reported = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
         if counted > 0 and reported > 0:
             asked = spent.asked
-            # An unknown name, such as that of a deployment, is what the next request will name too. A known model for which
-            # another one answered, as a fallback does, must not learn how the other counts.
+            # If the requested name is unknown (a deployment), calibrate that name, because the next request passes it again.
+            # If it is known, another model may have answered as a fallback, so calibrate the model that answered.
             name = asked if asked and context_window(asked) is None else usage.model
-            await self._calibrate(
+            new = await self.store.ledger.calibrate(
                 pending.resource,
                 name,
                 lambda known: learn(known, counted, reported),
+                # Without a requested model, the reported model is stored as the last model of the thread.
                 thread=None if asked else pending.thread,
             )
+            self.store.cache.factors.put((pending.resource, canonical_model(name)), new.factor)
 
 
 class Connection:
-    """A database, opened at the first use, and the components of a memory that work on it."""
+    """Opens a database at its first use, and creates the components of a `Memory` that use it."""
 
     def __init__(
         self,
@@ -191,65 +184,53 @@ class Connection:
         chance: Callable[[int], int],
     ) -> None:
         self.address, self.config, self.clock, self.counter = address, config, clock, counter
-        self.bus = Bus()
-        self.outbox = Outbox()
-        self.outside = Outside(
-            clock=clock,
-            counter=counter,
-            instructions=instructions,
-            new_id=IdMaker(clock.now, chance),
-            tell=self.tell,
-            outbox=self.outbox,
-            open_turns=Counter(),
-        )
-        self._model, self._instructions, self._chance = model, instructions, chance
+        self.instructions, self.new_id = instructions, IdMaker(clock.now, chance)
+        self.bus, self.outbox = Bus(clock), Outbox()
+        self.open_turns: Counter[str] = Counter()
+        """How often each turn is open in this process, by id. A continued turn may be open more than once."""
+        self._model, self._chance = model, chance
         self._extractors = Extractors(extractors)
         self._models = ModelPair(observe=None, reflect=None)
         self._gate = asyncio.Lock()
         self._components: Components | None = None
         self._opening: asyncio.Task[None] | None = None
 
-    def tell(self, event: Degraded) -> None:
-        """Emit and log that something failed."""
-        self.bus.emit(event)
-        _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
-
     # ------------------------------------------------------------ opening
 
     async def open(self) -> Components:
-        """Open the database if it is not open; returns the components."""
+        """Open the database if it is not open, and return the components."""
         if self._components is None and not self.outbox.is_closed:
             if self._opening is None or self._opening.done():
                 self._opening = asyncio.get_running_loop().create_task(self._open_once(), name="memolog-open")
                 self._opening.add_done_callback(_retrieve)
-            # A caller that is cancelled does not cancel the migration of the schema.
+            # If a caller is cancelled, the migration of the schema is not cancelled.
             await asyncio.shield(self._opening)
         if self._components is None or self.outbox.is_closed:
             raise StoreClosed
         return self._components
 
     async def open_to_write(self) -> Components:
-        """Open the database; raises StoreReadOnly if the memory is read-only."""
+        """Open the database if it is not open, and return the components. Raises StoreReadOnly if the memory is read-only."""
         if self.config.read_only:
-            raise StoreReadOnly("This memory is read-only.", then="Open another one without read_only.")
+            raise StoreReadOnly("This memory is read-only.", then="Open another Memory without read_only.")
         return await self.open()
 
     async def look(self, thread: str, resource: str, *, create: bool = True) -> tuple[Config, Snapshot]:
-        """Return a thread's configuration and a snapshot of it; `create` makes the thread if it does not exist."""
+        """Return the configuration and a snapshot of a thread. `create` creates the log of the thread if it does not exist."""
         components = await self.open()
         create = create and not self.config.read_only
         config = await components.config_for(resource, keep=create)
         snapshot = await components.store.logs.snapshot(resource, thread, config.scope, create=create)
         config, ignored = overridden(config, snapshot.thread.overrides)
         if ignored:
-            self.outside.degraded(resource, thread, READING_SETTINGS, ignored)
+            self.bus.degraded(resource, thread, READING_SETTINGS, ignored)
         return config, snapshot
 
     async def _open_once(self) -> None:
         async with self._gate:
             if self._components is None and not self.outbox.is_closed:
                 self._components = await self._open()
-                # Saves what turns said that ended while the database could not be opened.
+                # Save the messages of turns that ended while the database could not be opened.
                 self.outbox.begin()
 
     async def _open(self) -> Components:
@@ -260,15 +241,17 @@ class Connection:
             weigh=lambda message: count_message(message, self.counter),
             options=store_options(self.config),
         )
-        # Unique among all processes that ever use this database.
+        # This id is unique among all processes that ever use this database.
         owner = f"{os.getpid()}-{store.new_id()}"
         observer, reflector = await self._observers()
         executor = RunExecutor(store, observer, reflector, counter=self.counter, extractors=self._extractors)
         store.processes.lease = self.config.lease
         store.processes.silence = min(store.processes.silence, self.config.lease)
         heartbeat = Heartbeat(store.processes, owner, clock=self.clock, every=min(_BEAT_SECONDS, self.config.heartbeat))
-        journal = EventJournal(store, self.bus, self.clock)
-        runner = Runner(store, executor, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random)
+        journal = EventJournal(store, self.bus)
+        runner = Runner(
+            store, executor.execute, clock=self.clock, heartbeat=heartbeat, tell=journal.tell, chance=self._random
+        )
         core = Core(
             store,
             runner,
@@ -276,7 +259,7 @@ class Connection:
             clock=self.clock,
             counter=self.counter,
             owner=owner,
-            open_turns=self.outside.open_turns,
+            open_turns=self.open_turns,
             chance=self._random,
         )
         return Components(
@@ -284,7 +267,7 @@ class Connection:
             config=self.config,
             clock=self.clock,
             core=core,
-            contexts=Contexts(store, self.counter, self._instructions),
+            contexts=Contexts(store, self.counter, self.instructions),
             runner=runner,
             compacting=Compacting(store, core, observer, counter=self.counter, clock=self.clock),
             outbox=self.outbox,
@@ -296,7 +279,7 @@ class Connection:
         return self._chance(32) / 2**32
 
     async def _observers(self) -> tuple[Observer, Observer]:
-        """Return what observes and what reflects: the embedded observer if a model cannot be used, unless `strict` is set."""
+        """Return the observer and the reflector. If a model cannot be used, both are embedded, or `strict` raises."""
         try:
             self._models = models_for(self.config, self._model)
             for model in (self._models.observe, self._models.reflect):
@@ -305,18 +288,16 @@ class Connection:
         except ConfigError as error:
             if self.config.strict:
                 raise
-            what, now = "choosing the model", self.clock.now()
-            self.bus.emit(Degraded(at=now, resource="", thread=None, what=what, error=str(error)))
-            _log.warning("%s", error)
+            self.bus.degraded("", None, "choosing the model", error)
             return observers_of(ModelPair(observe=None, reflect=None), self.counter)
         if self._models.observe is None and self._models.reflect is None:
-            _log.info("no model is named, so the embedded observer is used")
+            _log.info("no model is set, so the embedded observer is used")
         return observers_of(self._models, self.counter)
 
     # ------------------------------------------------------------ closing
 
     async def close(self) -> None:
-        """Let background work finish, save what is left, then close the database; raises NotSaved if something is lost."""
+        """Wait for background work, save unsaved messages, and close the database. Raises NotSaved if messages are lost."""
         problem: Exception | None = await self._open_to_save()
         async with self._gate:
             if self.outbox.is_reported:
@@ -324,7 +305,7 @@ class Connection:
             self.outbox.is_closed = True
             if self._components is not None:
                 problem = await self._components.close(self._models)
-            lost = self.outbox.report_loss(problem, self.bus, self.clock)
+            lost = self.outbox.report_loss(problem, self.bus)
             self.bus.close()
         if lost is not None:
             raise lost
@@ -337,7 +318,7 @@ class Connection:
             await self._components.store.engine.settled()
 
     async def _open_to_save(self) -> MemologError | None:
-        """Try once more to open the database if messages wait for it; returns why it cannot be opened."""
+        """Try to open the database if there are unsaved messages. Return the error if it cannot be opened."""
         try:
             if len(self.outbox) and not self.outbox.is_closed:
                 await self.open()
@@ -347,7 +328,7 @@ class Connection:
 
 
 def _retrieve(opening: "asyncio.Task[None]") -> None:
-    """Retrieve the result: asyncio warns about errors of tasks that no caller awaits any more."""
+    """Retrieve the result, because asyncio warns about errors that were not retrieved."""
     if not opening.cancelled():
         opening.exception()
 
@@ -355,14 +336,14 @@ def _retrieve(opening: "asyncio.Task[None]") -> None:
 async def open_store(address: str = "memolog.db", config: Config | None = None) -> Store:
     """Open the store at an address: a file name, `:memory:` or `postgresql://…`.
 
-    Close it when done, or use it as `async with await open_store(…) as store`.
+    Close it after use, or use it as `async with await open_store(…) as store`.
     """
     options = store_options(config or Config())
     return await open_with(address, clock=SystemClock(), chance=system_chance, weigh=_weigh, options=options)
 
 
 def store_options(config: Config) -> StoreOptions:
-    """Return the settings that concern the store."""
+    """Return the settings of the store."""
     redactor = redactor_for(config)
     return StoreOptions(
         durability=config.durability,
@@ -377,7 +358,7 @@ def store_options(config: Config) -> StoreOptions:
 
 
 def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config, str]:
-    """Return the configuration with the settings of a thread, and a text about those that no longer exist and are ignored."""
+    """Return the configuration with the settings of a thread, and a text about invalid settings, which are ignored."""
     try:
         return config.with_overrides(overrides), ""
     except ConfigError:
@@ -392,7 +373,7 @@ def overridden(config: Config, overrides: Mapping[str, object]) -> tuple[Config,
 
 
 def check_thread(settings: Mapping[str, object]) -> None:
-    """Raise ConfigError for settings that cannot differ between threads."""
+    """Raise ConfigError for settings that cannot be set for a thread."""
     check_turn(settings, None)
     for name in sorted(_NOT_OF_A_THREAD & set(settings)):
         raise ConfigError(
@@ -403,7 +384,7 @@ def check_thread(settings: Mapping[str, object]) -> None:
 
 
 def check_turn(settings: Mapping[str, object] | None, zone: str | None) -> None:
-    """Raise ConfigError for settings that cannot differ between turns, and InputError for an unknown zone."""
+    """Raise ConfigError for settings that cannot be set for a turn, and InputError for an unknown zone."""
     if settings is not None and not isinstance(settings, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(
             f"`settings` must be a dict of names and values, got {type(settings).__name__}.",

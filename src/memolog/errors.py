@@ -1,54 +1,54 @@
-"""The errors that Memolog raises, in one tree. Each says what happened, why, and what to do next.
+"""The errors that Memolog raises. The text of an error says what happened, why, and what to do next.
 
-An `except` for a class catches those below it:
+An `except` for a class also catches the classes below it:
 
     MemologError
-    ├── ConfigError             settings that contradict each other or cannot be read
-    ├── InputError              an argument is refused
+    ├── ConfigError             settings are invalid or contradict each other
+    ├── InputError              an argument is invalid
     │   ├── EmptyId
     │   ├── UnknownRole
     │   ├── NotJson
     │   ├── MessageTooLarge
-    │   ├── MessageConflict     the same id with other content
+    │   ├── MessageConflict     the id is already stored with other content
     │   ├── ThreadExists
     │   ├── ImportConflict      the import contradicts stored data
     │   ├── DocumentTooLarge
-    │   ├── DocumentInvalid     refused by its schema, or the wrong kind of change
-    │   ├── TaskCycle           tasks would wait for each other for ever
-    │   └── TaskMoveRefused     the status of the task does not allow it
-    ├── NotFound                it does not exist, or belongs to another resource
+    │   ├── DocumentInvalid     the schema or the format does not allow the change
+    │   ├── TaskCycle           tasks would block each other
+    │   └── TaskMoveRefused     the status of the task does not allow the change
+    ├── NotFound                the value does not exist or belongs to another resource
     │   ├── ThreadNotFound
     │   ├── MessageNotFound
     │   ├── BranchNotFound
-    │   ├── DocumentNotFound    no working memory, no such version, no such section
+    │   ├── DocumentNotFound    the working memory, its version or its section does not exist
     │   └── TaskNotFound
-    ├── Conflict                another writer was first: read again, decide again
+    ├── Conflict                another writer committed first, so read again
     │   ├── DocumentConflict
     │   ├── LeaseLost
-    │   ├── TaskChanged         an edit of a version that is no longer current
-    │   ├── TaskBlocked         claimed while another task blocks it
-    │   └── TaskHeld            claimed by another session
-    ├── ModelFailed             the model that observes gives no usable answer
-    └── StoreError              the database cannot do it now
-        ├── StoreUnavailable    wrong address, server gone, driver missing
-        ├── StoreBusy           locked for too long
+    │   ├── TaskChanged         the task was changed after it was read
+    │   ├── TaskBlocked         another task must be closed first
+    │   └── TaskHeld            another session has claimed the task
+    ├── ModelFailed             the model that observes fails
+    └── StoreError              the database failed
+        ├── StoreUnavailable    wrong address, server not running, driver missing
+        ├── StoreBusy           the database was locked for too long
         ├── StoreFull
         ├── StoreReadOnly
         ├── StoreClosed
-        ├── NotSaved            closed while something could not be saved
+        ├── NotSaved            the memory was closed with unsaved messages
         ├── NotADatabase
-        ├── StoreCorrupt        a constraint or the file itself is damaged
+        ├── StoreCorrupt        a constraint refused the write, or the file is damaged
         └── SchemaTooNew
 """
 
 from collections.abc import Mapping
 
-# The most threads that one error names.
+# The text of an error lists at most this many threads.
 _NAMED = 10
 
 
 class MemologError(Exception):
-    """Base of all errors of Memolog. `retryable` says whether the same call may succeed later."""
+    """Base of all errors of Memolog. If `retryable` is True, the same call may succeed later."""
 
     retryable: bool = False
     _outside: str = ""
@@ -59,36 +59,36 @@ class MemologError(Exception):
 
     @property
     def for_outside(self) -> str:
-        """Return the text for a model or a client: the whole text, or a general one if that names internals.
+        """Return the text for a model or a client. It is a general text if the whole text contains internals.
 
-        Addresses, users, schemas, paths and other tenants are for the log of the application only.
+        Addresses, users, schemas, paths and other tenants are written to the log of the application only.
         """
         return self._outside or str(self)
 
 
 class ConfigError(MemologError):
-    """Settings that contradict each other, are out of range, or are unknown."""
+    """Settings are unknown, out of range, or contradict each other."""
 
     _outside = "The memory is not configured correctly. Go on without it; details are in the application's log."
 
 
 class InputError(MemologError):
-    """An argument cannot be used; nothing of the call was saved."""
+    """An argument is invalid. The call saved nothing."""
 
 
 class EmptyId(InputError):
-    """An empty resource, thread or message id."""
+    """The id of a resource, thread or message is empty."""
 
     def __init__(self, kind: str) -> None:
         super().__init__(
             f"The {kind} id is empty.",
-            why="Every read and write needs it.",
+            why="Every read and write needs an id.",
             then=f"Pass a non-empty string as the {kind} id.",
         )
 
 
 class UnknownRole(InputError):
-    """An unknown role."""
+    """The role of a message is unknown."""
 
     def __init__(self, role: object, known: tuple[str, ...]) -> None:
         super().__init__(
@@ -99,59 +99,59 @@ class UnknownRole(InputError):
 
 
 class NotJson(InputError):
-    """A value that JSON cannot hold exactly."""
+    """JSON cannot represent a value exactly."""
 
     def __init__(self, where: str, problem: str) -> None:
         super().__init__(
             f"{where} cannot be stored exactly: {problem}.",
-            why="Parts are kept as JSON, byte for byte.",
+            why="Values are stored as JSON and must not change.",
             then="Use only dicts with string keys, lists, strings, numbers, booleans and None.",
         )
 
 
 class MessageTooLarge(InputError):
-    """A message above the configured size."""
+    """A message is larger than `max_message_bytes`."""
 
     def __init__(self, message_id: str, size: int, limit: int) -> None:
         super().__init__(
             f"Message {message_id} has {size:,} bytes, more than the limit of {limit:,}.",
             why="One message of that size would slow every read of its thread.",
-            then="Store the file elsewhere and keep its URL in a FilePart, or raise max_message_bytes.",
+            then="Store the file elsewhere and save its URL in a FilePart, or raise max_message_bytes.",
         )
 
 
 class MessageConflict(InputError):
-    """A message id that is already stored with other content, or whose message was forgotten."""
+    """The id of a message is already stored with other content, or belongs to a forgotten message."""
 
     def __init__(self, message_id: str, thread: str, difference: str | None) -> None:
-        """Set what differs; None if the message was forgotten, so that nothing is left to compare."""
+        """`difference` describes the difference. It is None if the message was forgotten, because its content is deleted."""
         self.is_forgotten = difference is None
         if difference is None:
             what = f"Message {message_id} of thread {thread} was forgotten."
-            why = "What was forgotten does not come back, and its id is not used again."
+            why = "A forgotten message cannot be saved again, and its id is not used again."
         else:
             what = f"Message {message_id} is already stored in thread {thread} with other content: {difference}."
-            why = "Stored messages never change; only further parts may be added under the same id."
+            why = "Stored messages never change. Only further parts may be added under the same id."
         super().__init__(what, why=why, then="Save the message under a new id.")
 
 
 class DocumentTooLarge(InputError):
-    """A working memory above the configured size."""
+    """A working memory is longer than `working_memory_characters`."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(
             f"The working memory would have {size:,} characters, {size - limit:,} more than the limit of {limit:,}.",
             why="It is part of every request, so it must stay small.",
-            then="Shorten it, or leave details to the log, or raise working_memory_characters.",
+            then="Shorten it, rely on the log for details, or raise working_memory_characters.",
         )
 
 
 class DocumentInvalid(InputError):
-    """A working memory that its schema refuses, or a change that its format does not allow."""
+    """The schema or the format of a working memory does not allow the change."""
 
 
 class ThreadExists(InputError):
-    """A thread id that this resource has used already."""
+    """The resource already has a thread with this id."""
 
     def __init__(self, thread: str) -> None:
         super().__init__(
@@ -167,45 +167,45 @@ class ImportConflict(InputError):
         super().__init__(
             f"The import contradicts stored data: {name}.",
             why=f"The difference: {difference}.",
-            then="Import into an empty database, or forget the stored data first. What came before this line was imported.",
+            then="Import into an empty database, or forget the stored data first. The lines before this one were imported.",
         )
 
 
 class TaskCycle(InputError):
-    """A link that would make tasks wait for each other for ever; `path` names them, the first one again at the end."""
+    """A link would make tasks block each other. `path` has their handles, with the first one again at the end."""
 
     def __init__(self, source: str, target: str, kind: str, path: tuple[str, ...]) -> None:
         self.path = path
         super().__init__(
-            f"{source} cannot be linked to {target} as {kind}: that closes the circle {' → '.join(path)}.",
-            why="Each of them would wait for the others, and none could ever be ready.",
-            then="Turn the link round, or unlink one of the others first.",
+            f"{source} cannot be linked to {target} as {kind}, because this closes the circle {' → '.join(path)}.",
+            why="Each task would wait for the others, and none could ever be ready.",
+            then="Reverse the link, or remove another link of the circle first.",
         )
 
 
 class TaskMoveRefused(InputError):
-    """A task whose status does not allow the change."""
+    """The status of a task does not allow the change."""
 
     def __init__(self, handle: str, status: str, move: str, then: str) -> None:
         super().__init__(f"{handle} cannot be {move}: it is {status}.", then=then)
 
 
 class NotFound(MemologError):
-    """It does not exist, or belongs to another resource; the error is the same."""
+    """A value does not exist, or belongs to another resource. The error does not say which."""
 
 
 class ThreadNotFound(NotFound):
-    """No such thread for this resource."""
+    """The resource has no thread with this id."""
 
     def __init__(self, thread: str) -> None:
         super().__init__(
             f"There is no thread {thread} for this resource.",
-            then="Check the id and the resource; a thread begins with its first turn.",
+            then="Check the id and the resource. The first turn creates a thread.",
         )
 
 
 class MessageNotFound(NotFound):
-    """No such message for this resource."""
+    """The resource has no message with this id."""
 
     def __init__(self, message_id: str) -> None:
         super().__init__(
@@ -215,58 +215,58 @@ class MessageNotFound(NotFound):
 
 
 class BranchNotFound(NotFound):
-    """No such branch of this thread."""
+    """The thread has no branch with this id."""
 
     def __init__(self, branch: str, thread: str) -> None:
         super().__init__(
             f"There is no branch {branch} of the thread {thread}.",
-            then="Take one from branches(). A branch that was returned to is no longer listed.",
+            then="Pass an id from branches(). A restored branch is no longer listed.",
         )
 
 
 class DocumentNotFound(NotFound):
-    """No such working memory, or no such version or section of it."""
+    """The working memory, or its version or section, does not exist."""
 
 
 class TaskNotFound(NotFound):
-    """No such task for this resource."""
+    """The resource has no task with this id or handle."""
 
     def __init__(self, task: str) -> None:
         super().__init__(
             f"There is no task {task} for this resource.",
-            then="Name it by its id or its handle (such as T-12); list or search the tasks to find it.",
+            then="Pass an id or a handle (such as T-12). List or search the tasks to find it.",
         )
 
 
 class Conflict(MemologError):
-    """Another writer committed first; read the state again and decide again."""
+    """Another writer committed first. Read again, and repeat the change if it still applies."""
 
     retryable = True
 
 
 class DocumentConflict(Conflict):
-    """Another writer changed the same part of the working memory; `parts` are what both changed, if that is known."""
+    """Another writer changed the same parts of the working memory. `parts` has these parts, or is empty if they are unknown."""
 
     def __init__(self, read: int, present: int, by: str, parts: tuple[str, ...]) -> None:
         self.parts = parts
         where = f" Both changed: {', '.join(parts)}." if parts else ""
         super().__init__(
-            f"The working memory was changed by {by}: it is at version {present}, this change was made from {read}.",
-            why=f"Writing it would undo what they wrote.{where}",
-            then="Read it again and make the change on what is there now.",
+            f"The working memory was changed by {by}. It has version {present}, but this change is based on version {read}.",
+            why=f"Writing it would undo the other change.{where}",
+            then="Read it again, and change the current version.",
         )
 
 
 class LeaseLost(Conflict):
-    """The lease belongs to another owner; the write of this owner is refused."""
+    """An owner has lost its lease, so its write is refused."""
 
     retryable = False
 
     def __init__(self, name: str, owner: str, fence: int) -> None:
         super().__init__(
-            f"{owner} no longer holds {name} (fence {fence}).",
+            f"{owner} no longer holds the lease {name} (fence {fence}).",
             why="The lease ended and another owner may have taken over.",
-            then="Drop the result: the present holder of the lease repeats the work.",
+            then="Drop the result. The new owner of the lease repeats the work.",
         )
 
 
@@ -275,39 +275,39 @@ class TaskChanged(Conflict):
 
     def __init__(self, handle: str, expected: int, found: int) -> None:
         super().__init__(
-            f"{handle} has version {found}, not {expected}.",
+            f"{handle} has version {found}, expected {expected}.",
             why="It was changed after it was read.",
-            then="Read it again and decide again.",
+            then="Read it again, and repeat the change if it still applies.",
         )
 
 
 class TaskBlocked(Conflict):
-    """A task that cannot be claimed yet; `blockers` are the handles of the tasks to close first."""
+    """A task cannot be claimed yet. `blockers` has the handles of the tasks that must be closed first."""
 
     def __init__(self, handle: str, blockers: tuple[str, ...], named: str) -> None:
         self.blockers = blockers
         super().__init__(
             f"{handle} is blocked by {named}.",
-            why="A task is claimed when nothing that must come before it is open.",
-            then=f"Work on {blockers[0] if blockers else 'another task'} first, or ask what is ready.",
+            why="A task can be claimed only if all tasks that block it are closed.",
+            then=f"Work on {blockers[0] if blockers else 'another task'} first, or list the ready tasks.",
         )
 
 
 class TaskHeld(Conflict):
-    """A task that another session holds, or that this one no longer holds."""
+    """Another session has claimed the task, or this session has not claimed it."""
 
     def __init__(self, handle: str, holder: str | None, until: str) -> None:
         self.holder = holder
         who = f"held by {holder} until {until}" if holder else "not claimed"
         super().__init__(
             f"{handle} is {who}.",
-            why="A task is worked on by one session at a time.",
-            then="Claim another one, or try again when the claim has ended." if holder else "Claim it first.",
+            why="Only one session at a time works on a task.",
+            then="Claim another task, or try again when the claim has ended." if holder else "Claim it first.",
         )
 
 
 class ModelFailed(MemologError):
-    """The model that observes fails, and the tail has grown far beyond its limit; raised if `strict` is set."""
+    """The model that observes fails, and the tail is far above its limit. Raised only if `strict` is set."""
 
     _outside = "The model that observes this conversation fails. Nothing is lost; try again later."
 
@@ -317,12 +317,12 @@ class ModelFailed(MemologError):
         super().__init__(
             "The conversation is far longer than it should be, and the model that observes it fails.",
             why=f"Its last failure: {problem}.",
-            then="Check the model, then repeat the call: the messages are saved, and saved once.",
+            then="Check the model, then repeat the call. The messages are saved already, and are not saved twice.",
         )
 
 
 class StoreError(MemologError):
-    """The database failed; nothing of the call was saved."""
+    """The database failed. The call saved nothing."""
 
     _outside = "The memory's database cannot do this. Go on without it; details are in the application's log."
 
@@ -354,7 +354,7 @@ class StoreFull(StoreError):
 class StoreReadOnly(StoreError):
     """The database cannot be written to."""
 
-    _outside = "This memory is read-only here: nothing can be changed. Looking things up works."
+    _outside = "This memory is read-only. It can be searched, but not changed."
 
 
 class StoreClosed(StoreError):
@@ -367,7 +367,7 @@ class StoreClosed(StoreError):
 
 
 class NotSaved(StoreError):
-    """The memory was closed with unsaved messages, which are lost; `counts` has their number for each thread."""
+    """The memory was closed with unsaved messages, which are lost. `counts` has their number by resource and thread."""
 
     def __init__(self, counts: Mapping[tuple[str, str], int], problem: str) -> None:
         self.counts = dict(counts)
@@ -377,8 +377,8 @@ class NotSaved(StoreError):
         super().__init__(
             f"{total} message{'' if total == 1 else 's'} could not be saved, and the memory is closed: "
             f"{', '.join(names[:_NAMED])}{more}.",
-            why=f"The database did not take them: {problem.rstrip('.')}.",
-            then="Save them again once the database is there.",
+            why=f"The database refused them: {problem.rstrip('.')}.",
+            then="Save them again when the database is available.",
         )
 
 
@@ -397,5 +397,5 @@ class SchemaTooNew(StoreError):
         super().__init__(
             f"The database has schema version {found}, this Memolog supports up to {known}.",
             why="A newer release has migrated it, and writing with older code could lose data.",
-            then="Upgrade Memolog, or open the snapshot that was taken before the migration.",
+            then="Upgrade Memolog, or open the copy of the database from before the migration.",
         )

@@ -1,4 +1,4 @@
-"""Events as typed values, and the bus that delivers them. A listener that raises or is slow does not affect a turn."""
+"""The events of Memolog, and the bus that delivers them. A listener that raises or is slow does not affect a turn."""
 
 import asyncio
 import contextlib
@@ -10,19 +10,24 @@ from datetime import datetime
 from inspect import iscoroutinefunction
 from typing import TypeAlias
 
+from memolog.core.cache import Cache
+from memolog.core.clock import Clock
 from memolog.core.document import Document
 from memolog.core.exact_json import JsonObject, encode
+from memolog.core.observation import Generation
 from memolog.errors import InputError
 from memolog.text.redaction import REDACTION
 
 _log = logging.getLogger("memolog")
+# An iterator that is not read keeps at most this many events, the newest.
 _QUEUED = 10_000
+# The last failure is kept for at most this many threads.
 _TROUBLES = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """Something that happened to a thread."""
+    """Base of all events. `thread` is None if the event concerns the whole resource."""
 
     at: datetime
     resource: str
@@ -30,18 +35,18 @@ class Event:
 
     @property
     def kind(self) -> str:
-        """Return the name of the kind of event."""
+        """Return the name of the class."""
         return type(self).__name__
 
     def data(self) -> JsonObject:
-        """Return the fields of this kind of event as JSON."""
+        """Return the fields of the subclass as JSON."""
         own = (field.name for field in dataclasses.fields(self) if field.name not in {"at", "resource", "thread"})
         return {name: encode(getattr(self, name)) for name in own}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided(Event):
-    """A decision was made, for a reason."""
+    """`decide` returned a decision."""
 
     decision: str
     reason: str
@@ -60,7 +65,7 @@ class RunStarted(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded(Event):
-    """A run's result is stored."""
+    """The result of a run was stored."""
 
     run: str
     run_kind: str
@@ -81,13 +86,13 @@ class RunFailed(Event):
     retry_at: datetime | None
 
     def __post_init__(self) -> None:
-        """Redact secrets from the error: a model may repeat the key it was called with."""
+        """Redact secrets from the error, because a model may repeat the key of its call."""
         object.__setattr__(self, "error", REDACTION.redact(self.error))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recovered(Event):
-    """A run was taken over from an owner that is gone, or retried after a failure."""
+    """A run was taken over from a dead process, or retried after a failure."""
 
     run: str
     reason: str
@@ -95,7 +100,7 @@ class Recovered(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activated(Event):
-    """Buffered groups entered the log."""
+    """Buffered groups were moved into the log."""
 
     groups: tuple[str, ...]
     tokens: int
@@ -104,7 +109,7 @@ class Activated(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationMade(Event):
-    """The log was rewritten."""
+    """A generation of the log was created."""
 
     number: int
     generation_kind: str
@@ -115,7 +120,7 @@ class GenerationMade(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionMade(Event):
-    """Messages are shown and indexed by a summary from now on."""
+    """Messages were compacted: contexts and the search index use a summary instead."""
 
     compaction: str
     first_seq: int
@@ -142,7 +147,7 @@ class TitleChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkingMemoryChanged(Event):
-    """The working memory of a thread, or (thread None) of the resource, has a new version."""
+    """The working memory of a thread has a new version. If `thread` is None, it is the working memory of the resource."""
 
     version: int
     by: str
@@ -150,19 +155,19 @@ class WorkingMemoryChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trimmed(Event):
-    """A context was cut: messages were left out, or only their beginning and end are shown."""
+    """A context was shortened: messages were left out, or only their beginning and end are shown."""
 
     messages: int
     """How many messages were left out."""
     limit: int
-    """The hard limit; without one, the most tokens of a request that the log covers and the context repeats."""
+    """The hard limit of the context. If none is set, the maximum tokens of a user message that the context shows again."""
     shortened: int = 0
-    """How many messages are shown in part."""
+    """How many messages are shown only in part."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Degraded(Event):
-    """Something failed, and the turn continued without it."""
+    """An action failed, and Memolog continued without it."""
 
     what: str
     error: str
@@ -174,7 +179,7 @@ class Degraded(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsChanged(Event):
-    """Settings of the configuration replaced those stored with the resource, by dotted name: before and now."""
+    """Settings of the configuration replaced settings stored with the resource. Has the old and the new values by dotted name."""
 
     before: JsonObject
     now: JsonObject
@@ -182,7 +187,7 @@ class SettingsChanged(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Withdrawn(Event):
-    """What a turn saved was withdrawn."""
+    """Messages were withdrawn. Has the number of messages, and of the runs, groups and observations removed with them."""
 
     messages: int
     runs: int
@@ -192,7 +197,7 @@ class Withdrawn(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Windows(Event):
-    """The token counts and limits of the tail and the log, and what is buffered."""
+    """The tokens and limits of the tail and of the log, and the number of buffered groups and runs."""
 
     message_tokens: int
     message_limit: int
@@ -203,9 +208,23 @@ class Windows(Event):
 
 
 def changed_document(document: Document, at: datetime) -> WorkingMemoryChanged:
-    """Return the event of a document's current version."""
+    """Return the event of the current version of a working memory."""
     number, by = document.current.number, document.current.by
     return WorkingMemoryChanged(at=at, resource=document.resource, thread=document.thread, version=number, by=by)
+
+
+def new_generation_event(made: Generation, resource: str, thread: str) -> GenerationMade:
+    """Return the event of a new generation."""
+    return GenerationMade(
+        at=made.created_at,
+        resource=resource,
+        thread=thread,
+        number=made.number,
+        generation_kind=made.kind,
+        tokens_before=made.tokens_before,
+        tokens_after=made.tokens_after,
+        dropped=len(made.dropped),
+    )
 
 
 Listener: TypeAlias = Callable[[Event], None]
@@ -214,22 +233,23 @@ Listener: TypeAlias = Callable[[Event], None]
 class Bus:
     """Delivers events to callbacks and iterators, in order."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self._listeners: list[Listener] = []
         self._queues: list[asyncio.Queue[Event | None]] = []
         self._is_closed = False
-        self._troubles: dict[tuple[str, str | None], Degraded] = {}
+        self._troubles = Cache[tuple[str, str | None], Degraded](_TROUBLES)
 
     @property
     def has_listeners(self) -> bool:
-        """Return whether there is a callback or an iterator."""
+        """Return whether an event is delivered to any callback or iterator."""
         return bool(self._listeners or self._queues)
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call a function with every event from now on; returns the function that ends it."""
+        """Call `listener` with every event from now on. Return a function that ends this."""
         if iscoroutinefunction(listener) or iscoroutinefunction(getattr(listener, "__call__", None)):  # noqa: B004
             raise InputError(
-                "A listener is a plain function, not an async one.",
+                "A listener must be a plain function, got an async function.",
                 why="Events are emitted in the middle of a turn, which does not wait for listeners.",
                 then="Iterate over memory.events() in your own task, or start a task in a plain function.",
             )
@@ -242,8 +262,8 @@ class Bus:
         return stop
 
     def stream(self) -> AsyncGenerator[Event]:
-        """Iterate over events from now on, until the memory is closed."""
-        # Created now, not at the first step of the iterator, so that no event is missed before it.
+        """Return an iterator over the events from now on. It ends when the memory is closed."""
+        # Create the queue now and not at the first step of the iterator, so that no event is missed before that step.
         queue: asyncio.Queue[Event | None] = asyncio.Queue(_QUEUED)
         self._queues.append(queue)
         if self._is_closed:
@@ -258,32 +278,34 @@ class Bus:
             self._queues.remove(queue)
 
     def trouble(self, resource: str, thread: str) -> Degraded | None:
-        """Return the last failure of a thread. It is kept in memory, since the database may have failed."""
+        """Return the last failure of a thread. It is not stored, because the database may have failed."""
         return self._troubles.get((resource, thread))
+
+    def degraded(self, resource: str, thread: str | None, what: str, error: object) -> None:
+        """Emit the event that an action failed and Memolog continued without it."""
+        self.emit(Degraded(at=self._clock.now(), resource=resource, thread=thread, what=what, error=str(error)))
 
     def emit(self, event: Event) -> None:
         """Deliver an event. Errors of listeners are logged and not raised."""
         if isinstance(event, Degraded):
-            key = event.resource, event.thread
-            self._troubles.pop(key, None)
-            self._troubles[key] = event
-            if len(self._troubles) > _TROUBLES:
-                del self._troubles[next(iter(self._troubles))]
+            of_thread = f" of {event.thread}" if event.thread else ""
+            _log.warning("%s%s failed: %s", event.what, of_thread, event.error)
+            self._troubles.put((event.resource, event.thread), event)
         for listener in tuple(self._listeners):
             try:
                 listener(event)
             except Exception:  # noqa: BLE001 - an error of a listener must not fail the turn
                 _log.exception("a listener failed on %s", event.kind)
-        for queue in tuple(self._queues):
-            if queue.full():
-                # A slow reader misses the oldest events.
-                queue.get_nowait()
-            queue.put_nowait(event)
+        self._queue(event)
 
     def close(self) -> None:
-        """End every iterator, also those that are started later."""
+        """End every iterator, including iterators that are created later."""
         self._is_closed = True
+        self._queue(None)
+
+    def _queue(self, event: Event | None) -> None:
         for queue in tuple(self._queues):
             if queue.full():
+                # The queue of a slow reader is full, so drop the oldest event.
                 queue.get_nowait()
-            queue.put_nowait(None)
+            queue.put_nowait(event)

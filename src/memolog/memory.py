@@ -1,12 +1,13 @@
 """Memory, Resource and Thread: the objects that a program uses.
 
-A `Memory` is a database, a `Resource` is its owner (a user, a project), a `Thread` is one conversation of a resource. Resources
-and threads are handles that hold only ids: creating one reads and writes nothing.
+A `Memory` is an open database. A `Resource` is a user, a project or a team that has memory there. A `Thread` is one conversation
+of a resource. `Resource` and `Thread` objects contain only ids, so creating one reads and writes nothing.
 """
 
 import asyncio
+import contextlib
 import os
-from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -14,7 +15,7 @@ from functools import partial
 from importlib import import_module
 from math import inf
 from types import TracebackType
-from typing import Any, Literal, NamedTuple, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 
 from memolog.admin import forget as forgetting
 from memolog.admin.backup import backup
@@ -38,11 +39,10 @@ from memolog.db.postgres_address import safe_url
 from memolog.db.scope import Page, check_choices, check_id, check_number, check_text
 from memolog.db.sqlite_files import clean_file
 from memolog.errors import ConfigError, Conflict, InputError, NotSaved, StoreClosed
-from memolog.events import Degraded, Event, GenerationMade, Withdrawn
+from memolog.events import Event, new_generation_event
 from memolog.log.journal import StoredEvent
-from memolog.log.rendering import Log, reading_order
-from memolog.log.rows import GroupRow
-from memolog.log.snapshot import OTHER_ROWS, Snapshot
+from memolog.log.render import Log, reading_order
+from memolog.log.snapshot import OTHER_ROWS, GroupRow, Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import Status, status_of
 from memolog.log.usage import UsageLine
@@ -63,21 +63,24 @@ from memolog.turn import Turn
 from memolog.working_memory.calls import WorkingMemory
 
 _POLL_SECONDS = 0.05
-# By then a dead process is detected, and its runs are taken over.
+# `observe` stops waiting for a run of another process if nothing changes during this many leases. By then a dead process is
+# detected and its runs are taken over.
 _LEASES = 2
+# The maximum seconds that `observe` waits for retries after failures.
 _LONGEST_REST = 60.0
+# A clock that does not change for this many seconds is a clock of a test, so it is not waited for.
 _STANDSTILL_SECONDS = 0.25
 
 Form = Literal["openai", "openai-responses", "anthropic", "mcp"]
 
-# As many groups as a log can have.
+# More groups than any log has.
 _ALL_GROUPS = 2**31
 # The settings of a turn that saves nothing.
 _LOOKING = {"read_only": True, "buffer_on_idle": False, "keep_prompts": False, "manage_working_memory": False}
 
 
 class Tools(Protocol):
-    """Three tools for a model: look at tasks, change them, search memory."""
+    """Three tools for a model: they read tasks, change tasks, and search the memory."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -86,15 +89,15 @@ class Tools(Protocol):
 
     @property
     def guidance(self) -> str:
-        """Return how to use the tools, for the system prompt."""
+        """Return a text for the system prompt that explains how to use the tools."""
         ...
 
     def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
-        """Return the definitions to give to a model, in one of the forms."""
+        """Return the definitions of the tools in the form of a provider or of MCP."""
         ...
 
     async def call(self, name: str, arguments: object = None) -> dict[str, Any]:
-        """Return the answer to a call, as a value whatever happens."""
+        """Return the answer to a call. An error is returned as an answer too, and never raised."""
         ...
 
 
@@ -105,22 +108,19 @@ def _check_metadata(metadata: object) -> None:
         )
 
 
-class _Handle(ABC):
-    """The id of a resource or thread of a database. Handles of the same resource or thread are equal."""
+class _Handle:
+    """Base of `Resource` and `Thread`. Two objects with the same ids and the same database are equal."""
 
-    id: str
-
-    def __init__(self, memory: "Memory", connection: Connection) -> None:
-        self._memory, self._connection = memory, connection
-
-    @abstractmethod
-    def _key(self) -> tuple[str, ...]: ...
+    def __init__(self, memory: "Memory", connection: Connection, *ids: str) -> None:
+        self._memory, self._connection, self._ids = memory, connection, ids
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, type(self)) and other._key() == self._key()
+        if not isinstance(other, type(self)):
+            return False
+        return (other._ids, other._connection.address) == (self._ids, self._connection.address)
 
     def __hash__(self) -> int:
-        return hash((type(self), self._key()))
+        return hash((type(self), self._ids))
 
 
 class Thread(_Handle):
@@ -134,14 +134,11 @@ class Thread(_Handle):
     """The id of the resource."""
 
     def __init__(self, memory: "Memory", connection: Connection, thread: str, resource: str) -> None:
-        super().__init__(memory, connection)
         self.id, self.resource = check_id("thread", thread), check_id("resource", resource)
+        super().__init__(memory, connection, self.id, self.resource)
 
     def __repr__(self) -> str:
         return f"Thread({self.id!r}, resource={self.resource!r})"
-
-    def _key(self) -> tuple[str, ...]:
-        return self._connection.address, self.resource, self.id
 
     def _owner(self) -> "Resource":
         return Resource(self._memory, self._connection, self.resource)
@@ -153,23 +150,15 @@ class Thread(_Handle):
     ) -> Turn:
         """Begin a turn: `async with thread.turn() as turn`.
 
-        `model` is the one that answers, `zone` is where the user is (`"Europe/Berlin"`), `settings` apply to this turn only.
+        `model` is the model that answers. `zone` is the time zone of the user (`"Europe/Berlin"`). `settings` are for this turn
+        only.
         """
         connection = self._connection
         if connection.outbox.is_closed:
             raise StoreClosed
         check_turn(settings, zone)
         check_text("model", model)
-        return Turn(
-            connection.open,
-            connection.outside,
-            self.id,
-            self.resource,
-            config=connection.config,
-            own=settings,
-            model=model,
-            zone=zone,
-        )
+        return Turn(connection, self.id, self.resource, own=settings, model=model, zone=zone)
 
     async def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
         """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
@@ -177,19 +166,19 @@ class Thread(_Handle):
             return await turn.prepare(*messages)
 
     async def seen(self, number: int) -> Context:
-        """Rebuild an earlier context: the one of that number in the thread, counted from 1."""
+        """Rebuild the context of an earlier request. `number` is the number of the request in the thread, counted from 1."""
         components = await self._connection.open()
         return await components.contexts.again(self.resource, self.id, number, self._connection.config)
 
     async def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
-        """Return stored messages, oldest first: those after a sequence number, or the last ones before it."""
+        """Return stored messages, oldest first: the messages after number `after`, or the last messages before `before`."""
         components = await self._connection.open()
         return await components.store.messages.page(self.resource, self.id, after=after, before=before, limit=limit)
 
     # ------------------------------------------------------------ the thread itself
 
     async def info(self) -> ThreadInfo:
-        """Return the stored thread: title, metadata, its settings, last message. Raises ThreadNotFound."""
+        """Return the title, metadata, settings and last message number of the thread. Raises ThreadNotFound."""
         return await (await self._connection.open()).store.threads.get(self.resource, self.id)
 
     async def update(
@@ -198,9 +187,9 @@ class Thread(_Handle):
         title: str | Unchanged | None = UNCHANGED,
         metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
     ) -> ThreadInfo:
-        """Change the title or the metadata; what is not given stays. Raises ThreadNotFound.
+        """Change the title or the metadata. An argument that is not passed changes nothing. Raises ThreadNotFound.
 
-        `metadata` replaces what is stored; a function gets what is stored and returns what replaces it, in one transaction.
+        `metadata` replaces the stored metadata. If it is a function, it gets the stored metadata and returns the new metadata.
         """
         if not isinstance(title, Unchanged):
             check_text("title", title)
@@ -211,19 +200,19 @@ class Thread(_Handle):
         return await threads.update(self.resource, self.id, title=title, metadata=metadata)
 
     async def override(self, settings: Mapping[str, Any]) -> ThreadInfo:
-        """Store settings that differ from the configuration in all turns of this thread; they replace earlier ones."""
+        """Store settings for all turns of this thread, instead of its earlier settings. They override the configuration."""
         check_thread(settings)
         self._connection.config.with_overrides(settings)
         components = await self._connection.open_to_write()
         return await components.store.threads.update(self.resource, self.id, overrides=dict(settings))
 
     async def clone(self, new_thread: str | None = None) -> ThreadInfo:
-        """Copy the thread and its log into a new thread; a shared log covers the copy as far as the original."""
+        """Copy the thread and its log into a new thread. A shared log covers the same messages of the copy as of the original."""
         components = await self._connection.open_to_write()
         return await components.store.threads.clone(self.resource, self.id, new_thread)
 
     async def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
-        """Forget the thread or one of its messages, and all that derives from it. It cannot be undone; `dry_run` only reports."""
+        """Forget the thread or one of its messages, and all derived data. This cannot be undone. `dry_run` only reports."""
         return await self._owner().forget(thread=self.id, message=message, dry_run=dry_run)
 
     # ------------------------------------------------------------ the log
@@ -247,9 +236,9 @@ class Thread(_Handle):
         )
 
     async def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
-        """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`.
+        """Return the observations that the model sees, in the same order. `generation` is an earlier generation from `history()`.
 
-        `retracted` adds those that were retracted and can be reinstated.
+        `retracted` adds the observations that were retracted and can be reinstated.
         """
         components = await self._connection.open()
         snapshot, groups = await self._groups_at(components, generation)
@@ -260,7 +249,7 @@ class Thread(_Handle):
         return Log(reading_order([line for line in lines if is_past or line.state in states], ids))
 
     async def groups(self, *, generation: int | None = None) -> tuple[GroupRow, ...]:
-        """Return the groups of the log in order, each with its handle, its span and the text that the model sees."""
+        """Return the groups of the log in their order, each with its handle, its span and the text that the model sees."""
         _, groups = await self._groups_at(await self._connection.open(), generation)
         return tuple(groups)
 
@@ -273,9 +262,9 @@ class Thread(_Handle):
         return snapshot, await logs.groups_at(snapshot.resource, snapshot.log.pk, generation, entries=_ALL_GROUPS)
 
     async def export_markdown(self, target: "str | os.PathLike[str] | None" = None, *, overwrite: bool = False) -> str:
-        """Return the log as Markdown for people: the observations by date, with what they come from.
+        """Return the log as Markdown for people: the observations by date, with their sources.
 
-        `target` names a file to write it to as well; `overwrite` lets it take the place of an older one.
+        If `target` is passed, the text is also written to this file. `overwrite` replaces an existing file.
         """
         text = log_as_markdown((await self.info()).title or self.id, await self.log())
         if target is not None:
@@ -287,9 +276,9 @@ class Thread(_Handle):
         await self._by_hand("buffer")
 
     async def observe(self) -> Status:
-        """Observe all messages saved so far and move them into the log. Waits for the model without a time limit.
+        """Observe all messages saved so far and activate the observations. Waits for the model without a time limit.
 
-        After a failure it waits for the next attempt, for at most a minute in total; the status has the error.
+        After a failure it waits for the next attempt, but at most a minute in total. The returned status has the error.
         """
         await self._catch_up()
         return await self.status()
@@ -300,12 +289,12 @@ class Thread(_Handle):
         return await self.status()
 
     async def reflect(self) -> Status:
-        """Condense the log now and wait for it; waits at most one lease for a reflection of another process."""
+        """Condense the log now and wait for the result. Waits at most one lease for a reflection of another process."""
         await self._by_hand("reflect", may_wait=True)
         return await self.status()
 
     async def finalize(self, *, compact: bool = False) -> Status:
-        """End a session: observe what is left, and compact it if `compact` is set."""
+        """End a session: observe all messages that are not observed yet. `compact` also compacts the messages."""
         if compact:
             await self.compact()
         return await self.observe()
@@ -314,14 +303,14 @@ class Thread(_Handle):
         """Observe and activate until the log covers the messages saved so far, or nothing more can be done."""
         loop, look = asyncio.get_running_loop(), partial(self._connection.look, self.id, self.resource)
         _, snapshot = await look()
-        wanted, through = _wanted(snapshot), snapshot.thread.last_seq
+        ends, through = _ends(snapshot), snapshot.thread.last_seq
         before: object = None
         changed, patience = loop.time(), timedelta(seconds=_LONGEST_REST)
         while True:
             await self._by_hand("observe", may_wait=True, through=through)
             await self._by_hand("activate", through=through)
             config, snapshot = await look()
-            left = _left(snapshot, wanted)
+            left = _count_uncovered(snapshot, ends)
             if not left:
                 return
             under_way = [run for run in snapshot.runs if run.status == "running" and run.kind == "observe"]
@@ -332,10 +321,10 @@ class Thread(_Handle):
             elif not under_way and (rested := await _rest(snapshot, self._connection.clock, patience)) is not None:
                 before, patience = None, patience - rested
             elif not under_way or loop.time() - changed > _LEASES * config.lease:
-                # The observer backs off, a call has no result yet, or the run of another process does not end.
+                # The observer waits after a failure, a tool call has no result yet, or the run of another process does not end.
                 return
             else:
-                # Another process runs it: wait and read again.
+                # Another process has the run, so wait and read again.
                 await asyncio.sleep(_POLL_SECONDS)
 
     async def _by_hand(self, what: str, *, may_wait: bool = False, through: int | None = None) -> None:
@@ -351,7 +340,7 @@ class Thread(_Handle):
         return await components.store.logs.history(self.resource, await self._owner_of_log(components))
 
     async def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
-        """Return the log as it was at a moment."""
+        """Return the groups that the log had at a moment."""
         if not isinstance(at, datetime):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"`at` must be a datetime, got {type(at).__name__}.", then="Pass datetime(…, tzinfo=UTC).")
         components = await self._connection.open()
@@ -361,30 +350,16 @@ class Thread(_Handle):
         return self.id if (await components.config_for(self.resource)).scope == "thread" else None
 
     async def restore(self, generation: int) -> Generation:
-        """Restore an old generation of the log, with everything that was activated since."""
+        """Create a generation from an old generation and all groups that were activated after it."""
         check_number("generation", generation, then="Take one from history().")
         components = await self._connection.open_to_write()
-        while True:
+        made: Generation | None = None
+        while made is None:
             _, snapshot = await self._connection.look(self.id, self.resource)
-            now = self._connection.clock.now()
-            try:
-                made = await components.store.logs.restore(snapshot, generation, now=now)
-                break
-            except Conflict:
-                # The log has changed meanwhile: read it again.
-                continue
-        await components.core.tell(
-            GenerationMade(
-                at=now,
-                resource=self.resource,
-                thread=self.id,
-                number=made.number,
-                generation_kind=made.kind,
-                tokens_before=made.tokens_before,
-                tokens_after=made.tokens_after,
-                dropped=0,
-            )
-        )
+            # If the log has changed meanwhile, read it again.
+            with contextlib.suppress(Conflict):
+                made = await components.store.logs.restore(snapshot, generation, now=self._connection.clock.now())
+        await components.core.tell(new_generation_event(made, self.resource, self.id))
         return made
 
     async def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
@@ -396,7 +371,7 @@ class Thread(_Handle):
         return tuple({version.key: version for version in versions}.values())
 
     async def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
-        """Return the runs of the observer and the reflector over this thread's log, the newest first."""
+        """Return the observer runs over this thread and the reflector runs over its log, the newest first."""
         components = await self._connection.open()
         config = await components.config_for(self.resource)
         snapshot = await components.store.logs.snapshot(self.resource, self.id, config.scope, create=False)
@@ -404,16 +379,16 @@ class Thread(_Handle):
         return tuple(run for run in found if run.thread in {None, self.id})
 
     async def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
-        """Return the requests and replies of a run; empty unless `keep_prompts` was set."""
+        """Return the requests and replies of a run. They are stored only if `keep_prompts` was set."""
         return await (await self._connection.open()).store.runs.prompts(self.resource, run)
 
     # ------------------------------------------------------------ compaction
 
     async def compact(self, *, keep: int = 0) -> Compacted:
-        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns the summaries.
+        """Observe the thread, replace its messages by summaries in contexts and in the search index, and return the summaries.
 
-        The newest `keep` messages stay as they are. With a log, only messages that the log covers are compacted. Raw texts stay
-        and are shown by recall; `restore_compaction` undoes it.
+        The newest `keep` messages are not compacted. With a log, only messages that the log covers are compacted. The raw texts
+        stay stored, and recall shows them. `restore_compaction` undoes a compaction.
         """
         if check_number("keep", keep) < 0:
             raise InputError(f"`keep` must be 0 or more, got {keep}.")
@@ -430,30 +405,30 @@ class Thread(_Handle):
         return await (await self._connection.open()).store.compactions.list(self.resource, self.id)
 
     async def restore_compaction(self, compaction: str) -> Compaction:
-        """Restore the messages of a compaction, byte for byte."""
+        """Undo a compaction: contexts and the search index use the texts from before, byte for byte."""
         components, now = await self._connection.open_to_write(), self._connection.clock.now()
         return await components.store.compactions.restore(self.resource, self.id, compaction, now=now)
 
     async def prune(self) -> Pruned:
-        """Remove the raw text of old messages for good; refused unless `compaction.prune` is set.
+        """Delete the raw text of old messages. This cannot be undone. Raises InputError unless `compaction.prune` is set.
 
-        Messages that are younger than `compaction.prune_days`, not observed, linked to an open task or not compacted keep it,
-        and the result counts them. Summaries and observations stay, and for search the names and numbers.
+        The text is not deleted if the message is younger than `compaction.prune_days`, not observed, linked to an open task or
+        not compacted. The result counts such messages. Summaries and observations stay. Search still finds names and numbers.
         """
         components = await self._connection.open_to_write()
         config, _ = await self._connection.look(self.id, self.resource)
         if not config.compaction.prune:
             raise InputError(
                 "Pruning is off.",
-                why="It removes raw text for good.",
-                then="Set compaction.prune = True if that is what you want.",
+                why="It deletes raw text, and this cannot be undone.",
+                then="Set compaction.prune = True if you want this.",
             )
         days, now = config.compaction.prune_days, self._connection.clock.now()
         pruned = await components.store.compactions.prune(self.resource, self.id, days=days, now=now, left=words_left)
         file = components.store.engine.file
         if file is None or not pruned.messages:
             return pruned
-        # The file still holds the bytes of changed rows.
+        # The file still contains the deleted bytes, so rewrite the file.
         is_clean = await asyncio.to_thread(clean_file, file, timeout=config.busy_timeout)
         return replace(pruned, is_clean=is_clean)
 
@@ -469,7 +444,7 @@ class Thread(_Handle):
         explain: bool = False,
         cursor: str | None = None,
     ) -> SearchAnswer:
-        """Search this thread alone; the arguments are those of `Resource.search`."""
+        """Search only this thread. `Resource.search` describes the arguments."""
         return await self._owner().search(
             query, thread=self.id, limit=limit, context=context, sources=sources, explain=explain, cursor=cursor
         )
@@ -485,7 +460,7 @@ class Thread(_Handle):
         tokens: int = 2_000,
         cursor: str | None = None,
     ) -> RecallPage:
-        """Return a page of the messages behind a reference of this thread; the arguments are those of `Resource.recall`."""
+        """Return a page of the messages that a reference of this thread points to. `Resource.recall` describes the arguments."""
         return await self._owner().recall(
             reference, thread=self.id, detail=detail, types=types, tool=tool, part=part, tokens=tokens, cursor=cursor
         )
@@ -493,7 +468,7 @@ class Thread(_Handle):
     # ------------------------------------------------------------ tasks, working memory, tools
 
     def tasks(self, *, session: str | None = None, who: str | None = None) -> Tasks:
-        """Return the tasks of the resource; a claimed one becomes the active task of this thread."""
+        """Return the tasks of the resource. A task that is claimed becomes the active task of this thread."""
         return self._owner().tasks(session=session, who=who, thread=self.id)
 
     def working_memory(self) -> WorkingMemory:
@@ -504,7 +479,7 @@ class Thread(_Handle):
         """Return the three tools for a model that works in this thread."""
         return self._owner().tools(thread=self.id, session=session)
 
-    # ------------------------------------------------------------ messages that come from elsewhere
+    # ------------------------------------------------------------ messages without a turn
 
     async def create(
         self,
@@ -513,7 +488,7 @@ class Thread(_Handle):
         metadata: JsonObject | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> ThreadInfo:
-        """Create the thread before its first turn, with settings of its own; raises ThreadExists."""
+        """Create the thread before its first turn, with its settings. Raises ThreadExists."""
         check_thread(settings or {})
         self._connection.config.with_overrides(settings or {})
         components = await self._connection.open_to_write()
@@ -522,16 +497,16 @@ class Thread(_Handle):
         )
 
     async def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
-        """Save messages without a turn, all or none of them; saving the same again changes nothing."""
+        """Save messages without a turn, either all of them or none. Saving the same messages again changes nothing."""
         components = await self._connection.open_to_write()
         return (await components.store.messages.save(self.resource, self.id, messages)).messages
 
     async def import_messages(
         self, messages: Sequence[NewMessage], *, source: str, title: str | None = None
     ) -> ImportReport:
-        """Append messages of another record of this conversation, with their times; importing the same again changes nothing.
+        """Append messages from another record of this conversation, with their times. Repeating the import changes nothing.
 
-        `source` names the record, and is stored with a new thread. What was forgotten here stays forgotten.
+        `source` is the name of the record, and is stored with a new thread. Messages that were forgotten here are skipped.
         """
         components = await self._connection.open_to_write()
         tally = Tally(format=source, dry_run=False)
@@ -540,25 +515,25 @@ class Thread(_Handle):
         return tally.report()
 
     async def forgotten(self, messages: Sequence[NewMessage], *, is_history: bool = False) -> frozenset[int]:
-        """Return the indexes of the messages that were forgotten in this thread, or with it.
+        """Return the indexes of the messages that were forgotten, alone or together with this thread.
 
-        `is_history`: messages that a client sends again, without ids or times; they are compared by their content.
+        Set `is_history` for messages that a client sends again without ids and times. They are compared by their content.
         """
         components = await self._connection.open()
         return await components.store.tombstones.find(self.resource, self.id, messages, is_history=is_history)
 
     async def withdraw(self, turn: str) -> None:
-        """Withdraw everything that a turn saved, by the id of the turn, after it has ended; raises ThreadNotFound."""
+        """Withdraw all messages of an ended turn. `turn` is the id of the turn. Raises ThreadNotFound."""
         components = await self._connection.open_to_write()
         now, render = self._connection.clock.now(), components.core.rerender
-        await components.store.withdrawals.withdraw(self.resource, self.id, turn, after=0, now=now, render=render)
+        await components.store.withdrawals.withdraw(self.resource, self.id, turn, now=now, render=render)
 
     async def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
-        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all of them.
+        """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
-        Use it when a user edits an earlier question or wants another answer. Observations of what is withdrawn leave the log.
-        The messages are kept as a branch, which `branches` lists and `restore_branch` returns to. Returns None if no message
-        comes after `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
+        Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
+        the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. Returns None if no
+        message follows `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
         """
         components, again = await self._open_rewound()
         render = components.core.rerender
@@ -568,13 +543,14 @@ class Thread(_Handle):
         return self._rewound(rewound)
 
     async def branches(self) -> tuple[Branch, ...]:
-        """Return what rewinds took out of this thread and can be returned to, oldest first."""
+        """Return the branches of this thread, oldest first. A branch has the messages that a rewind withdrew."""
         return await (await self._connection.open()).store.branches.list(self.resource, self.id)
 
     async def restore_branch(self, branch: str) -> Branch | None:
-        """Return to a branch: its messages are appended again, after the messages that it shares with the thread.
+        """Restore a branch: append its messages again, after the messages that the branch and the thread have in common.
 
-        What is withdrawn for it becomes a branch itself, and is returned; None if nothing was. Raises BranchNotFound.
+        Other messages of the thread are withdrawn and become a new branch, which is returned. Returns None if there are none.
+        Raises BranchNotFound.
         """
         components, again = await self._open_rewound()
         render = components.core.rerender
@@ -583,30 +559,20 @@ class Thread(_Handle):
 
     async def _open_rewound(self) -> tuple[Components, Again]:
         components = await self._connection.open_to_write()
-        # What ended turns left is saved first: otherwise it would be saved after the rewind.
+        # Save the messages that ended turns could not save. Otherwise they would be saved after the rewind.
         await self._connection.outbox.save(self.resource, self.id)
         config = await components.config_for(self.resource)
         again = partial(embedded_lines, config=config, new_id=components.store.new_id, counter=self._connection.counter)
         return components, again
 
     def _rewound(self, rewound: Rewound) -> Branch | None:
-        gone = rewound.rows
-        if gone.messages:
-            self._connection.bus.emit(
-                Withdrawn(
-                    at=self._connection.clock.now(),
-                    resource=self.resource,
-                    thread=self.id,
-                    messages=len(gone.messages),
-                    runs=len(gone.runs),
-                    groups=len(gone.groups),
-                    observations=len(gone.observations),
-                )
-            )
+        if rewound.rows.messages:
+            now = self._connection.clock.now()
+            self._connection.bus.emit(rewound.rows.event(self.resource, self.id, now))
         return rewound.branch
 
     async def advance(self) -> None:
-        """Start what is due by the settings, as the end of a turn does: for messages that no turn saved."""
+        """Observe, activate or reflect if this is due, as a turn does. Use it after `save`, which starts nothing."""
         components = await self._connection.open_to_write()
         config, snapshot = await self._connection.look(self.id, self.resource)
         await components.core.advance(snapshot, config, Asked())
@@ -615,35 +581,32 @@ class Thread(_Handle):
 class Resource(_Handle):
     """The memory of a user, a project or a team. Get it with `memory.resource(id)`.
 
-    Nothing of one resource is visible to another.
+    A resource cannot read the data of another resource.
     """
 
     id: str
 
     def __init__(self, memory: "Memory", connection: Connection, resource: str) -> None:
-        super().__init__(memory, connection)
         self.id = check_id("resource", resource)
+        super().__init__(memory, connection, self.id)
 
     def __repr__(self) -> str:
         return f"Resource({self.id!r})"
 
-    def _key(self) -> tuple[str, ...]:
-        return self._connection.address, self.id
-
     # ------------------------------------------------------------ threads
 
     def thread(self, id: str) -> Thread:  # noqa: A002 - as in every other value
-        """Return one conversation of this resource; reads and writes nothing."""
+        """Return one conversation of this resource. Reads and writes nothing."""
         return Thread(self._memory, self._connection, id, self.id)
 
     async def threads(self, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
-        """Return the threads with the newest activity first; pass `next` as `after` for more."""
+        """Return a page of threads, the latest active first. For the next page, pass its `next` as `after`."""
         return await (await self._connection.open()).store.threads.list(self.id, limit=limit, after=after)
 
     async def sweep(self) -> int:
-        """Observe in the background what is not observed yet in any thread.
+        """Observe in the background all messages of all threads that are not observed yet.
 
-        Returns the number of threads in which a run was started or is running: 0 once everything is observed.
+        Returns the number of threads in which a run was started or is running. It is 0 when all messages are observed.
         """
         components = await self._connection.open_to_write()
         touched, page = 0, None
@@ -660,14 +623,14 @@ class Resource(_Handle):
     async def merge(self) -> tuple[str, ...]:
         """Merge the logs of the threads into the shared log, after a change to resource scope.
 
-        Returns the merged threads. A thread that the shared log has observed already is not merged, and a `Degraded` event says
-        why; its messages are observed again.
+        Returns the merged threads. A thread is not merged if runs have already observed it for the shared log, or are about to.
+        A `Degraded` event gives the reason, and the messages of that thread are observed again.
         """
         connection = self._connection
         components, now = await connection.open_to_write(), connection.clock.now()
         merged = await components.store.copies.merge(self.id, now=now, render=components.core.rerender)
         for thread, why in merged.left:
-            connection.tell(Degraded(at=now, resource=self.id, thread=thread, what="merging a log", error=why))
+            connection.bus.degraded(self.id, thread, "merging a log", why)
         return merged.threads
 
     # ------------------------------------------------------------ finding
@@ -684,11 +647,11 @@ class Resource(_Handle):
         explain: bool = False,
         cursor: str | None = None,
     ) -> SearchAnswer:
-        """Search messages, observations, reflections and tasks; any text is a query, and the best result comes first.
+        """Search messages, observations, reflections and tasks, and return the best result first. Any text is a query.
 
-        `context` adds so many messages before and after each result, `sources` limits the search to some sources,
-        `by="thread"` returns the best message of each thread, `explain` adds the parts of each score, and `cursor` is the
-        `next` of the previous answer.
+        `context` is the number of messages to add before and after each result. `sources` limits the search to some sources.
+        `by="thread"` returns the best message of each thread. `explain` adds the parts of each score. For the next page, pass
+        the `next` of an answer as `cursor`.
         """
         named: Any = None if sources is None else check_choices("source", sources, SOURCES)
         check_number("context", context)
@@ -711,12 +674,12 @@ class Resource(_Handle):
         tokens: int = 2_000,
         cursor: str | None = None,
     ) -> RecallPage:
-        """Return a page of the messages behind a reference, in their exact words.
+        """Return a page of the messages that a reference points to, in their exact words.
 
-        A reference comes from the log or a search: a group ("g3"), an observation, a message, or a span ("12-30", also with its
-        thread: "t1 12-30"); a span needs a thread. The page of a message continues through its thread. `detail="low"` shows one
-        or two lines of each message, "full" the whole; `types`, `tool` and `part` select parts. A page has at most `tokens`
-        tokens; `cursor` is the `next` or `previous` of a page.
+        A reference comes from the log or a search: a group ("g3"), an observation, a message, or a span ("12-30" with `thread`,
+        or "t1 12-30"). The pages of a message continue with the messages around it. `detail="low"` shows one or two lines
+        of each message, `detail="full"` the whole message. `types`, `tool` and `part` select parts. A page has at most `tokens`
+        tokens. For another page, pass the `next` or `previous` of a page as `cursor`.
         """
         request = RecallRequest(
             reference=reference,
@@ -737,16 +700,16 @@ class Resource(_Handle):
     # ------------------------------------------------------------ tasks, working memory, tools
 
     def tasks(self, *, session: str | None = None, who: str | None = None, thread: str | None = None) -> Tasks:
-        """Return the tasks of this resource, as a session sees them.
+        """Return the tasks of this resource for a session.
 
-        Tasks are claimed for `session` (by default the thread), and `who` is named in their history. A claimed task becomes the
-        active task of `thread`: new messages there are linked to it.
+        Tasks are claimed for `session` (by default the thread). `who` is stored in their history as the author of changes. A
+        claimed task becomes the active task of `thread`, and new messages of that thread are linked to the task.
         """
         connection = self._connection
         return Tasks(connection.open, self.id, connection.config, session=session, who=who, thread=thread)
 
     def working_memory(self, *, thread: str | None = None) -> WorkingMemory:
-        """Return the working memory of this resource, or of one of its threads, to read and change it."""
+        """Return the working memory of this resource, or of one of its threads."""
         connection = self._connection
         return WorkingMemory(connection.open, connection.open_to_write, self.id, thread, connection.config)
 
@@ -755,7 +718,7 @@ class Resource(_Handle):
 
         Tasks are claimed for `session`. A claimed task becomes the active task of `thread`.
         """
-        # Imported at the first use: it depends on this module, and on a library that is slow to import.
+        # Imported at the first use, because it imports this module, and a library that is slow to import.
         made: Tools = import_module("memolog.tools.toolset").Toolset(
             self._memory, self.id, thread=thread, session=session
         )
@@ -764,7 +727,7 @@ class Resource(_Handle):
     # ------------------------------------------------------------ correcting and forgetting
 
     async def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
-        """Correct a line of the log; returns the new line, with the same sources. The old line is retracted."""
+        """Correct an observation: retract it, and return a new observation with the new text and the same sources."""
         components = await self._connection.open_to_write()
         return await components.store.line_edits.edit(
             self.id,
@@ -776,7 +739,7 @@ class Resource(_Handle):
         )
 
     async def retract(self, observation: str) -> Observation:
-        """Remove an observation from the log and from search, until it is reinstated."""
+        """Remove an observation from the log and from search. `reinstate` undoes this."""
         components = await self._connection.open_to_write()
         return await components.store.line_edits.retract(self.id, observation, render=components.core.rerender)
 
@@ -793,77 +756,78 @@ class Resource(_Handle):
         observation: str | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget a message, an observation, a thread or, if none is named, the whole resource. It cannot be undone.
+        """Forget a message, an observation, a thread or, if none is passed, the whole resource. This cannot be undone.
 
-        Everything derived from it is forgotten too: observations, through every reflection, hints, stored prompts, words in the
-        index. A running run cannot bring it back. `thread` limits `message` to a thread, or is forgotten itself. `dry_run` only
-        reports.
+        All data derived from it is forgotten too: observations and their copies in reflections, hints, stored prompts, and words
+        of the search index. A run that is running cannot store it again. With `message`, `thread` is the thread of the message.
+        `dry_run` only reports.
         """
         return await forgetting.forget(
             self._connection, self.id, thread=thread, message=message, observation=observation, dry_run=dry_run
         )
 
     async def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
-        """Forget what is older than the settings under `retention` allow; nothing if none is set."""
+        """Forget data that is older than the settings under `retention` allow. If none of them is set, nothing is forgotten."""
         return await forgetting.forget_older(self._connection, self.id, dry_run=dry_run)
 
-    # ------------------------------------------------------------ looking after
+    # ------------------------------------------------------------ administration and inspection
 
     async def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
-        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+        """Write all data of this resource as JSON lines to a path or an open text file. See `Memory.export`."""
         return await export(self._connection, target, self.id, overwrite=overwrite)
 
     async def doctor(self, *, repair: bool = False) -> Report:
-        """Check the rows of this resource; see `Memory.doctor`."""
+        """Check the stored rows of this resource. See `Memory.doctor`."""
         return await self._memory.doctor(self.id, repair=repair)
 
     async def usage(
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> UsageTotal:
-        """Return the tokens and dollars spent, in total or for one thread or task."""
+        """Return the tokens and US dollars spent, in total or for one thread or task."""
         components = await self._connection.open()
         return await components.store.ledger.total(self.id, thread=thread, task=task, since=since)
 
     async def usage_by_model(
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> tuple[UsageLine, ...]:
-        """Return what `usage` adds up, one line for each kind of work and model."""
+        """Return the usage as `usage` does, but one line for each kind of work and each model."""
         components = await self._connection.open()
         return await components.store.ledger.lines(self.id, thread=thread, task=task, since=since)
 
     async def config(self) -> Config:
-        """Return the settings in use: those of the memory, completed with what is stored with this resource."""
+        """Return the configuration of the `Memory`, completed with the settings that are stored with this resource."""
         return await (await self._connection.open()).config_for(self.id)
 
     async def journal(
         self, *, thread: str | None = None, after: int | None = None, limit: int = 1_000
     ) -> tuple[StoredEvent, ...]:
-        """Return stored events of all processes, oldest first: those after a number, or the newest."""
+        """Return stored events of all processes, oldest first: the events after number `after`, or by default the newest."""
         journal = (await self._connection.open()).store.journal
         if after is None:
             return await journal.newest(self.id, thread=thread, limit=limit)
         return await journal.events(self.id, thread=thread, after=after, limit=limit)
 
     async def revision(self) -> tuple[int, ...]:
-        """Return numbers that differ whenever something of this resource has changed, to poll for changes."""
+        """Return numbers of which at least one differs after any change of this resource. Use them to poll for changes."""
         return await (await self._connection.open()).store.journal.pulse(self.id)
 
     async def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:  # noqa: A002
-        """Return the rows of one message: itself, then its continuations; raises MessageNotFound.
+        """Return the rows of one message: the message, then its continuations. Raises MessageNotFound.
 
-        Without a thread, all threads of the resource are searched.
+        Without `thread`, the message is searched in all threads of the resource.
         """
         return await (await self._connection.open()).store.messages.get(self.id, id, thread=thread)
 
     async def pack(self, *, thread: str | None = None, tokens: int = 4_000, zone: str | None = None) -> Pack:
-        """Return the most relevant memory as one text of at most so many tokens, for an agent that begins to work.
+        """Return the most relevant memory as one text of at most `tokens` tokens, for an agent that begins to work.
 
-        `thread` is the conversation that goes on; the last active ones follow it. The text is empty if there is nothing.
+        `thread` is the conversation that the agent continues. It comes first, then the latest active threads. The text is empty
+        if nothing is stored.
         """
         return await context_pack(self._memory, self.id, thread, tokens=tokens, zone=zone)
 
     async def task_lines(self, *, thread: str | None = None, tokens: int = 600) -> tuple[str, ...]:
-        """Return the tasks in progress and ready as lines of text, within so many tokens; first those of `thread`."""
+        """Return the tasks in progress and the ready tasks as lines of at most `tokens` tokens. Tasks of `thread` come first."""
         components, now = await self._connection.open(), self._connection.clock.now()
         tasks = await components.store.task_ready.edge(self.id, thread or "-", now=now)
         return edge_lines(tasks, now=now, budget=tokens, count=self._connection.counter.count)
@@ -872,7 +836,7 @@ class Resource(_Handle):
 class Memory:
     """A long memory for the threads of any number of resources.
 
-    Opens its database at the first use; close it with `aclose()`, or use it as `async with`.
+    It opens its database at the first use. Close it with `aclose()`, or use it as `async with Memory(…) as memory`.
     """
 
     config: Config
@@ -892,10 +856,10 @@ class Memory:
         extractors: Sequence[Extractor] = (),
         chance: Callable[[int], int] = system_chance,
     ) -> None:
-        """Set the address of the database and the model that observes; all arguments have defaults.
+        """Set the address of the database and the model that observes. All arguments have defaults.
 
-        A model is `"provider:model"`, an address, an object with `complete` or a function. Without a model the embedded
-        observer is used, which needs no network and costs nothing.
+        A model is `"provider:model"`, an address, an object with a method `complete`, or a function. Without a model the
+        embedded observer is used, which needs no network and costs nothing.
         """
         if config is not None and not isinstance(config, Config):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ConfigError(
@@ -928,7 +892,7 @@ class Memory:
 
     @property
     def address(self) -> str:
-        """Return the address of the database; it may be changed until the database is open."""
+        """Return the address of the database. It may be changed until the database is opened."""
         return self._connection.address
 
     @address.setter
@@ -936,20 +900,20 @@ class Memory:
         self._connection.address = address
 
     async def open(self) -> Components:
-        """Open the database if it is not open; returns the components of the memory."""
+        """Open the database if it is not open, and return the components of the memory."""
         return await self._connection.open()
 
     async def aclose(self) -> None:
-        """Let background work finish, save what is left, then close the database. Closing twice is harmless.
+        """Wait for background work, save unsaved messages, then close the database. A second call does nothing.
 
-        Unsaved messages are retried for at most `busy_timeout`; raises NotSaved if that fails.
+        Saving is retried for at most `busy_timeout` seconds. Raises NotSaved if messages are lost.
         """
         await self._connection.close()
 
     async def settled(self) -> None:
         """Wait until all background work of this process has finished.
 
-        Unsaved messages are retried once; an unavailable database is not waited for.
+        Tries once to save unsaved messages. Does not wait for an unavailable database.
         """
         await self._connection.settled()
 
@@ -963,41 +927,41 @@ class Memory:
         try:
             await self.aclose()
         except NotSaved:
-            # An event has reported it; the error that ended the block comes first.
+            # An event has reported the loss. Raise the error that ended the block, if there is one.
             if error is None:
                 raise
 
     # ------------------------------------------------------------ handles
 
     def resource(self, id: str) -> Resource:  # noqa: A002 - as in every other value
-        """Return the memory of one user, project or team; reads and writes nothing."""
+        """Return the memory of one user, project or team. Reads and writes nothing."""
         return Resource(self, self._connection, id)
 
     def thread(self, id: str, *, resource: str) -> Thread:  # noqa: A002
-        """Return one conversation of a resource; reads and writes nothing."""
+        """Return one conversation of a resource. Reads and writes nothing."""
         return Thread(self, self._connection, id, resource)
 
     async def resources(self) -> tuple[str, ...]:
-        """Return the ids of all resources that have something stored."""
+        """Return the ids of all resources with stored data."""
         return await (await self.open()).store.resources()
 
     # ------------------------------------------------------------ events
 
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call a function with every event from now on; returns the function that ends it."""
+        """Call `listener` with every event from now on. Return a function that ends this."""
         return self._connection.bus.subscribe(listener)
 
     def events(self) -> AsyncGenerator[Event]:
-        """Iterate over events from now on, until the memory is closed."""
+        """Return an iterator over the events from now on. It ends when the memory is closed."""
         return self._connection.bus.stream()
 
     # ------------------------------------------------------------ the whole database
 
     async def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
-        """Write everything, or one resource, as JSON lines to a path or an open text file.
+        """Write the whole database, or one resource, as JSON lines to a path or an open text file.
 
-        The lines do not depend on the engine. `import_from` reads them back exactly, without a model. Only the owner can read
-        the file; `overwrite` replaces an existing file once the new one is complete.
+        The lines are the same for SQLite and PostgreSQL. `import_from` restores them exactly, without a model. Only the user of
+        this process can read the file. `overwrite` replaces an existing file when the new file is complete.
         """
         return await export(self._connection, target, resource, overwrite=overwrite)
 
@@ -1011,11 +975,11 @@ class Memory:
         progress: Progress | None = None,
         revive: bool = False,
     ) -> ImportReport:
-        """Import an export of Memolog, or the data of another system; importing the same again changes nothing.
+        """Import an export of Memolog, or the data of another system. Repeating an import changes nothing.
 
-        The format is detected, or named by `format`. `resource` is the owner, if the source does not name it. `dry_run` only
-        reports. An interrupted import continues where it stopped when it is repeated. What was forgotten here stays
-        forgotten, unless `revive` is set.
+        The format is detected if `format` is not passed. `resource` is the owner of data without an owner. `dry_run` only
+        reports. A repeated call continues an interrupted import. Data that was forgotten here is skipped, unless `revive` is
+        set.
         """
         return await import_from(
             self._connection,
@@ -1028,24 +992,27 @@ class Memory:
         )
 
     async def backup(self, target: "str | os.PathLike[str]", *, overwrite: bool = False) -> int:
-        """Copy a SQLite database into a new file, also while it is written to; returns the size of the copy in bytes.
+        """Copy a SQLite database into a new file, and return the size of the copy in bytes. The database may be in use.
 
-        `overwrite` replaces an existing file once the copy is complete. For PostgreSQL use the tools of the server, or export.
+        `overwrite` replaces an existing file when the copy is complete. For PostgreSQL use the tools of the server, or `export`.
         """
         return await backup(self._connection, target, overwrite=overwrite)
 
     async def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
         """Check the stored rows of one resource or of the whole database.
 
-        `repair` repairs what can be repaired without loss of messages, after a copy of a SQLite file, and rebuilds the search
-        index. Other findings are only explained.
+        `repair` corrects the findings that can be corrected without a loss of messages, and rebuilds the search index. A SQLite
+        file is copied first. Other findings are only explained.
         """
         components = await (self._connection.open_to_write() if repair else self.open())
         return await examine(components, resource, self.config, self.counter, repair=repair)
 
 
 async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timedelta | None:
-    """Wait until a failed run may be retried; returns how long that took, None if there is none or it takes too long."""
+    """Wait until a failed run may be retried, and return how long that took.
+
+    Return None if no run has failed, if the retry is due later than `patience` allows, or if the clock stands still.
+    """
     failed = [
         run.retry_at for run in snapshot.runs if run.status == "failed" and run.kind == "observe" and run.retry_at
     ]
@@ -1062,31 +1029,19 @@ async def _rest(snapshot: Snapshot, clock: Clock, patience: timedelta) -> timede
         if (now := clock.now()) != last:
             last, moved = now, loop.time()
         elif loop.time() - moved > _STANDSTILL_SECONDS:
-            # The clock stands still.
             return None
     return last - start
 
 
-class _Wanted(NamedTuple):
-    """Up to which message each thread is to be observed."""
-
-    ends: dict[str, float]
-    others: float
-    """The same for threads that were not read."""
-
-    def is_missing(self, thread: str, seq: int) -> bool:
-        """Return whether a message that the log does not cover is wanted."""
-        return seq <= self.ends.get(thread, self.others)
-
-
-def _wanted(snapshot: Snapshot) -> _Wanted:
-    # If there is more than was read, all of it is wanted.
+def _ends(snapshot: Snapshot) -> Mapping[str, float]:
+    """Return for each thread the number of the last message that the log shall cover."""
+    # If other threads have more messages than were read, all messages of all threads shall be covered.
     is_cut = len(snapshot.others) >= OTHER_ROWS
     ends = {row.thread: inf if is_cut else row.seq for row in snapshot.others}
-    return _Wanted(ends | {snapshot.thread.id: snapshot.thread.last_seq}, inf if is_cut else 0)
+    return defaultdict(lambda: inf if is_cut else 0, ends | {snapshot.thread.id: snapshot.thread.last_seq})
 
 
-def _left(snapshot: Snapshot, wanted: _Wanted) -> int:
-    """Return how many of the wanted messages the log does not cover."""
-    own = sum(wanted.is_missing(snapshot.thread.id, message.seq) for message in snapshot.tail)
-    return own + sum(wanted.is_missing(row.thread, row.seq) for row in snapshot.others)
+def _count_uncovered(snapshot: Snapshot, ends: Mapping[str, float]) -> int:
+    """Return how many messages up to these ends the log does not cover."""
+    own = sum(message.seq <= ends[snapshot.thread.id] for message in snapshot.tail)
+    return own + sum(row.seq <= ends[row.thread] for row in snapshot.others)

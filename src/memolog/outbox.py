@@ -32,7 +32,7 @@ from memolog.errors import (
     StoreError,
     ThreadNotFound,
 )
-from memolog.events import Bus, Degraded, Withdrawn
+from memolog.events import Bus
 from memolog.log.executor import Core
 from memolog.log.snapshot import Snapshot
 from memolog.log.state import others_for
@@ -41,7 +41,6 @@ from memolog.log.withdrawals import WithdrawnRows
 from memolog.messages.store import Saved
 from memolog.messages.validation import check_kinds, check_message
 from memolog.store import Store
-from memolog.text.tokens import TokenCounter
 
 _log = logging.getLogger("memolog")
 
@@ -286,7 +285,7 @@ class Outbox:
             delay *= 2
         return error
 
-    def report_loss(self, problem: Exception | None, bus: Bus, clock: Clock) -> NotSaved | None:
+    def report_loss(self, problem: Exception | None, bus: Bus) -> NotSaved | None:
         """Log and emit which messages could not be saved before the `Memory` was closed. Return the error; None if all were."""
         self.is_reported = True
         counts = self.counts()
@@ -298,7 +297,7 @@ class Outbox:
         _log.error("%s", lost)
         what = "saving what was left when the memory was closed"
         for resource, thread in counts:
-            bus.emit(Degraded(at=clock.now(), resource=resource, thread=thread, what=what, error=str(lost)))
+            bus.degraded(resource, thread, what, lost)
         return lost
 
     # ------------------------------------------------------------ saving
@@ -328,7 +327,7 @@ class Outbox:
                 if _is_temporary(error):
                     raise
                 pending.is_withdrawn = False
-                await self._give_up(pending, f"messages of thread {pending.thread} cannot be withdrawn", error)
+                self._give_up(pending, f"messages of thread {pending.thread} cannot be withdrawn", error)
         if pending.messages:
             await self.save_messages(pending, tuple(pending.messages))
         if pending.is_unanswered:
@@ -341,7 +340,7 @@ class Outbox:
             if _is_temporary(error):
                 raise
             pending.contexts.clear()
-            await self._give_up(pending, f"a context of thread {pending.thread} cannot be recorded", error)
+            self._give_up(pending, f"a context of thread {pending.thread} cannot be recorded", error)
         self.hold(pending)
 
     async def save_messages(self, pending: Pending, messages: Sequence[NewMessage]) -> Saved:
@@ -359,7 +358,7 @@ class Outbox:
                 done = [await self.save_messages(pending, (message,)) for message in messages]
                 rows = tuple(row for saved in done for row in saved.messages)
                 return Saved(messages=rows, added=sum(saved.added for saved in done))
-            await self._give_up(pending, f"1 message of thread {pending.thread} cannot be saved", error)
+            self._give_up(pending, f"1 message of thread {pending.thread} cannot be saved", error)
             saved = Saved(messages=(), added=0)
         pending.drop(messages)
         self.hold(pending)
@@ -378,7 +377,6 @@ class Outbox:
                 pending.resource,
                 pending.thread,
                 pending.turn,
-                after=0,
                 also=pending.also,
                 keep_answered=pending.keeps_answered,
                 now=now,
@@ -389,17 +387,7 @@ class Outbox:
             gone = _NOTHING
         pending.is_withdrawn = pending.is_unanswered = False
         self.hold(pending)
-        await self.core.tell(
-            Withdrawn(
-                at=now,
-                resource=pending.resource,
-                thread=pending.thread,
-                messages=len(gone.messages),
-                runs=len(gone.runs),
-                groups=len(gone.groups),
-                observations=len(gone.observations),
-            )
-        )
+        await self.core.tell(gone.event(pending.resource, pending.thread, now))
 
     async def book(self, pending: Pending) -> None:
         """Store the usage of a turn's requests. Usage that can never be stored is reported and dropped."""
@@ -413,7 +401,7 @@ class Outbox:
                     pending.spent.insert(0, spent)
                     raise
                 what = f"the usage of a request of thread {pending.thread} cannot be booked"
-                await self._give_up(pending, what, error, doing="booking what was spent")
+                self._give_up(pending, what, error, doing="booking what was spent")
             else:
                 await self._learn(pending, spent)
             finally:
@@ -449,36 +437,18 @@ class Outbox:
             )
             pending.contexts.pop(0)
 
-    async def _give_up(
+    def _give_up(
         self, pending: Pending, what: str, error: Exception, *, doing: str = "saving what a turn left behind"
     ) -> None:
         """Report data that can never be saved and is not retried."""
         if not isinstance(error, MemologError):
             _log.error("%s failed unexpectedly", doing, exc_info=error)
-        await self.core.degraded(pending.resource, pending.thread, doing, f"{what}: {error}")
+        self.core.bus.degraded(pending.resource, pending.thread, doing, f"{what}: {error}")
 
 
 def _is_temporary(error: Exception) -> bool:
     """Return whether a retry may succeed, because the database or the machine failed and the data is not wrong."""
     return isinstance(error, StoreError | OSError | MemoryError)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outside:
-    """The parts of a `Memory` that do not need its database."""
-
-    clock: Clock
-    counter: TokenCounter
-    instructions: str | None
-    new_id: Callable[[], str]
-    tell: Callable[[Degraded], None]
-    outbox: Outbox
-    open_turns: Counter[str]
-    """How often each turn is open in this process, by id. A continued turn may be open more than once."""
-
-    def degraded(self, resource: str, thread: str, what: str, error: object) -> None:
-        """Emit the event that an action failed and Memolog continued without it."""
-        self.tell(Degraded(at=self.clock.now(), resource=resource, thread=thread, what=what, error=str(error)))
 
 
 # ---------------------------------------------------------------- one turn
@@ -487,8 +457,17 @@ class Outside:
 class TurnOutbox:
     """Holds the messages of one turn, and saves them in order."""
 
-    def __init__(self, outside: Outside, *, resource: str, thread: str, zone: str | None) -> None:
-        self._outside, self._outbox, self._zone = outside, outside.outbox, zone
+    def __init__(
+        self,
+        outbox: Outbox,
+        clock: Clock,
+        new_id: Callable[[], str],
+        *,
+        resource: str,
+        thread: str,
+        zone: str | None,
+    ) -> None:
+        self._outbox, self._clock, self._new_id, self._zone = outbox, clock, new_id, zone
         self._resource, self._thread = resource, thread
         self.pending = Pending(resource=resource, thread=thread)
         self.since: list[Message] = []
@@ -533,12 +512,12 @@ class TurnOutbox:
         if self._repeatable is not None and messages and self._repeatable[0] == messages:
             return self._repeatable[1]
         check_messages(messages)
-        new_id = self._outbox.store.new_id if self._outbox.is_connected else self._outside.new_id
+        new_id = self._outbox.store.new_id if self._outbox.is_connected else self._new_id
         identified = [
             replace(
                 message,
                 id=new_id() if message.id is None else message.id,
-                created_at=message.created_at or self._outside.clock.now(),
+                created_at=message.created_at or self._clock.now(),
                 zone=message.zone or self._zone,
             )
             for message in with_own_apart(messages, self._own_calls)

@@ -25,8 +25,8 @@ from memolog.core.thread import ThreadInfo
 from memolog.db.scope import Page
 from memolog.events import Event
 from memolog.log.journal import StoredEvent
-from memolog.log.rendering import Log
-from memolog.log.rows import GroupRow
+from memolog.log.render import Log
+from memolog.log.snapshot import GroupRow
 from memolog.log.status import Status
 from memolog.log.usage import UsageLine
 from memolog.memory import Form, Memory
@@ -291,11 +291,11 @@ class SyncTools:
         """Return the names of the tools."""
     @property
     def guidance(self) -> str:
-        """Return how to use the tools, for the system prompt."""
+        """Return a text for the system prompt that explains how to use the tools."""
     def definitions(self, form: Form = "openai") -> list[dict[str, Any]]:
-        """Return the definitions to give to a model, in one of the forms."""
+        """Return the definitions of the tools in the form of a provider or of MCP."""
     def call(self, name: str, arguments: object = None) -> dict[str, Any]:
-        """Return the answer to a call, as a value whatever happens."""
+        """Return the answer to a call. An error is returned as an answer too, and never raised."""
 
 class SyncTurn:
     """A turn without `await`. Use it as `with thread.turn() as turn`."""
@@ -358,86 +358,87 @@ class SyncThread:
     ) -> SyncTurn:
         """Begin a turn: `async with thread.turn() as turn`.
 
-        `model` is the one that answers, `zone` is where the user is (`"Europe/Berlin"`), `settings` apply to this turn only.
+        `model` is the model that answers. `zone` is the time zone of the user (`"Europe/Berlin"`). `settings` are for this turn
+        only.
         """
     def context(self, *messages: Given, model: str | None = None, zone: str | None = None) -> Context:
         """Return the context that the model would see now, with these messages added. Saves nothing and starts nothing."""
     def seen(self, number: int) -> Context:
-        """Rebuild an earlier context: the one of that number in the thread, counted from 1."""
+        """Rebuild the context of an earlier request. `number` is the number of the request in the thread, counted from 1."""
     def messages(self, *, after: int | None = None, before: int | None = None, limit: int = 50) -> Page[Message]:
-        """Return stored messages, oldest first: those after a sequence number, or the last ones before it."""
+        """Return stored messages, oldest first: the messages after number `after`, or the last messages before `before`."""
     def info(self) -> ThreadInfo:
-        """Return the stored thread: title, metadata, its settings, last message. Raises ThreadNotFound."""
+        """Return the title, metadata, settings and last message number of the thread. Raises ThreadNotFound."""
     def update(
         self,
         *,
         title: str | Unchanged | None = ...,
         metadata: JsonObject | Callable[[JsonObject], JsonObject] | None = None,
     ) -> ThreadInfo:
-        """Change the title or the metadata; what is not given stays. Raises ThreadNotFound.
+        """Change the title or the metadata. An argument that is not passed changes nothing. Raises ThreadNotFound.
 
-        `metadata` replaces what is stored; a function gets what is stored and returns what replaces it, in one transaction.
+        `metadata` replaces the stored metadata. If it is a function, it gets the stored metadata and returns the new metadata.
         """
     def override(self, settings: Mapping[str, Any]) -> ThreadInfo:
-        """Store settings that differ from the configuration in all turns of this thread; they replace earlier ones."""
+        """Store settings for all turns of this thread, instead of its earlier settings. They override the configuration."""
     def clone(self, new_thread: str | None = None) -> ThreadInfo:
-        """Copy the thread and its log into a new thread; a shared log covers the copy as far as the original."""
+        """Copy the thread and its log into a new thread. A shared log covers the same messages of the copy as of the original."""
     def forget(self, *, message: str | None = None, dry_run: bool = False) -> Forgotten:
-        """Forget the thread or one of its messages, and all that derives from it. It cannot be undone; `dry_run` only reports."""
+        """Forget the thread or one of its messages, and all derived data. This cannot be undone. `dry_run` only reports."""
     def status(self) -> Status:
         """Return token counts, backlog, health and cost."""
     def log(self, *, generation: int | None = None, retracted: bool = False) -> Log:
-        """Return the observations that the model sees, in its order; or those of an earlier generation, from `history()`.
+        """Return the observations that the model sees, in the same order. `generation` is an earlier generation from `history()`.
 
-        `retracted` adds those that were retracted and can be reinstated.
+        `retracted` adds the observations that were retracted and can be reinstated.
         """
     def groups(self, *, generation: int | None = None) -> tuple[GroupRow, ...]:
-        """Return the groups of the log in order, each with its handle, its span and the text that the model sees."""
+        """Return the groups of the log in their order, each with its handle, its span and the text that the model sees."""
     def export_markdown(self, target: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
-        """Return the log as Markdown for people: the observations by date, with what they come from.
+        """Return the log as Markdown for people: the observations by date, with their sources.
 
-        `target` names a file to write it to as well; `overwrite` lets it take the place of an older one.
+        If `target` is passed, the text is also written to this file. `overwrite` replaces an existing file.
         """
     def buffer(self) -> None:
         """Observe in the background all messages that are not observed yet."""
     def observe(self) -> Status:
-        """Observe all messages saved so far and move them into the log. Waits for the model without a time limit.
+        """Observe all messages saved so far and activate the observations. Waits for the model without a time limit.
 
-        After a failure it waits for the next attempt, for at most a minute in total; the status has the error.
+        After a failure it waits for the next attempt, but at most a minute in total. The returned status has the error.
         """
     def activate(self) -> Status:
         """Move every buffered group into the log."""
     def reflect(self) -> Status:
-        """Condense the log now and wait for it; waits at most one lease for a reflection of another process."""
+        """Condense the log now and wait for the result. Waits at most one lease for a reflection of another process."""
     def finalize(self, *, compact: bool = False) -> Status:
-        """End a session: observe what is left, and compact it if `compact` is set."""
+        """End a session: observe all messages that are not observed yet. `compact` also compacts the messages."""
     def history(self) -> tuple[Generation, ...]:
         """Return the generations of the log, oldest first."""
     def as_of(self, at: datetime) -> tuple[GroupRow, ...]:
-        """Return the log as it was at a moment."""
+        """Return the groups that the log had at a moment."""
     def restore(self, generation: int) -> Generation:
-        """Restore an old generation of the log, with everything that was activated since."""
+        """Create a generation from an old generation and all groups that were activated after it."""
     def extracts(self, *, key: str | None = None) -> tuple[Extract, ...]:
         """Return the newest version of each extracted value, or all versions of one `key`, oldest first."""
     def runs(self, *, limit: int = 100) -> tuple[Run, ...]:
-        """Return the runs of the observer and the reflector over this thread's log, the newest first."""
+        """Return the observer runs over this thread and the reflector runs over its log, the newest first."""
     def prompts(self, run: str) -> tuple[KeptPrompt, ...]:
-        """Return the requests and replies of a run; empty unless `keep_prompts` was set."""
+        """Return the requests and replies of a run. They are stored only if `keep_prompts` was set."""
     def compact(self, *, keep: int = 0) -> Compacted:
-        """Observe the thread and replace its messages by summaries, in contexts and in the index; returns the summaries.
+        """Observe the thread, replace its messages by summaries in contexts and in the search index, and return the summaries.
 
-        The newest `keep` messages stay as they are. With a log, only messages that the log covers are compacted. Raw texts stay
-        and are shown by recall; `restore_compaction` undoes it.
+        The newest `keep` messages are not compacted. With a log, only messages that the log covers are compacted. The raw texts
+        stay stored, and recall shows them. `restore_compaction` undoes a compaction.
         """
     def compactions(self) -> tuple[Compaction, ...]:
         """Return the compactions in the order of the messages, including restored ones."""
     def restore_compaction(self, compaction: str) -> Compaction:
-        """Restore the messages of a compaction, byte for byte."""
+        """Undo a compaction: contexts and the search index use the texts from before, byte for byte."""
     def prune(self) -> Pruned:
-        """Remove the raw text of old messages for good; refused unless `compaction.prune` is set.
+        """Delete the raw text of old messages. This cannot be undone. Raises InputError unless `compaction.prune` is set.
 
-        Messages that are younger than `compaction.prune_days`, not observed, linked to an open task or not compacted keep it,
-        and the result counts them. Summaries and observations stay, and for search the names and numbers.
+        The text is not deleted if the message is younger than `compaction.prune_days`, not observed, linked to an open task or
+        not compacted. The result counts such messages. Summaries and observations stay. Search still finds names and numbers.
         """
     def search(
         self,
@@ -449,7 +450,7 @@ class SyncThread:
         explain: bool = False,
         cursor: str | None = None,
     ) -> SearchAnswer:
-        """Search this thread alone; the arguments are those of `Resource.search`."""
+        """Search only this thread. `Resource.search` describes the arguments."""
     def recall(
         self,
         reference: Reference,
@@ -461,9 +462,9 @@ class SyncThread:
         tokens: int = 2000,
         cursor: str | None = None,
     ) -> RecallPage:
-        """Return a page of the messages behind a reference of this thread; the arguments are those of `Resource.recall`."""
+        """Return a page of the messages that a reference of this thread points to. `Resource.recall` describes the arguments."""
     def tasks(self, *, session: str | None = None, who: str | None = None) -> SyncTasks:
-        """Return the tasks of the resource; a claimed one becomes the active task of this thread."""
+        """Return the tasks of the resource. A task that is claimed becomes the active task of this thread."""
     def working_memory(self) -> SyncWorkingMemory:
         """Return the working memory of this thread."""
     def tools(self, *, session: str | None = None) -> SyncTools:
@@ -471,37 +472,38 @@ class SyncThread:
     def create(
         self, *, title: str | None = None, metadata: JsonObject | None = None, settings: Mapping[str, Any] | None = None
     ) -> ThreadInfo:
-        """Create the thread before its first turn, with settings of its own; raises ThreadExists."""
+        """Create the thread before its first turn, with its settings. Raises ThreadExists."""
     def save(self, messages: Sequence[NewMessage]) -> tuple[Message, ...]:
-        """Save messages without a turn, all or none of them; saving the same again changes nothing."""
+        """Save messages without a turn, either all of them or none. Saving the same messages again changes nothing."""
     def import_messages(self, messages: Sequence[NewMessage], *, source: str, title: str | None = None) -> ImportReport:
-        """Append messages of another record of this conversation, with their times; importing the same again changes nothing.
+        """Append messages from another record of this conversation, with their times. Repeating the import changes nothing.
 
-        `source` names the record, and is stored with a new thread. What was forgotten here stays forgotten.
+        `source` is the name of the record, and is stored with a new thread. Messages that were forgotten here are skipped.
         """
     def forgotten(self, messages: Sequence[NewMessage], *, is_history: bool = False) -> frozenset[int]:
-        """Return the indexes of the messages that were forgotten in this thread, or with it.
+        """Return the indexes of the messages that were forgotten, alone or together with this thread.
 
-        `is_history`: messages that a client sends again, without ids or times; they are compared by their content.
+        Set `is_history` for messages that a client sends again without ids and times. They are compared by their content.
         """
     def withdraw(self, turn: str) -> None:
-        """Withdraw everything that a turn saved, by the id of the turn, after it has ended; raises ThreadNotFound."""
+        """Withdraw all messages of an ended turn. `turn` is the id of the turn. Raises ThreadNotFound."""
     def rewind(self, *, to: int | str, ended_only: bool = False) -> Branch | None:
-        """Withdraw every message after `to`, the number or the id of the last message that stays; 0 withdraws all of them.
+        """Withdraw every message after `to`, the number or the id of the last message that stays. 0 withdraws all messages.
 
-        Use it when a user edits an earlier question or wants another answer. Observations of what is withdrawn leave the log.
-        The messages are kept as a branch, which `branches` lists and `restore_branch` returns to. Returns None if no message
-        comes after `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
+        Use it when a user edits an earlier question or wants another answer. Observations of withdrawn messages are removed from
+        the log. The messages are stored as a branch: `branches` lists it, and `restore_branch` restores it. Returns None if no
+        message follows `to`. With `ended_only` nothing is withdrawn while a turn after `to` waits for its answer.
         """
     def branches(self) -> tuple[Branch, ...]:
-        """Return what rewinds took out of this thread and can be returned to, oldest first."""
+        """Return the branches of this thread, oldest first. A branch has the messages that a rewind withdrew."""
     def restore_branch(self, branch: str) -> Branch | None:
-        """Return to a branch: its messages are appended again, after the messages that it shares with the thread.
+        """Restore a branch: append its messages again, after the messages that the branch and the thread have in common.
 
-        What is withdrawn for it becomes a branch itself, and is returned; None if nothing was. Raises BranchNotFound.
+        Other messages of the thread are withdrawn and become a new branch, which is returned. Returns None if there are none.
+        Raises BranchNotFound.
         """
     def advance(self) -> None:
-        """Start what is due by the settings, as the end of a turn does: for messages that no turn saved."""
+        """Observe, activate or reflect if this is due, as a turn does. Use it after `save`, which starts nothing."""
 
 class SyncResource:
     """The memory of one user, project or team, without `await`."""
@@ -510,19 +512,19 @@ class SyncResource:
     @property
     def id(self) -> str: ...
     def thread(self, id: str) -> SyncThread:
-        """Return one conversation of this resource; reads and writes nothing."""
+        """Return one conversation of this resource. Reads and writes nothing."""
     def threads(self, *, limit: int = 100, after: str | None = None) -> Page[ThreadInfo]:
-        """Return the threads with the newest activity first; pass `next` as `after` for more."""
+        """Return a page of threads, the latest active first. For the next page, pass its `next` as `after`."""
     def sweep(self) -> int:
-        """Observe in the background what is not observed yet in any thread.
+        """Observe in the background all messages of all threads that are not observed yet.
 
-        Returns the number of threads in which a run was started or is running: 0 once everything is observed.
+        Returns the number of threads in which a run was started or is running. It is 0 when all messages are observed.
         """
     def merge(self) -> tuple[str, ...]:
         """Merge the logs of the threads into the shared log, after a change to resource scope.
 
-        Returns the merged threads. A thread that the shared log has observed already is not merged, and a `Degraded` event says
-        why; its messages are observed again.
+        Returns the merged threads. A thread is not merged if runs have already observed it for the shared log, or are about to.
+        A `Degraded` event gives the reason, and the messages of that thread are observed again.
         """
     def search(
         self,
@@ -536,11 +538,11 @@ class SyncResource:
         explain: bool = False,
         cursor: str | None = None,
     ) -> SearchAnswer:
-        """Search messages, observations, reflections and tasks; any text is a query, and the best result comes first.
+        """Search messages, observations, reflections and tasks, and return the best result first. Any text is a query.
 
-        `context` adds so many messages before and after each result, `sources` limits the search to some sources,
-        `by="thread"` returns the best message of each thread, `explain` adds the parts of each score, and `cursor` is the
-        `next` of the previous answer.
+        `context` is the number of messages to add before and after each result. `sources` limits the search to some sources.
+        `by="thread"` returns the best message of each thread. `explain` adds the parts of each score. For the next page, pass
+        the `next` of an answer as `cursor`.
         """
     def recall(
         self,
@@ -554,30 +556,30 @@ class SyncResource:
         tokens: int = 2000,
         cursor: str | None = None,
     ) -> RecallPage:
-        """Return a page of the messages behind a reference, in their exact words.
+        """Return a page of the messages that a reference points to, in their exact words.
 
-        A reference comes from the log or a search: a group ("g3"), an observation, a message, or a span ("12-30", also with its
-        thread: "t1 12-30"); a span needs a thread. The page of a message continues through its thread. `detail="low"` shows one
-        or two lines of each message, "full" the whole; `types`, `tool` and `part` select parts. A page has at most `tokens`
-        tokens; `cursor` is the `next` or `previous` of a page.
+        A reference comes from the log or a search: a group ("g3"), an observation, a message, or a span ("12-30" with `thread`,
+        or "t1 12-30"). The pages of a message continue with the messages around it. `detail="low"` shows one or two lines
+        of each message, `detail="full"` the whole message. `types`, `tool` and `part` select parts. A page has at most `tokens`
+        tokens. For another page, pass the `next` or `previous` of a page as `cursor`.
         """
     def tasks(self, *, session: str | None = None, who: str | None = None, thread: str | None = None) -> SyncTasks:
-        """Return the tasks of this resource, as a session sees them.
+        """Return the tasks of this resource for a session.
 
-        Tasks are claimed for `session` (by default the thread), and `who` is named in their history. A claimed task becomes the
-        active task of `thread`: new messages there are linked to it.
+        Tasks are claimed for `session` (by default the thread). `who` is stored in their history as the author of changes. A
+        claimed task becomes the active task of `thread`, and new messages of that thread are linked to the task.
         """
     def working_memory(self, *, thread: str | None = None) -> SyncWorkingMemory:
-        """Return the working memory of this resource, or of one of its threads, to read and change it."""
+        """Return the working memory of this resource, or of one of its threads."""
     def tools(self, *, thread: str | None = None, session: str | None = None) -> SyncTools:
         """Return the three tools for a model that works for this resource: definitions, guidance, and calls.
 
         Tasks are claimed for `session`. A claimed task becomes the active task of `thread`.
         """
     def edit_observation(self, observation: str, text: str, *, priority: Priority | None = None) -> Observation:
-        """Correct a line of the log; returns the new line, with the same sources. The old line is retracted."""
+        """Correct an observation: retract it, and return a new observation with the new text and the same sources."""
     def retract(self, observation: str) -> Observation:
-        """Remove an observation from the log and from search, until it is reinstated."""
+        """Remove an observation from the log and from search. `reinstate` undoes this."""
     def reinstate(self, observation: str) -> Observation:
         """Reinstate a retracted observation."""
     def forget(
@@ -588,44 +590,45 @@ class SyncResource:
         observation: str | None = None,
         dry_run: bool = False,
     ) -> Forgotten:
-        """Forget a message, an observation, a thread or, if none is named, the whole resource. It cannot be undone.
+        """Forget a message, an observation, a thread or, if none is passed, the whole resource. This cannot be undone.
 
-        Everything derived from it is forgotten too: observations, through every reflection, hints, stored prompts, words in the
-        index. A running run cannot bring it back. `thread` limits `message` to a thread, or is forgotten itself. `dry_run` only
-        reports.
+        All data derived from it is forgotten too: observations and their copies in reflections, hints, stored prompts, and words
+        of the search index. A run that is running cannot store it again. With `message`, `thread` is the thread of the message.
+        `dry_run` only reports.
         """
     def apply_retention(self, *, dry_run: bool = False) -> Forgotten:
-        """Forget what is older than the settings under `retention` allow; nothing if none is set."""
+        """Forget data that is older than the settings under `retention` allow. If none of them is set, nothing is forgotten."""
     def export(self, target: Target, *, overwrite: bool = False) -> ExportReport:
-        """Write all of this resource as JSON lines to a path or an open text file; see `Memory.export`."""
+        """Write all data of this resource as JSON lines to a path or an open text file. See `Memory.export`."""
     def doctor(self, *, repair: bool = False) -> Report:
-        """Check the rows of this resource; see `Memory.doctor`."""
+        """Check the stored rows of this resource. See `Memory.doctor`."""
     def usage(self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None) -> UsageTotal:
-        """Return the tokens and dollars spent, in total or for one thread or task."""
+        """Return the tokens and US dollars spent, in total or for one thread or task."""
     def usage_by_model(
         self, *, thread: str | None = None, task: str | None = None, since: datetime | None = None
     ) -> tuple[UsageLine, ...]:
-        """Return what `usage` adds up, one line for each kind of work and model."""
+        """Return the usage as `usage` does, but one line for each kind of work and each model."""
     def config(self) -> Config:
-        """Return the settings in use: those of the memory, completed with what is stored with this resource."""
+        """Return the configuration of the `Memory`, completed with the settings that are stored with this resource."""
     def journal(
         self, *, thread: str | None = None, after: int | None = None, limit: int = 1000
     ) -> tuple[StoredEvent, ...]:
-        """Return stored events of all processes, oldest first: those after a number, or the newest."""
+        """Return stored events of all processes, oldest first: the events after number `after`, or by default the newest."""
     def revision(self) -> tuple[int, ...]:
-        """Return numbers that differ whenever something of this resource has changed, to poll for changes."""
+        """Return numbers of which at least one differs after any change of this resource. Use them to poll for changes."""
     def message(self, id: str, *, thread: str | None = None) -> tuple[Message, ...]:
-        """Return the rows of one message: itself, then its continuations; raises MessageNotFound.
+        """Return the rows of one message: the message, then its continuations. Raises MessageNotFound.
 
-        Without a thread, all threads of the resource are searched.
+        Without `thread`, the message is searched in all threads of the resource.
         """
     def pack(self, *, thread: str | None = None, tokens: int = 4000, zone: str | None = None) -> Pack:
-        """Return the most relevant memory as one text of at most so many tokens, for an agent that begins to work.
+        """Return the most relevant memory as one text of at most `tokens` tokens, for an agent that begins to work.
 
-        `thread` is the conversation that goes on; the last active ones follow it. The text is empty if there is nothing.
+        `thread` is the conversation that the agent continues. It comes first, then the latest active threads. The text is empty
+        if nothing is stored.
         """
     def task_lines(self, *, thread: str | None = None, tokens: int = 600) -> tuple[str, ...]:
-        """Return the tasks in progress and ready as lines of text, within so many tokens; first those of `thread`."""
+        """Return the tasks in progress and the ready tasks as lines of at most `tokens` tokens. Tasks of `thread` come first."""
 
 class SyncMemory:
     """A Memory without `await`. Close it, or use it as `with SyncMemory(…) as memory`."""
@@ -641,10 +644,10 @@ class SyncMemory:
         extractors: Sequence[Extractor] = (),
         chance: Callable[[int], int] = ...,
     ) -> None:
-        """Set the address of the database and the model that observes; all arguments have defaults.
+        """Set the address of the database and the model that observes. All arguments have defaults.
 
-        A model is `"provider:model"`, an address, an object with `complete` or a function. Without a model the embedded
-        observer is used, which needs no network and costs nothing.
+        A model is `"provider:model"`, an address, an object with a method `complete`, or a function. Without a model the
+        embedded observer is used, which needs no network and costs nothing.
         """
     @property
     def asynchronous(self) -> Memory:
@@ -673,25 +676,25 @@ class SyncMemory:
     def model(self) -> ModelSpec | None: ...
     @property
     def address(self) -> str:
-        """Return the address of the database; it may be changed until the database is open."""
+        """Return the address of the database. It may be changed until the database is opened."""
     def settled(self) -> None:
         """Wait until all background work of this process has finished.
 
-        Unsaved messages are retried once; an unavailable database is not waited for.
+        Tries once to save unsaved messages. Does not wait for an unavailable database.
         """
     def resource(self, id: str) -> SyncResource:
-        """Return the memory of one user, project or team; reads and writes nothing."""
+        """Return the memory of one user, project or team. Reads and writes nothing."""
     def thread(self, id: str, *, resource: str) -> SyncThread:
-        """Return one conversation of a resource; reads and writes nothing."""
+        """Return one conversation of a resource. Reads and writes nothing."""
     def resources(self) -> tuple[str, ...]:
-        """Return the ids of all resources that have something stored."""
+        """Return the ids of all resources with stored data."""
     def subscribe(self, listener: Callable[[Event], None]) -> Callable[[], None]:
-        """Call a function with every event from now on; returns the function that ends it."""
+        """Call `listener` with every event from now on. Return a function that ends this."""
     def export(self, target: Target, *, resource: str | None = None, overwrite: bool = False) -> ExportReport:
-        """Write everything, or one resource, as JSON lines to a path or an open text file.
+        """Write the whole database, or one resource, as JSON lines to a path or an open text file.
 
-        The lines do not depend on the engine. `import_from` reads them back exactly, without a model. Only the owner can read
-        the file; `overwrite` replaces an existing file once the new one is complete.
+        The lines are the same for SQLite and PostgreSQL. `import_from` restores them exactly, without a model. Only the user of
+        this process can read the file. `overwrite` replaces an existing file when the new file is complete.
         """
     def import_from(
         self,
@@ -703,20 +706,20 @@ class SyncMemory:
         progress: Progress | None = None,
         revive: bool = False,
     ) -> ImportReport:
-        """Import an export of Memolog, or the data of another system; importing the same again changes nothing.
+        """Import an export of Memolog, or the data of another system. Repeating an import changes nothing.
 
-        The format is detected, or named by `format`. `resource` is the owner, if the source does not name it. `dry_run` only
-        reports. An interrupted import continues where it stopped when it is repeated. What was forgotten here stays
-        forgotten, unless `revive` is set.
+        The format is detected if `format` is not passed. `resource` is the owner of data without an owner. `dry_run` only
+        reports. A repeated call continues an interrupted import. Data that was forgotten here is skipped, unless `revive` is
+        set.
         """
     def backup(self, target: str | os.PathLike[str], *, overwrite: bool = False) -> int:
-        """Copy a SQLite database into a new file, also while it is written to; returns the size of the copy in bytes.
+        """Copy a SQLite database into a new file, and return the size of the copy in bytes. The database may be in use.
 
-        `overwrite` replaces an existing file once the copy is complete. For PostgreSQL use the tools of the server, or export.
+        `overwrite` replaces an existing file when the copy is complete. For PostgreSQL use the tools of the server, or `export`.
         """
     def doctor(self, resource: str | None = None, *, repair: bool = False) -> Report:
         """Check the stored rows of one resource or of the whole database.
 
-        `repair` repairs what can be repaired without loss of messages, after a copy of a SQLite file, and rebuilds the search
-        index. Other findings are only explained.
+        `repair` corrects the findings that can be corrected without a loss of messages, and rebuilds the search index. A SQLite
+        file is copied first. Other findings are only explained.
         """

@@ -5,18 +5,17 @@ A failure becomes an event, and the context is built from the available data. Th
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from types import TracebackType
 from typing import Any, Self
 
-from memolog.connection import Components, overridden
+from memolog.connection import Components, Connection, overridden
 from memolog.context.auto_recall import Passage, find_passages, newest_question
 from memolog.context.build import Made, View, empty_snapshot, known_context
 from memolog.context.context import Context
-from memolog.core.config import Config
 from memolog.core.deadline import Budget, in_time
 from memolog.core.message import NewMessage
 from memolog.core.run import Usage
@@ -26,7 +25,7 @@ from memolog.log.snapshot import Snapshot
 from memolog.log.state import Asked
 from memolog.log.status import outage_of, windows_of
 from memolog.messages.provider_messages import Given, answers_in, messages_in
-from memolog.outbox import READING_SETTINGS, Outside, Spent, TurnOutbox, checked_usage, passed_along
+from memolog.outbox import READING_SETTINGS, Spent, TurnOutbox, checked_usage, passed_along
 
 _log = logging.getLogger("memolog")
 
@@ -46,28 +45,28 @@ class Turn:
 
     def __init__(
         self,
-        open_components: Callable[[], Awaitable[Components]],
-        outside: Outside,
+        connection: Connection,
         thread: str,
         resource: str,
         *,
-        config: Config,
         own: Mapping[str, object] | None,
         model: str | None,
         zone: str | None,
     ) -> None:
-        self._open_components, self._outside = open_components, outside
+        self._connection = connection
         self._components: Components
         self._offline_since: float | None = None
         self.resource, self.thread = resource, thread
-        self._config = config.with_overrides(own) if own else config
+        self._config = connection.config.with_overrides(own) if own else connection.config
         self._own, self._zone = own, zone
         # The model that the application passed, and the model of the last answer.
         self._requested_model = model
         self._answering_model: str | None = None
         self.step = 0
-        self._outbox = outside.outbox
-        self._own_outbox = TurnOutbox(outside, resource=resource, thread=thread, zone=zone)
+        self._outbox = connection.outbox
+        self._own_outbox = TurnOutbox(
+            self._outbox, connection.clock, connection.new_id, resource=resource, thread=thread, zone=zone
+        )
         self._snapshot: Snapshot | None = None
         self._last: Made | None = None
         self._found: tuple[int, tuple[Passage, ...]] | None = None
@@ -87,26 +86,26 @@ class Turn:
     async def __aenter__(self) -> Self:
         await self._arrive(Budget(self._config.turn_timeout))
         self._is_begun = True
-        self._outside.open_turns[self.id] += 1
+        self._connection.open_turns[self.id] += 1
         return self
 
     async def _arrive(self, budget: Budget) -> None:
         """Open the database. If it is unavailable, the turn continues without it and holds its messages."""
         try:
             async with budget.limit():
-                self._components = await self._open_components()
+                self._components = await self._connection.open()
         except StoreError as error:
             # An error that a retry cannot help is raised when the turn begins, but does not stop a running turn.
             may_go_on = error.retryable or self._offline_since is not None
             if self._config.strict or isinstance(error, StoreClosed) or not may_go_on:
                 raise
             self._offline_since = asyncio.get_running_loop().time()
-            self._outside.degraded(self.resource, self.thread, "opening the database", error)
+            self._tell("opening the database", error)
         else:
             self._offline_since = None
         if not self.id:
             is_offline = self._offline_since is not None
-            self.id = self._outside.new_id() if is_offline else self._components.store.new_id()
+            self.id = self._connection.new_id() if is_offline else self._components.store.new_id()
 
     async def _is_offline(self, budget: Budget) -> bool:
         """Return whether the database is unavailable. Tries to open it every few seconds."""
@@ -138,10 +137,10 @@ class Turn:
                 problem = InterruptedError(
                     "The turn was cancelled while it was saved. Saving continues in the background."
                 )
-                await self._tell("saving the end of the turn", problem)
+                self._tell("saving the end of the turn", problem)
             raise
         except Exception as problem:  # noqa: BLE001 - a failure of Memolog must not stop the agent
-            await self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
+            self._degrade("saving the end of the turn", problem, has_failed_already=error is not None)
         finally:
             self._beating.close()
             self._own_outbox.pending.is_over = True
@@ -150,7 +149,7 @@ class Turn:
 
     def _close_turn(self) -> None:
         """Record that the turn no longer runs in this process."""
-        open_turns = self._outside.open_turns
+        open_turns = self._connection.open_turns
         open_turns[self.id] -= 1
         if open_turns[self.id] <= 0:
             del open_turns[self.id]
@@ -198,7 +197,7 @@ class Turn:
         if messages and not said and usage is None:
             # A provider may send an empty answer. This must not stop the agent.
             what, why = "recording the answer", "The response has neither a message nor usage."
-            self._outside.degraded(self.resource, self.thread, what, why)
+            self._tell(what, why)
         self._answering_model = model or (usage.model if usage else None) or self._answering_model
         with span("memolog.record", {"gen_ai.conversation.id": self.thread}):
             budget = Budget(self._config.turn_timeout)
@@ -213,7 +212,7 @@ class Turn:
                         await self._own_outbox.save(fresh)
                         await self._outbox.book(self._own_outbox.pending)
                 except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
-                    await self._degrade("recording the answer", error)
+                    self._degrade("recording the answer", error)
 
     async def discard(self, *, also: Sequence[int] = (), keep_answered: bool = False) -> None:
         """Withdraw the messages that this turn saved, and end the turn.
@@ -237,7 +236,7 @@ class Turn:
             await in_time(self._outbox.withdraw(held), self._config.turn_timeout)
         except MemologError as error:
             # Raise even without `strict`, because the caller must know that nothing was withdrawn yet.
-            await self._tell("discarding", error)
+            self._tell("discarding", error)
             raise
         self._is_over = held.is_over = True
         self._close_turn()
@@ -272,7 +271,7 @@ class Turn:
             async with budget.limit(reserve=_FOR_READING):
                 return await self._made(ephemeral, fresh, budget)
         except Exception as error:  # noqa: BLE001 - a failure of Memolog must not stop the agent
-            await self._degrade("preparing the context", error)
+            self._degrade("preparing the context", error)
             said = self._own_outbox.not_saved(self._config)
             made = await self._without_saving(ephemeral, said, budget)
             if made.record and not self._config.read_only:
@@ -328,7 +327,7 @@ class Turn:
         self, ephemeral: tuple[NewMessage, ...], said: Sequence[NewMessage], budget: Budget
     ) -> Made:
         """Build a context without saving, from the messages that can be read and the messages that this process holds."""
-        contexts, now = self._components.contexts, self._outside.clock.now()
+        contexts, now = self._components.contexts, self._connection.clock.now()
         try:
             async with budget.limit():
                 self._snapshot = read = await self._own_outbox.read(self._config)
@@ -358,21 +357,21 @@ class Turn:
                 # Settings that were passed to `turn()` override stored settings.
                 self._config, _ = overridden(self._config, self._own)
             if ignored:
-                self._outside.degraded(self.resource, self.thread, READING_SETTINGS, ignored)
+                self._tell(READING_SETTINGS, ignored)
 
     def _view(self, snapshot: Snapshot, ephemeral: tuple[NewMessage, ...]) -> View:
-        outside, unseen_from = self._outside, None
+        connection, unseen_from = self._connection, None
         if snapshot.thread.pk:
             # If all stored messages are seen, only messages that are not stored yet are unseen.
             unseen_from = self._components.core.unseen(snapshot).get(self.thread, snapshot.thread.last_seq + 1)
         return View(
             snapshot=snapshot,
             config=self._config,
-            counter=outside.counter,
-            instructions=outside.instructions,
+            counter=connection.counter,
+            instructions=connection.instructions,
             ephemeral=ephemeral,
             zone=self._zone,
-            now=outside.clock.now(),
+            now=connection.clock.now(),
             limit=self._config.context_tokens,
             unseen_from=unseen_from,
         )
@@ -389,7 +388,7 @@ class Turn:
                 # A slow search must not use up the time for the context.
                 found = await in_time(search, budget.left / 2)
             except MemologError as error:
-                await self._degrade("searching for earlier messages", error)
+                self._degrade("searching for earlier messages", error)
                 found = ()
             self._found = question.seq, found
         return self._found[1]
@@ -465,17 +464,17 @@ class Turn:
         is_near = self._uncovered + self._own_outbox.saved_tokens >= config.threshold - step
         return self._unspanned + self._own_outbox.saved_tokens >= (step // 2 if is_near else step)
 
-    async def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
+    def _degrade(self, what: str, error: Exception, *, has_failed_already: bool = False) -> None:
         """Report a failure. Raises the error if `strict` is set or the caller must correct a message."""
         if not isinstance(error, MemologError):
             _log.error("%s failed unexpectedly", what, exc_info=error)
-        await self._tell(what, error)
+        self._tell(what, error)
         # InputError means that the caller must correct a message.
         if (self._config.strict or isinstance(error, InputError)) and not has_failed_already:
             raise error
 
-    async def _tell(self, what: str, error: Exception) -> None:
-        await self._components.core.degraded(self.resource, self.thread, what, error)
+    def _tell(self, what: str, error: object) -> None:
+        self._connection.bus.degraded(self.resource, self.thread, what, error)
 
 
 def span(name: str, attributes: Mapping[str, str | int]) -> AbstractContextManager[object]:

@@ -15,7 +15,6 @@ from memolog import (
     InputError,
     NotFound,
     StoreError,
-    SyncMemory,
     ToolCallPart,
     ToolMessage,
     UserMessage,
@@ -96,18 +95,6 @@ async def test_old_messages_are_compacted_by_count(memory: Memory, clock: FakeCl
         assert text.count(compaction.summary.splitlines()[1][:60].replace("&", "&amp;").replace("<", "&lt;")) >= 1
     assert text.count("<earlier-messages>") == len(shown)
     assert context.tokens.tail < sum(m.tokens for m in found[-60:])
-
-
-async def test_search_texts_at_each_level(memory: Memory, clock: FakeClock) -> None:
-    """First the code and the names stay, then only what was written down; recall has every word."""
-    await talk(memory, clock, 34)
-    found = await rows(memory)
-    first = next(m for m in found if m.level == 1 and m.role == "user")
-    assert f"module_{first.id[1:]}.py" in (first.search or "")
-    result = next(m for m in found if m.level == 2 and m.role == "tool")
-    assert (result.search or "").count("def handler_") < result.parts[0].content.count("def handler_")  # pyright: ignore[reportAttributeAccessIssue]
-    page = await memory.resource("alice").recall(result.id, detail="full", part=0)
-    assert page.items[0].pieces[0].text == f"def handler_{result.id[1:]}():\n    pass\n" * 30
 
 
 async def test_a_restored_batch_is_left_alone(memory: Memory, clock: FakeClock) -> None:
@@ -206,19 +193,6 @@ async def test_what_cannot_be_observed_is_not_compacted(address: str, clock: Fak
         done = await memory.thread("t1", resource="alice").compact()
         assert (done.messages, done.groups) == (0, ())
         assert bare(await rows(memory)) == before
-
-
-async def test_restored_byte_for_byte(memory: Memory, clock: FakeClock) -> None:
-    """After every restore the rows are as they were saved, at whatever level they had been."""
-    await talk(memory, clock, 40, settings={"compaction.automatic": False})
-    before = bare(await rows(memory))
-    done = await memory.thread("t1", resource="alice").compact(keep=5)
-    assert done.deepened > 0
-    assert bare(await rows(memory)) != before
-    for made in await memory.thread("t1", resource="alice").compactions():
-        restored = await memory.thread("t1", resource="alice").restore_compaction(made.id)
-        assert restored.restored_at == clock.now()
-    assert bare(await rows(memory)) == before
 
 
 async def test_contexts_come_back_too(memory: Memory, clock: FakeClock) -> None:
@@ -388,22 +362,6 @@ async def test_a_read_only_memory_compacts_nothing(address: str, engine_name: st
         assert await memory.thread("t1", resource="alice").compactions() == ()
         with pytest.raises(StoreError):
             await memory.thread("t1", resource="alice").compact()
-
-
-def test_without_await(tmp_path: Any) -> None:
-    """The synchronous face compacts, lists, restores and recalls alike."""
-    with SyncMemory(str(tmp_path / "m.db")) as memory:
-        with memory.thread("t1", resource="alice").turn() as turn:
-            turn.prepare(UserMessage("The API lives in server/."))
-            turn.record(AssistantMessage("Noted."))
-        done = memory.thread("t1", resource="alice").compact()
-        assert done.messages == 2
-        [made] = memory.thread("t1", resource="alice").compactions()
-        assert memory.thread("t1", resource="alice").restore_compaction(made.id).restored_at is not None
-        assert "server/" in memory.resource("alice").recall(done.groups[0]).text
-        with pytest.raises(InputError):
-            memory.thread("t1", resource="alice").prune()
-        assert memory.thread("t1", resource="alice").finalize(compact=True).groups == 1
 
 
 # ---------------------------------------------------------------- search at each level of compaction

@@ -28,9 +28,8 @@ from memolog.core.message import (
 )
 from memolog.core.observation import Observation
 from memolog.core.thread import Hints
-from memolog.log.rendering import render_group
-from memolog.log.rows import GroupRow
-from memolog.log.snapshot import OtherTail
+from memolog.log.render import render_group
+from memolog.log.snapshot import GroupRow, OtherTail
 from memolog.text.message_tokens import count_parts
 from memolog.text.tokens import HeuristicCounter
 

@@ -18,9 +18,8 @@ from memolog.context.tail import closed_cuts, mend
 from memolog.core.message import Message, Part, Role, TextPart, ToolCallPart, ToolResultPart
 from memolog.core.observation import Observation, Priority
 from memolog.core.thread import Hints
-from memolog.log.rendering import render_group
-from memolog.log.rows import GroupRow
-from memolog.log.snapshot import OtherTail
+from memolog.log.render import render_group
+from memolog.log.snapshot import GroupRow, OtherTail
 from memolog.text.message_tokens import count_parts
 from memolog.text.tokens import HeuristicCounter
 

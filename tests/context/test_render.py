@@ -7,7 +7,7 @@ import pytest
 
 from memolog.core.observation import Observation, Priority, Source, Span
 from memolog.core.zones import zone_of
-from memolog.log.rendering import render_group
+from memolog.log.render import render_group
 from memolog.text.dates import age, gap_mark, local, relative_days
 from memolog.text.escape import attribute, escape, one_line
 

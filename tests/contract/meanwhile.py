@@ -9,8 +9,8 @@ import pytest
 from memolog.core.observation import Observation, Source, Span
 from memolog.core.run import RunKind
 from memolog.db import postgres as engine
-from memolog.log.rows import GroupRow
 from memolog.log.runs import NewRun, RunResult
+from memolog.log.snapshot import GroupRow
 from memolog.log.store import Rendered
 from memolog.store import Store
 from memolog.testing import FakeClock

@@ -113,7 +113,7 @@ async def test_what_is_withdrawn_does_not_stay_in_a_correction(race: Race, clock
     await scribe.activate("t1")
     (line,) = await scribe.lines("t1")
     edit = race.one.line_edits.edit(RESOURCE, line.id, "the very secret", tokens=3, render=said)
-    withdraw = race.other.withdrawals.withdraw(RESOURCE, "t1", "turn-a", after=0, now=clock.now(), render=said)
+    withdraw = race.other.withdrawals.withdraw(RESOURCE, "t1", "turn-a", now=clock.now(), render=said)
     _, withdrawn = await race.run(edit, "set_state", withdraw)
     assert not isinstance(withdrawn, BaseException), withdrawn
     assert not await scribe.lines("t1")

@@ -56,7 +56,7 @@ class Author:
     async def withdraw(self, store: Store) -> None:
         """Take a turn back."""
         turn = f"turn-{self.chance.randrange(4)}"
-        await store.withdrawals.withdraw(RESOURCE, THREAD, turn, after=0, now=self.clock.now(), render=render)
+        await store.withdrawals.withdraw(RESOURCE, THREAD, turn, now=self.clock.now(), render=render)
 
     async def begin_again(self, store: Store) -> None:
         """Delete the thread, and begin one of the same name."""

@@ -22,10 +22,9 @@ from memolog.core.run import Calibration, Lease, Usage
 from memolog.core.thread import Hints
 from memolog.db.sqlite import SqliteEngine
 from memolog.errors import EmptyId, InputError, MemologError
-from memolog.log.journal import NewEvent
-from memolog.log.rows import GroupRow
+from memolog.events import TitleChanged
 from memolog.log.runs import NewRun, RunClaim, RunResult
-from memolog.log.snapshot import OtherLimits
+from memolog.log.snapshot import GroupRow, OtherLimits
 from memolog.log.store import Rendered
 from memolog.search.bm25 import TASK, key_of_message, key_of_other
 from memolog.search.query import parse
@@ -145,7 +144,7 @@ async def move_in(store: Store) -> Lease:
     log = snapshot.log
     await store.runs.start("alice", log.pk, log.version, [run], owner=CLAIM.owner, now=NOW, lease=30)
     await store.runs.keep_prompt("alice", CLAIM.run, '{"text": "hers"}', "answered")
-    await store.journal.add("alice", [NewEvent(kind="Hers", thread="secret", at=NOW, data={})])
+    await store.journal.add("alice", [TitleChanged(at=NOW, resource="alice", thread="secret", title="hers")])
     await store.journal.add_context("alice", snapshot.thread.pk, **CONTEXT)
     await add_task(store, "alice", "task")
     await store.tasks.create("alice", NewTask(title="First"), who="alice", created_from=("m1",))
@@ -228,7 +227,7 @@ GOOD: Final[dict[str, object]] = {
     "result": RESULT,
     "error": "broken",
     "retry_at": NOW,
-    "events": [NewEvent(kind="Mine", thread="secret", at=NOW, data={"about": "hers"})],
+    "events": [TitleChanged(at=NOW, resource="alice", thread="secret", title="mine")],
     "number": 1,
     "after": 0,
     "render": render,

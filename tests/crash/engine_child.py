@@ -8,18 +8,17 @@ what it is asked. A step that was interrupted is repeated with the same message 
 
 import asyncio
 import hashlib
-import json
 import os
 import random
 import re
 import signal
-import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from crash.children import fork_for_each_line, tell
 from memolog import (
     AssistantMessage,
     Config,
@@ -210,7 +209,7 @@ def _at(number: int, message: NewMessage) -> NewMessage:
     return replace(message, created_at=_START + number * _STEP)
 
 
-async def converse(address: str, first: int, attempt: int, points: dict[str, int], tell: Tell) -> None:
+async def converse(address: str, first: int, attempt: int, points: dict[str, int]) -> None:
     """Hold the conversation from a step on; die when one of these commit points is reached for the given time."""
     reached = Counter[str]()
 
@@ -227,22 +226,5 @@ async def converse(address: str, first: int, attempt: int, points: dict[str, int
     await conversation.memory.aclose()
 
 
-def _serve() -> None:
-    """Fork, so that the imports are paid for once; the parent has no loop and no thread."""
-    for line in sys.stdin:
-        address, first, attempt, points = json.loads(line)
-        child = os.fork()
-        if child == 0:
-            asyncio.run(converse(address, first, attempt, points, _tell))
-            os._exit(0)
-        _, status = os.waitpid(child, 0)
-        _tell(["ended", os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)])
-
-
-def _tell(value: object) -> None:
-    # One system call a line: it is there as a whole or not at all.
-    os.write(1, json.dumps(value).encode() + b"\n")
-
-
 if __name__ == "__main__":
-    _serve()
+    fork_for_each_line(converse)

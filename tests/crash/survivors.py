@@ -14,17 +14,7 @@ __all__ = ["Row", "check_sound", "everything", "select"]
 Row = tuple[Any, ...]
 
 _TABLES = (
-    *(
-        "threads",
-        "messages",
-        "unseen",
-        "leases",
-        "usage",
-        "calibrations",
-        "resource_settings",
-        "working_memory",
-        "working_memory_versions",
-    ),
+    *("threads", "messages", "unseen", "leases", "usage", "calibrations", "resource_settings"),
     *("tasks", "task_books", "task_labels", "task_links", "task_changes", "task_messages"),
     *("working_memory", "working_memory_versions"),
 )

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from crash.children import Deadly, Death
 from crash.survivors import check_sound
 from kit.engines import engines
 from memolog import AssistantMessage, CompactionConfig, Config, ToolCallPart, ToolMessage, UserMessage
@@ -14,10 +15,6 @@ from memolog.testing import FakeClock
 CONFIG = Config(observe=False, compaction=CompactionConfig(automatic=False, batch=5, after=5, deep_after=12))
 NAMES = ("compactions.compact", "compactions.deepen", "compactions.restore")
 POINTS = [f"{name}:{moment}" for name in NAMES for moment in ("before", "after")]
-
-
-class Death(BaseException):
-    """Nobody catches it, as nobody survives a kill."""
 
 
 engine_name = engines("sqlite", "postgres")
@@ -60,16 +57,7 @@ async def left(memory: Memory) -> tuple[Any, ...]:
 
 async def live(address: str, clock: FakeClock, point: str = "", nth: int = 1, *, first: bool = True) -> bool:
     """Do the work, and die at a commit point; tells whether that was reached."""
-    memory = Memory(address, config=CONFIG, clock=clock)
-    reached = 0
-
-    def hook(name: str) -> None:
-        nonlocal reached
-        reached += name == point
-        # From the chosen time on, this process writes nothing any more.
-        if point and reached >= nth:
-            raise Death(name)
-
+    memory, hook = Memory(address, config=CONFIG, clock=clock), Deadly(point, nth)
     if first:
         await fill(memory)
     store = (await memory.open()).store
@@ -80,7 +68,7 @@ async def live(address: str, clock: FakeClock, point: str = "", nth: int = 1, *,
     for row in await store.messages.after("alice", "t"):
         assert (row.level == 0) == (row.injection is None)
     await memory.aclose()
-    return reached >= nth
+    return hook.dead
 
 
 @pytest.mark.parametrize("point", POINTS)

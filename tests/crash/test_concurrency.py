@@ -5,16 +5,15 @@ import itertools
 import json
 import random
 import subprocess
-import sys
 import threading
 from collections.abc import Sequence
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crash import writer_child
+from crash.children import answer, started
 from crash.survivors import check_sound, select
 from crash.writer_child import CROWD_TASKS, RESOURCE, THREADS, open_real
 from kit.clock import until
@@ -23,7 +22,6 @@ from kit.engines import OpenStore, engines
 from memolog.core.message import UserMessage
 from memolog.store import Store
 
-_CHILD = str(Path(writer_child.__file__))
 _PROCESSES = 2
 _PATIENCE = 240
 engine_name = engines("sqlite", "postgres")
@@ -31,32 +29,21 @@ engine_name = engines("sqlite", "postgres")
 
 def _run_crowds(address: str, each: int) -> dict[str, list[list[Any]]]:
     """Let the processes open a database that is not there yet and start at once; return where each task's messages went."""
-    crowds = [
-        subprocess.Popen(
-            [sys.executable, _CHILD, "crowd", address, f"p{number}", str(each)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for number in range(_PROCESSES)
-    ]
     stories: dict[str, list[list[Any]]] = {}
-    try:
-        for crowd in crowds:
-            assert crowd.stdin is not None
-            assert crowd.stdout is not None
-            assert crowd.stdout.readline() == '"ready"\n'
+    with ExitStack() as stack:
+        crowds = [
+            stack.enter_context(
+                started("writer_child.py", "crowd", address, f"p{number}", str(each), stderr=subprocess.PIPE)
+            )
+            for number in range(_PROCESSES)
+        ]
+        assert [answer(crowd) for crowd in crowds] == ["ready"] * _PROCESSES
         for crowd in crowds:
             print("go", file=crowd.stdin, flush=True)
         for crowd in crowds:
             told, errors = crowd.communicate(timeout=_PATIENCE)
             assert (crowd.returncode, errors) == (0, "")
             stories |= json.loads(told)
-    finally:
-        for crowd in crowds:
-            crowd.kill()
-            crowd.communicate()
     return stories
 
 

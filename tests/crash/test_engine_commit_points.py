@@ -1,10 +1,8 @@
 """A crash is a pause: killed at any commit point of the engine, the conversation goes on and ends with the same log."""
 
 import ast
-import json
 import signal
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,6 +15,7 @@ import pytest
 import memolog
 from contract.raw_sql import run_sql
 from crash import engine_child
+from crash.children import Deadly, Death, order, started
 from crash.engine_child import RESOURCE, THREAD, Conversation
 from crash.survivors import check_sound, select
 from crash.writer_child import OPERATIONS, open_fixed
@@ -27,12 +26,10 @@ from memolog.compaction.store import RowTexts
 from memolog.core.message import Message, UserMessage
 from memolog.core.observation import Observation, Span
 from memolog.core.thread import Hints
-from memolog.log.rows import GroupRow
 from memolog.log.runs import NewRun, RunClaim, RunResult
+from memolog.log.snapshot import GroupRow
 from memolog.log.store import Rendered
 from memolog.store import Store
-
-_CHILD = str(Path(engine_child.__file__))
 
 # What the conversation comes by. A new commit point belongs here, among the operations of the foundation, or below.
 ENGINE: Final = (
@@ -84,28 +81,7 @@ async def _left(store: Store) -> dict[str, Any]:
     }
 
 
-class Death(BaseException):
-    """Nobody catches it, as nobody survives a kill."""
-
-
-class _Hook:
-    """Counts commit points; from the chosen one on, this process writes nothing any more."""
-
-    def __init__(self, point: str = "", nth: int = 0) -> None:
-        self.reached = Counter[str]()
-        self._point, self._nth = point, nth
-        self.dead = False
-
-    def __call__(self, name: str) -> None:
-        """Come by a commit point."""
-        self.reached[name] += 1
-        if name == self._point and self.reached[name] == self._nth:
-            self.dead = True
-        if self.dead:
-            raise Death(name)
-
-
-async def _hold(address: str, first: int, attempt: int, hook: _Hook) -> list[Any]:
+async def _hold(address: str, first: int, attempt: int, hook: Deadly) -> list[Any]:
     """Hold the conversation in this process until its end, or until it is as good as dead; return what it told."""
     told: list[Any] = []
     conversation = Conversation(address, told.append)
@@ -125,7 +101,7 @@ _reference: dict[str, Any] = {}
 async def _whole(address: str) -> tuple[dict[str, Any], Counter[str]]:
     """Return the log of a conversation without a crash, and how often it comes by each commit point."""
     if not _reference:
-        hook = _Hook()
+        hook = Deadly()
         await _hold(address, 0, 0, hook)
         async with await open_fixed(address) as store:
             _reference.update(log=await _left(store), reached=hook.reached)
@@ -158,25 +134,8 @@ async def _check_same(address: str, expected: dict[str, Any]) -> None:
 @pytest.fixture(scope="module")
 def processes() -> Iterator[subprocess.Popen[str]]:
     """Start the process that forks one for each part of a conversation."""
-    with subprocess.Popen(
-        [sys.executable, _CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def _run(processes: subprocess.Popen[str], *order: object) -> tuple[int, list[Any]]:
-    """Let a new process hold the conversation; return how it ended and what it told."""
-    assert processes.stdin is not None
-    assert processes.stdout is not None
-    processes.stdin.write(json.dumps(order) + "\n")
-    processes.stdin.flush()
-    told: list[Any] = []
-    while (line := json.loads(processes.stdout.readline()))[0] != "ended":
-        told.append(line)
-    return line[1], told
+    with started("engine_child.py") as process:
+        yield process
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -185,9 +144,9 @@ async def test_a_kill_is_a_pause(point: str, tmp_path: Path, processes: subproce
     expected, reached = await _whole(str(tmp_path / "whole.db"))
     for nth in _occasions(point, reached[point], counts(1, 5)):
         where = str(tmp_path / f"{nth}.db")
-        ended, told = _run(processes, where, 0, 0, {point: nth})
+        ended, told = order(processes, where, 0, 0, {point: nth})
         assert ended == signal.SIGKILL, f"{point} was not reached {nth} times"
-        ended, told_after = _run(processes, where, _next_step(told), 1, {})
+        ended, told_after = order(processes, where, _next_step(told), 1, {})
         assert (ended, _next_step(told_after)) == (0, len(engine_child.STEPS))
         await _check_same(where, expected)
         if point == "runs.finish:before":
@@ -209,7 +168,7 @@ async def test_killed_again_and_again(address: str, tmp_path: Path, processes: s
         where, first, attempt, ended = f"{address}_{number}", 0, 0, int(signal.SIGKILL)
         started_with = len(alive)
         while ended == signal.SIGKILL:
-            ended, told = _run(processes, where, first, attempt, dict.fromkeys(alive, 1))
+            ended, told = order(processes, where, first, attempt, dict.fromkeys(alive, 1))
             alive -= {line[1] for line in told if line[0] == "died"}
             reached = _next_step(told)
             first, attempt = (reached, 1) if reached else (first, attempt + 1)
@@ -229,10 +188,10 @@ async def test_an_error_at_a_commit_point_is_a_pause(point: str, tmp_path: Path)
     is_first_only = name == "logs.activate_reflection" or name in _TIMED
     for nth in {1} if is_first_only else {1, reached[point]} if LONG else {reached[point]}:
         address = str(tmp_path / f"{nth}.db")
-        hook = _Hook(point, nth)
+        hook = Deadly(point, nth)
         told = await _hold(address, 0, 0, hook)
         assert hook.dead, f"{point} was not reached {nth} times"
-        await _hold(address, _next_step(told), 1, _Hook())
+        await _hold(address, _next_step(told), 1, Deadly())
         await _check_same(address, expected)
 
 
@@ -398,7 +357,7 @@ async def test_writes_that_no_turn_makes(name: str, address: str) -> None:
         claim = await _prologue(store)
         before = await select(store, *_TOUCHED)
         for moment in ("before", "after"):
-            store.engine.commit_hook = _Hook(f"{name}:{moment}", 1)
+            store.engine.commit_hook = Deadly(f"{name}:{moment}", 1)
             with pytest.raises(Death):
                 await ALONE[name](store, claim)
             store.engine.commit_hook = None

@@ -332,16 +332,13 @@ async def test_nobody_listens(unused_tcp_port: int) -> None:
     assert "hunter2" not in str(refused.value)
 
 
-async def test_no_such_database(postgres_server: str) -> None:
-    """A wrong database name is told with the name."""
-    with pytest.raises(StoreUnavailable, match="nowhere"):
-        await _open(postgres_server.replace("/postgres?", "/nowhere?"))
-
-
-async def test_no_such_user(postgres_server: str) -> None:
-    """A wrong user is told with the name, and never the password."""
-    with pytest.raises(StoreUnavailable, match="stranger") as refused:
-        await _open(postgres_server.replace("postgres:@", "stranger:hunter2@"))
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("/postgres?", "/nowhere?"), ("postgres:@", "stranger:hunter2@")], ids=["database", "user"]
+)
+async def test_a_name_that_the_server_does_not_know(postgres_server: str, right: str, wrong: str) -> None:
+    """A wrong database or user is told with its name, and never the password."""
+    with pytest.raises(StoreUnavailable, match=r"nowhere|stranger") as refused:
+        await _open(postgres_server.replace(right, wrong))
     assert "hunter2" not in str(refused.value)
 
 

@@ -1,5 +1,6 @@
 """Many processes on one database, some of them killed: nothing is lost, nothing is covered twice."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -52,15 +53,8 @@ def test_a_fleet_on_one_postgres(postgres_url: str, tmp_path: Path, clock: FakeC
         json.loads(line) for file in [*files, last] for line in file.read_text().splitlines() if line[-1:] == "}"
     ]
     assert len(acknowledged) > TURNS
-    problems = asyncio_run(read_and_check(postgres_url, acknowledged))
+    problems = asyncio.run(read_and_check(postgres_url, acknowledged))
     assert problems == []
-
-
-def asyncio_run(work: Any) -> Any:
-    """Run a coroutine from a plain test."""
-    import asyncio
-
-    return asyncio.run(work)
 
 
 async def read_and_check(address: str, acknowledged: list[dict[str, str]]) -> list[str]:
@@ -120,6 +114,6 @@ def test_the_check_finds_what_is_wrong(postgres_url: str, tmp_path: Path) -> Non
     output = tmp_path / "one.jsonl"
     assert start(postgres_url, 1, 5, output).wait(timeout=120) == 0, output.with_suffix(".err").read_text()
     acknowledged = [json.loads(line) for line in output.read_text().splitlines()]
-    assert asyncio_run(read_and_check(postgres_url, acknowledged)) == []
+    assert asyncio.run(read_and_check(postgres_url, acknowledged)) == []
     lost = [*acknowledged, {"thread": "t0", "id": "never-saved", "text": "x"}]
-    assert asyncio_run(read_and_check(postgres_url, lost)) == ["never-saved is lost"]
+    assert asyncio.run(read_and_check(postgres_url, lost)) == ["never-saved is lost"]

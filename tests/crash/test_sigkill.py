@@ -9,11 +9,12 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import pytest
 
 from crash import writer_child
+from crash.children import order, started
 from crash.survivors import Row, check_sound, everything
 from crash.writer_child import OPERATIONS, open_fixed, open_real, prologue, text_of
 from kit.effort import counts
@@ -106,26 +107,12 @@ async def test_a_killed_writer_leaves_no_lock(address: str, tmp_path: Path) -> N
 @pytest.fixture(scope="module")
 def victims() -> Iterator[subprocess.Popen[str]]:
     """Start the process that forks a victim for each commit point."""
-    with subprocess.Popen(
-        [sys.executable, _CHILD, "points"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with started("writer_child.py", "points") as process:
+        yield process
 
 
 def _kill_at(victims: subprocess.Popen[str], point: str, address: str) -> None:
-    to, out = _pipes(victims)
-    to.write(json.dumps([point, address]) + "\n")
-    to.flush()
-    assert json.loads(out.readline()) == signal.SIGKILL, f"the victim did not reach {point}"
-
-
-def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    return process.stdin, process.stdout
+    assert order(victims, point, address) == (signal.SIGKILL, []), f"the victim did not reach {point}"
 
 
 def _twin(address: str) -> str:

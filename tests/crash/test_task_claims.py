@@ -1,60 +1,17 @@
 """One winner: many claimers in many processes, round after round; and what a killed claimant held comes back by itself."""
 
 import asyncio
-import json
-import os
-import signal
-import subprocess
-import sys
-from collections.abc import Generator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
+from contextlib import ExitStack
 
-from crash import claim_child
-from crash.claim_child import SHORT
-from crash.writer_child import RESOURCE, open_real
+from crash.children import answer, started
+from crash.writer_child import RESOURCE, SHORT, open_real
 from kit.effort import counts
 from kit.engines import engines
 from memolog.tasks.task import NewTask
 
-_CHILD = str(Path(claim_child.__file__))
-_TESTS = str(Path(_CHILD).parents[1])
 _PROCESSES = counts(3, 8)
 _CLAIMERS = 64
 engine_name = engines("sqlite", "postgres")
-
-
-def _start(*arguments: str) -> subprocess.Popen[str]:
-    path = os.pathsep.join([_TESTS, *filter(None, [os.environ.get("PYTHONPATH")])])
-    return subprocess.Popen(
-        [sys.executable, _CHILD, *arguments],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-    )
-
-
-@contextmanager
-def _crowd(address: str) -> Generator[list[subprocess.Popen[str]]]:
-    """Start the processes, and end them."""
-    each = _CLAIMERS // _PROCESSES
-    sizes = [each + (number < _CLAIMERS - each * _PROCESSES) for number in range(_PROCESSES)]
-    crowd = [_start(address, f"p{number}", str(size)) for number, size in enumerate(sizes)]
-    try:
-        for process in crowd:
-            assert _answer(process) == "ready"
-        yield crowd
-    finally:
-        for process in crowd:
-            process.kill()
-            process.communicate()
-
-
-def _answer(process: subprocess.Popen[str]) -> Any:
-    assert process.stdout is not None
-    return json.loads(process.stdout.readline())
 
 
 async def test_exactly_one_of_many_claimers_wins(address: str) -> None:
@@ -63,11 +20,18 @@ async def test_exactly_one_of_many_claimers_wins(address: str) -> None:
     async with await open_real(address) as store:
         for number in range(rounds):
             await store.tasks.create(RESOURCE, NewTask(title=f"Round {number}"), who="test")
-        with _crowd(address) as crowd:
+        each = _CLAIMERS // _PROCESSES
+        sizes = [each + (number < _CLAIMERS - each * _PROCESSES) for number in range(_PROCESSES)]
+        with ExitStack() as stack:
+            crowd = [
+                stack.enter_context(started("writer_child.py", "claim", address, f"p{number}", str(size)))
+                for number, size in enumerate(sizes)
+            ]
+            assert [answer(process) for process in crowd] == ["ready"] * _PROCESSES
             for number in range(1, rounds + 1):
                 for process in crowd:
                     print(f"T-{number}", file=process.stdin, flush=True)
-                answers = await asyncio.gather(*(asyncio.to_thread(_answer, process) for process in crowd))
+                answers = await asyncio.gather(*(asyncio.to_thread(answer, process) for process in crowd))
                 winners = [winner for answer in answers for winner in answer]
                 assert len(winners) == 1, f"round {number}: {winners}"
                 task = await store.task_views.get(RESOURCE, f"T-{number}")
@@ -80,10 +44,8 @@ async def test_what_a_killed_claimant_held_is_ready_again(address: str) -> None:
     """Nobody sweeps: when the dead one's lease ends its task is ready, and the next claim takes over."""
     async with await open_real(address) as store:
         await store.tasks.create(RESOURCE, NewTask(title="Dangerous"), who="test")
-        victim = _start(address, "victim", "hold", "T-1")
-        assert _answer(victim) == "held"
-        victim.send_signal(signal.SIGKILL)
-        victim.communicate()
+        with started("writer_child.py", "hold", address, "victim", "T-1") as victim:
+            assert answer(victim) == "held"
         held = await store.task_views.get(RESOURCE, "T-1")
         early = await store.task_ready.ready(RESOURCE)
         assert held.held_until is not None

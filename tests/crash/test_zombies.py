@@ -20,8 +20,8 @@ from memolog.core.run import Usage
 from memolog.core.thread import Hints
 from memolog.errors import Conflict, LeaseLost
 from memolog.events import Activated, Event, Recovered, RunFailed
-from memolog.log.rows import GroupRow
 from memolog.log.runs import NewRun, RunClaim, RunResult
+from memolog.log.snapshot import GroupRow
 from memolog.log.store import Rendered
 from memolog.memory import Memory
 from memolog.observer.model import ModelRequest
@@ -162,7 +162,7 @@ async def test_withdrawn_messages_do_not_come_back(store: Store, clock: FakeCloc
     """A run over what was withdrawn meanwhile is refused: its owner is a zombie too."""
     await store.messages.save(RESOURCE, THREAD, UserMessage("hello", id="m1"), turn="turn")
     claim = await start(store, clock, "first")
-    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn", after=0, now=clock.now(), render=render)
+    gone = await store.withdrawals.withdraw(RESOURCE, THREAD, "turn", now=clock.now(), render=render)
     assert (gone.messages, gone.runs) == ((1,), ("run",))
     await try_all(store, clock, claim)
 

@@ -1,15 +1,14 @@
 """The programs that crash tests run as processes of their own, so that they can be killed.
 
-    writer_child.py write ADDRESS SEED           saves until it is killed; a line on stdout for every finished save
-    writer_child.py crowd ADDRESS NAME COUNT     eight tasks wait for a line, save COUNT messages each, and tell where
-    writer_child.py points                       forks a victim for each line of stdin; it dies at a commit point
-
-What was acknowledged on stdout must be in the store afterwards, whatever happened next.
+writer_child.py write ADDRESS SEED           saves until it is killed; a line on stdout for every finished save
+writer_child.py crowd ADDRESS NAME COUNT     eight tasks wait for a line, save COUNT messages each, and tell where
+writer_child.py points                       forks a victim for each line of stdin; it dies at a commit point
+writer_child.py claim ADDRESS NAME COUNT     each line of stdin is a task; COUNT claimers try it, and it tells who won
+writer_child.py hold ADDRESS NAME TASK       claims a task for three seconds, tells so, and sleeps until it is killed
 """
 
 import asyncio
 import itertools
-import json
 import os
 import random
 import signal
@@ -18,9 +17,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from crash.children import fork_for_each_line, tell
 from memolog.core.clock import SystemClock, system_chance
 from memolog.core.message import Message, NewMessage, TextPart, UserMessage
 from memolog.core.run import Calibration, Lease, Usage
+from memolog.errors import TaskHeld
 from memolog.store import Store, StoreOptions, open_store
 from memolog.tasks.claims import TaskDecay
 from memolog.tasks.task import NewTask
@@ -28,7 +29,17 @@ from memolog.text.message_tokens import count_message
 from memolog.text.tokens import HeuristicCounter
 from memolog.working_memory.document import edited_section, replaced
 
-__all__ = ["CROWD_TASKS", "OPERATIONS", "RESOURCE", "THREADS", "open_fixed", "open_real", "prologue", "text_of"]
+__all__ = [
+    "CROWD_TASKS",
+    "OPERATIONS",
+    "RESOURCE",
+    "SHORT",
+    "THREADS",
+    "open_fixed",
+    "open_real",
+    "prologue",
+    "text_of",
+]
 
 RESOURCE = "crash"
 THREADS = ("one", "two", "three", "four", "five")
@@ -36,6 +47,7 @@ CROWD_TASKS = 8
 _WRITERS = 3
 _MOST_SAVES = 100_000
 _MINUTE = timedelta(minutes=1)
+SHORT = timedelta(seconds=3)
 _PATIENCE = 120.0
 
 
@@ -64,11 +76,6 @@ async def open_fixed(address: str, *, minutes: float = 0) -> Store:
     """Open a store in which everything that happens is the same each time."""
     chance = random.Random(f"{minutes}").getrandbits
     return await open_store(address, clock=_Still(minutes), chance=chance, weigh=_weigh)
-
-
-def _tell(value: object) -> None:
-    # One system call a line: it is there as a whole or not at all.
-    os.write(1, json.dumps(value).encode() + b"\n")
 
 
 # ---------------------------------------------------------------- saving until killed
@@ -111,7 +118,7 @@ class _Writer:
         order = self._chance.sample(sorted(lengths), len(lengths))
         messages = [_message(message_id, lengths[message_id], batch, size) for message_id in order]
         saved = await self._store.messages.save(RESOURCE, thread, messages)
-        _tell([thread, batch, _places(saved.messages, batch)])
+        tell([thread, batch, _places(saved.messages, batch)])
         for message_id, length in lengths.items():
             self._lengths[thread, message_id] = length
 
@@ -133,10 +140,10 @@ async def _write(address: str, seed: str) -> None:
 
 async def _crowd(address: str, name: str, count: int) -> None:
     async with await open_real(address) as store:
-        _tell("ready")
+        tell("ready")
         sys.stdin.readline()
         stories = await asyncio.gather(*(_one_of_crowd(store, f"{name}.{task}", count) for task in range(CROWD_TASKS)))
-    _tell(dict(itertools.chain.from_iterable(story.items() for story in stories)))
+    tell(dict(itertools.chain.from_iterable(story.items() for story in stories)))
 
 
 async def _one_of_crowd(store: Store, name: str, count: int) -> dict[str, list[list[object]]]:
@@ -149,6 +156,32 @@ async def _one_of_crowd(store: Store, name: str, count: int) -> dict[str, list[l
         saved = await store.messages.save(RESOURCE, thread, [UserMessage(id_, id=id_) for id_ in ids])
         places.extend([thread, message.id, message.seq] for message in saved.messages)
     return {name: places}
+
+
+# ---------------------------------------------------------------- claiming
+
+
+async def _try(store: Store, task: str, session: str) -> str | None:
+    try:
+        await store.task_claims.claim(RESOURCE, task, session, lasts=60 * _MINUTE, who=session)
+    except TaskHeld:
+        return None
+    return session
+
+
+async def _claim(address: str, name: str, claimers: int) -> None:
+    async with await open_real(address) as store:
+        tell("ready")
+        while task := (await asyncio.to_thread(sys.stdin.readline)).strip():
+            tries = [_try(store, task, f"{name}.{number}") for number in range(claimers)]
+            tell([won for won in await asyncio.gather(*tries) if won is not None])
+
+
+async def _hold(address: str, name: str, task: str) -> None:
+    async with await open_real(address) as store:
+        await store.task_claims.claim(RESOURCE, task, name, lasts=SHORT, who=name, thread="old")
+        tell("held")
+        await asyncio.sleep(3600)
 
 
 # ---------------------------------------------------------------- dying at a commit point
@@ -263,18 +296,6 @@ async def _die_at(point: str, address: str) -> None:
     await OPERATIONS[point.split(":", maxsplit=1)[0]](store)
 
 
-def _points() -> None:
-    """Fork, so that the imports are paid for once; the parent has no loop and no thread."""
-    for line in sys.stdin:
-        point, address = json.loads(line)
-        victim = os.fork()
-        if victim == 0:
-            asyncio.run(_die_at(point, address))
-            os._exit(0)
-        _, status = os.waitpid(victim, 0)
-        _tell(os.WTERMSIG(status) if os.WIFSIGNALED(status) else None)
-
-
 def main(arguments: Sequence[str]) -> None:
     """Run one of the programs."""
     match arguments:
@@ -282,8 +303,12 @@ def main(arguments: Sequence[str]) -> None:
             asyncio.run(_write(address, seed))
         case ["crowd", address, name, count]:
             asyncio.run(_crowd(address, name, int(count)))
+        case ["claim", address, name, count]:
+            asyncio.run(_claim(address, name, int(count)))
+        case ["hold", address, name, task]:
+            asyncio.run(_hold(address, name, task))
         case ["points"]:
-            _points()
+            fork_for_each_line(_die_at)
         case _:
             sys.exit(f"what is {arguments}?")
 

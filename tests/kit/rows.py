@@ -10,9 +10,8 @@ from typing import Any
 from memolog.context.build import View
 from memolog.core.message import Message, Part, Role, TextPart
 from memolog.core.observation import Observation, Priority, Source, Span
-from memolog.log.rendering import render_group
-from memolog.log.rows import ThreadHead
-from memolog.log.snapshot import OtherTails, Snapshot
+from memolog.log.render import render_group
+from memolog.log.snapshot import OtherTails, Snapshot, ThreadHead
 from memolog.observer.observations import NewGroup
 from memolog.text.tokens import HeuristicCounter
 

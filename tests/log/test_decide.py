@@ -1,6 +1,6 @@
 """The rules of `decide`, one by one, at their boundaries."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
@@ -10,10 +10,11 @@ from memolog.core.config import Config, ObservationConfig, ReflectionConfig
 from memolog.core.observation import Span
 from memolog.core.settings import KeepRecent
 from memolog.log.decide import back_off, breaker_is_open, choose, closed_ends, decide, oldest_slice
-from memolog.log.rows import BufferedRow, GroupRow, RunRow
+from memolog.log.snapshot import BufferedRow, GroupRow, RunRow, ThreadHead
 from memolog.log.state import (
     Activate,
     ActivateReflection,
+    Asked,
     Buffer,
     Observe,
     ReadyGroup,
@@ -28,6 +29,7 @@ from memolog.log.state import (
 
 D = TypeVar("D")
 NOW = datetime(2026, 3, 14, 12, 0, tzinfo=UTC)
+WAITS = Asked(may_wait=True)
 CONFIG = Config()  # T 30,000 · step 6,000 · floor 6,000 · block 36,000 · R 40,000
 
 
@@ -41,8 +43,17 @@ def weights(count: int, tokens: int, *, start: int = 1) -> tuple[Weight, ...]:
 def state(tail: tuple[Weight, ...] = (), **changes: object) -> State:
     """Return a thread's state with this tail."""
     cursor = tail[0].seq - 1 if tail else 0
-    base = State(scope="thread", thread="t", tails=(Tail(thread="t", cursor=cursor, weights=tail),))
-    return replace(base, **changes)  # type: ignore[arg-type]
+    tails = (Tail(thread="t", cursor=cursor, weights=tail),)
+    return changed(State(scope="thread", thread=ThreadHead(id="t"), asked=WAITS, tails=tails), **changes)
+
+
+def changed(given: State, **changes: object) -> State:
+    """Return a state with other values: its own, or those of its log, its thread, or what was asked."""
+    for part in ("log", "thread", "asked"):
+        old = getattr(given, part)
+        own = {field.name: changes.pop(field.name) for field in fields(old) if field.name in changes}
+        given = replace(given, **{part: replace(old, **own)})  # type: ignore[arg-type]
+    return replace(given, **changes)  # type: ignore[arg-type]
 
 
 def ready(*spans: tuple[int, int]) -> tuple[ReadyGroup, ...]:
@@ -152,9 +163,9 @@ def test_no_wait_with_an_open_breaker_or_spent_patience() -> None:
     runs = tuple(running(a, a + 119) for a in (1, 121, 241))
     full = state(weights(360, 100), runs=runs)
     assert isinstance(decide(full, CONFIG, NOW), Observe)
-    failing = replace(full, failures=1, retry_at=NOW + timedelta(seconds=1))
+    failing = changed(full, failures=1, retry_at=NOW + timedelta(seconds=1))
     assert isinstance(decide(failing, CONFIG, NOW), Wait)
-    assert isinstance(decide(replace(full, may_wait=False), CONFIG, NOW), Wait)
+    assert isinstance(decide(changed(full, may_wait=False), CONFIG, NOW), Wait)
 
 
 def test_expired_and_failed_runs_are_recovered_first() -> None:
@@ -202,12 +213,12 @@ def test_cold_cache_and_changed_model_activate_early() -> None:
     assert not isinstance(decide(replace(idle, cache_seconds=900.0), CONFIG, NOW), Activate)
     done = replace(idle, last_activation_at=NOW)
     assert not isinstance(decide(done, CONFIG, NOW), Activate)
-    changed = state(tail, ready=held, last_request_at=NOW, model="b", last_model="a")
-    assert isinstance(decide(changed, CONFIG, NOW), Activate)
-    assert not isinstance(decide(changed, Config(activate_on_model_change=False), NOW), Activate)
-    named = replace(changed, model="openai-responses:gpt-5", last_model="gpt-5-2025-08-07")
+    other = state(tail, ready=held, last_request_at=NOW, model="b", last_model="a")
+    assert isinstance(decide(other, CONFIG, NOW), Activate)
+    assert not isinstance(decide(other, Config(activate_on_model_change=False), NOW), Activate)
+    named = changed(other, model="openai-responses:gpt-5", last_model="gpt-5-2025-08-07")
     assert not isinstance(decide(named, CONFIG, NOW), Activate)
-    assert isinstance(decide(replace(named, model="gpt-5-mini"), CONFIG, NOW), Activate)
+    assert isinstance(decide(changed(named, model="gpt-5-mini"), CONFIG, NOW), Activate)
 
 
 def entries(count: int, tokens: int, *, age: timedelta = timedelta(days=3)) -> tuple[GroupRow, ...]:
@@ -232,7 +243,7 @@ def test_reflection_waits_only_far_above_the_limit_and_for_growth() -> None:
     """A turn waits above 1.2 times the limit; right after a reflection the log must grow first."""
     decision = decided(Reflect, state(entries=entries(48, 1_000)))
     assert decision.wait
-    settled = state(entries=entries(22, 1_000), settled_at=20_000, generation=1)
+    settled = state(entries=entries(22, 1_000), settled_tokens=20_000, generation=1)
     assert isinstance(decide(settled, CONFIG, NOW), Wait)
     assert isinstance(decide(replace(settled, entries=entries(24, 1_000)), CONFIG, NOW), Reflect)
 
@@ -249,7 +260,7 @@ def test_hard_limit_trims_last() -> None:
     """A context above its hard limit is trimmed when nothing else helps."""
     config = Config(context_tokens=40_000)
     full = state(weights(350, 100), runs=(running(1, 350),), entries=entries(10, 1_000, age=timedelta(hours=1)))
-    decision = decided(Trim, replace(full, may_wait=False), config)
+    decision = decided(Trim, changed(full, may_wait=False), config)
     assert decision.limit == 40_000
 
 
@@ -263,7 +274,7 @@ def test_resource_scope_batches_the_oldest_threads() -> None:
         )
         for i in range(5)
     )
-    shared = State(scope="resource", thread="t0", tails=tails)
+    shared = State(scope="resource", thread=ThreadHead(id="t0"), asked=WAITS, tails=tails)
     decision = decided(Buffer, shared)
     assert [span.thread for span in decision.spans] == ["t0", "t1", "t2"]
 
@@ -271,7 +282,7 @@ def test_resource_scope_batches_the_oldest_threads() -> None:
 def test_resource_scope_reflects_after_every_thread_was_observed() -> None:
     """A reflection waits until each thread with a tail has been observed once, unless it is urgent."""
     tail = Tail(thread="new", cursor=0, weights=weights(1, 10))
-    shared = State(scope="resource", thread="t", tails=(tail,), entries=entries(25, 1_000))
+    shared = State(scope="resource", thread=ThreadHead(id="t"), asked=WAITS, tails=(tail,), entries=entries(25, 1_000))
     assert isinstance(decide(shared, CONFIG, NOW), Wait)
     assert isinstance(decide(replace(shared, tails=(replace(tail, hinted=True),)), CONFIG, NOW), Reflect)
     assert isinstance(decide(replace(shared, entries=entries(48, 1_000)), CONFIG, NOW), Reflect)
@@ -368,7 +379,7 @@ def test_a_thread_waits_for_no_other_thread() -> None:
     """Another thread's backlog is observed in the background; a turn waits for its own thread alone."""
     backlog = Tail(thread="other", cursor=0, weights=weights(900, 1_000))
     own = Tail(thread="t", cursor=0, weights=weights(1, 100))
-    shared = State(scope="resource", thread="t", tails=(own, backlog))
+    shared = State(scope="resource", thread=ThreadHead(id="t"), asked=WAITS, tails=(own, backlog))
     for config in (CONFIG, CONFIG.with_overrides({"observation.buffer_tokens": False})):
         begun = decided(Buffer, shared, config)
         assert begun.spans[0].thread == "other"

@@ -546,7 +546,7 @@ async def test_a_sweep_observes_what_was_left_behind(address: str, clock: FakeCl
             assert (await memory.thread(name, resource=RESOURCE).status()).backlog_tokens == 0
         asked = len(model.requests)
         assert asked == (3 if config.scope == "thread" else 1)
-        await memory.resource(RESOURCE).sweep()
+        assert await memory.resource(RESOURCE).sweep() == 0
         await memory.settled()
         assert len(model.requests) == asked
         assert await memory.resource("somebody else").sweep() == 0

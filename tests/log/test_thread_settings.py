@@ -7,7 +7,6 @@ from kit.talk import hold, listen
 from memolog import Config, ConfigError, UserMessage
 from memolog.events import Degraded, Trimmed
 from memolog.memory import Memory
-from memolog.sync import SyncMemory
 from memolog.testing import FakeClock
 
 CONFIG = Config.from_dict({"observation": {"message_tokens": 300}})
@@ -77,17 +76,6 @@ async def test_health_without_a_log(address: str, clock: FakeClock) -> None:
         assert (await memory.thread("t", resource="alice").status()).health == "ok"
 
 
-async def test_a_sweep_ends(address: str, clock: FakeClock) -> None:
-    """It counts what it began, so a loop until there is nothing left to do comes to an end."""
-    config = CONFIG.with_overrides({"observation.message_tokens": 30_000})
-    async with Memory(address, clock=clock, config=config) as memory:
-        await chat(memory, 1)
-        assert await memory.resource("alice").sweep() == 1
-        await memory.settled()
-        assert await memory.resource("alice").sweep() == 0
-        assert (await memory.thread("t", resource="alice").status()).buffered_groups == 1
-
-
 async def test_a_reader_writes_nothing(address: str, clock: FakeClock) -> None:
     """A turn that only reads tells that it trimmed, and keeps no record of it."""
     async with Memory(address, clock=clock, config=CONFIG.with_overrides({"observe": False})) as memory:
@@ -102,10 +90,3 @@ async def test_a_reader_writes_nothing(address: str, clock: FakeClock) -> None:
         ).trimmed
         assert await kit.store.journal.newest("alice") == before
     assert [event for event in events if isinstance(event, Trimmed)]
-
-
-def test_a_turn_without_await_says_what_it_is(address: str) -> None:
-    """As the other one does."""
-    with SyncMemory(address, config=CONFIG) as memory, memory.thread("t", resource="alice").turn() as turn:
-        turn.prepare(UserMessage("hello"))
-        assert (turn.thread, turn.resource, turn.step, bool(turn.id)) == ("t", "alice", 1, True)

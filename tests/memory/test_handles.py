@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from conftest import FakeClock
+from kit.engines import engines
 from memolog import Config, ConfigError, InputError, Memory, ObservationConfig, Usage, UserMessage
 from memolog.errors import EmptyId, MessageNotFound, ThreadExists, ThreadNotFound
 from memolog.events import Degraded, Event
@@ -16,10 +17,7 @@ from memolog.testing import ScriptedModel
 SMALL = Config(observation=ObservationConfig(message_tokens=1_000, previous_tokens=200), keep_prompts=True)
 
 
-@pytest.fixture(params=("sqlite", "postgres"))
-def engine_name(request: pytest.FixtureRequest) -> str:
-    """Name the engines."""
-    return request.param
+engine_name = engines("sqlite", "postgres")
 
 
 def make(address: str, clock: FakeClock) -> Memory:
@@ -102,6 +100,7 @@ def test_handles_without_await(address: str, clock: FakeClock) -> None:
         assert (thread.id, thread.resource, repr(thread)) == ("t1", "alice", "SyncThread('t1', resource='alice')")
         with thread.turn() as turn:
             turn.prepare("hello")
+            assert (turn.thread, turn.resource, turn.step, bool(turn.id)) == ("t1", "alice", 1, True)
             turn.record("hi")
         assert thread.status().last_seq == 2
         assert thread.tasks().create("Answer").title == "Answer"

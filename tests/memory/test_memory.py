@@ -156,18 +156,6 @@ async def test_history_as_of_and_restore(memory: Memory, clock: FakeClock) -> No
     await chat(memory, clock, 5)
 
 
-async def test_usage_calibrates_the_thresholds(memory: Memory, clock: FakeClock) -> None:
-    """A model that counts twice our tokens fills its window twice as fast."""
-    async with memory.thread("t1", resource="alice").turn(model="m") as turn:
-        context = await turn.prepare(UserMessage("word " * 100))
-        usage = Usage(model="m", input_tokens=context.tokens.total * 2, output_tokens=5, cost=0.01)
-        await turn.record(AssistantMessage("fine"), usage=usage)
-    kit = await memory.open()
-    assert await kit.factor("alice", "m") == pytest.approx(2.0, rel=0.2)
-    status = await memory.thread("t1", resource="alice").status()
-    assert status.usage.cost == pytest.approx(0.01)
-
-
 async def test_what_a_request_has_beside_the_context_is_not_its_size(memory: Memory) -> None:
     """Instructions and tools count on both sides; where nobody knows them, nothing is learned."""
     for thread, beside, factor in (("t1", 5_000, 1.0), ("t2", None, 1.0), ("t3", 0, 4.0)):

@@ -17,7 +17,7 @@ from memolog import AssistantMessage, Config, ToolCallPart, ToolMessage, UserMes
 from memolog.core.message import Message, ToolResultPart
 from memolog.core.observation import UNVERIFIED, Observation, Priority
 from memolog.core.thread import Hints
-from memolog.log.rendering import render_group
+from memolog.log.render import render_group
 from memolog.memory import Memory
 from memolog.observer.judge import Judge, Policy, judge_reflection, trusted_document, trusted_hints
 from memolog.observer.llm import readings_of

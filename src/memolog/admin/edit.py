@@ -17,7 +17,7 @@ from memolog.db.engine import Engine
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError, NotFound
-from memolog.log.rows import reading_observations
+from memolog.log.store import reading_observations
 from memolog.log.withdrawals import Loss, Render, copying_line, reading_groups, rederiving, rewriting
 from memolog.search.index import resetting_index, taking_index
 

@@ -24,7 +24,7 @@ from memolog.db.postgres_address import PostgresOptions
 from memolog.db.queries import Step, load_queries
 from memolog.db.sqlite import SqliteEngine, SqliteOptions
 from memolog.errors import InputError, MemologError, StoreCorrupt
-from memolog.log.rendering import render_group
+from memolog.log.render import render_group
 from memolog.observer.drafts import Parsed
 from memolog.observer.reply import parse_observations
 from memolog.text.tokens import TokenCounter

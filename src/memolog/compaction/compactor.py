@@ -88,7 +88,7 @@ class Compacting:
             if due >= settings.batch:
                 await self._with_lease(resource, thread, config, after)
         except Exception as error:  # noqa: BLE001 - a background task has no caller, so the error becomes an event
-            await self._core.degraded(resource, thread, "compacting", error)
+            self._core.bus.degraded(resource, thread, "compacting", error)
         finally:
             self._under_way.discard((resource, thread))
 
@@ -216,7 +216,7 @@ class Compacting:
                 if lines := _lines_of(answer):
                     return lines
         except (RunFault, BudgetSpent) as fault:
-            await self._core.degraded(resource, thread, "summing up messages", fault)
+            self._core.bus.degraded(resource, thread, "summing up messages", fault)
         finally:
             if ask.usage is not None:
                 await self._store.ledger.add(resource, replace(ask.usage, thread=thread))

@@ -27,7 +27,7 @@ _BRIEF: Final = 1_200
 _LINE: Final = 600
 # A line about more messages than this is stored in the texts of the first of them only.
 _FEW: Final = 3
-# A summary has at most this fraction (one half) of the tokens of its messages, but may always have _LEAST_TOKENS.
+# The tokens of a summary are at most the tokens of its messages divided by _SHARE, but always at least _LEAST_TOKENS are allowed.
 _SHARE: Final = 2
 _LEAST_TOKENS: Final = 60
 # Maximum characters of a part that are read, and the maximum number of code lines, their characters, and names in a search text.

@@ -18,7 +18,7 @@ from memolog.core.observation import Priority, Span
 from memolog.core.reports import Compaction, Pruned
 from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import message_from_row, moment
+from memolog.db.rows import from_row, message_from_row, moment
 from memolog.db.scope import check_ids, check_limit, chunks, clamp, reading_thread, taking_thread
 from memolog.errors import Conflict, InputError, NotFound
 
@@ -328,11 +328,10 @@ def _changed() -> Conflict:
 
 
 def _compaction(row: Row) -> Compaction:
-    return Compaction(
-        id=row.id,
-        thread=row.thread,
+    return from_row(
+        Compaction,
+        row,
         span=Span(first=row.first_seq, last=row.last_seq),
-        level=row.level,
         summary=unpack(row.summary) or "",
         created_at=from_micros(row.created_at),
         messages=len(loads(row.before)),

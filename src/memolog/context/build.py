@@ -31,8 +31,7 @@ from memolog.core.observation import Observation, Span
 from memolog.core.pairs import is_question
 from memolog.core.thread import Hints
 from memolog.errors import NotFound
-from memolog.log.rows import ThreadHead
-from memolog.log.snapshot import OtherLimits, OtherTail, OtherTails, Snapshot, goes_on
+from memolog.log.snapshot import OtherLimits, OtherTail, OtherTails, Snapshot, ThreadHead, goes_on
 from memolog.log.state import others_for
 from memolog.messages.store import additions, grown_by_id
 from memolog.tasks.rules import edge_lines

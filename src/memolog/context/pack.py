@@ -15,7 +15,7 @@ from memolog.core.message import Message
 from memolog.core.observation import MARKS
 from memolog.core.thread import Hints
 from memolog.errors import ThreadNotFound
-from memolog.log.rendering import render_group
+from memolog.log.render import render_group
 from memolog.tasks.rules import edge_lines
 from memolog.text.cut import cut, cut_tokens
 from memolog.text.dates import age

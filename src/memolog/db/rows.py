@@ -1,7 +1,9 @@
 """Convert rows of the database to messages, threads and runs."""
 
+from dataclasses import fields
 from datetime import datetime
-from typing import cast
+from functools import cache
+from typing import Any, TypeVar, cast
 
 from memolog.core.cache import remembered
 from memolog.core.clock import from_micros
@@ -11,6 +13,8 @@ from memolog.core.observation import Span
 from memolog.core.run import Run, UsageTotal
 from memolog.core.thread import Hints, ThreadInfo
 from memolog.db.queries import Row
+
+T = TypeVar("T")
 
 NANO = 1_000_000_000
 """Costs are stored as whole numbers of billionths of a dollar."""
@@ -34,6 +38,17 @@ def moment(micros: int | None) -> datetime | None:
 def span_from_row(row: Row) -> Span | None:
     """Return the span from `first_seq` to `last_seq`, or None if one of them is NULL."""
     return None if row.first_seq is None or row.last_seq is None else Span(first=row.first_seq, last=row.last_seq)
+
+
+def from_row(kind: type[T], row: Row, **converted: object) -> T:
+    """Return a dataclass from the columns of a row that have the names of its fields. `converted` has the other fields."""
+    columns = row._asdict()
+    return kind(**{name: columns[name] for name in _field_names(kind) if name in columns} | converted)
+
+
+@cache
+def _field_names(kind: type[object]) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cast("Any", kind)))
 
 
 def message_from_row(row: Row) -> Message:

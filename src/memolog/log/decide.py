@@ -11,7 +11,7 @@ from typing import Final, TypeAlias
 from memolog.core.config import Config
 from memolog.core.observation import Span
 from memolog.core.pairs import OpenCalls
-from memolog.log.rows import GroupRow
+from memolog.log.snapshot import GroupRow
 from memolog.log.state import (
     Activate,
     ActivateReflection,
@@ -41,7 +41,7 @@ _FIRST_SECONDS = 2.0
 _LONGEST_SECONDS = 600.0
 _LEAST_FACTOR, _MOST_FACTOR = 0.75, 1.25
 
-# One model call observes short spans of several threads, of at most this many tokens together: a failed call loses all of them.
+# One model call observes short spans of several threads. They have at most this many tokens, because a failed call loses all.
 _BATCH_TOKENS = 10_000
 # After a reflection the log must grow by at least this share of its limit before the next reflection.
 _GROWTH = 0.1
@@ -81,20 +81,20 @@ def recover(state: State, config: Config, now: datetime) -> Recover | None:
     for run in sorted(state.runs, key=lambda run: (run.span.first if run.span else 0, run.id)):
         if run.status == "running" and run.has_ended(now):
             return Recover(run=run.id, fence=run.fence, reason="its owner let the lease run out")
-        if run.status == "failed" and is_due(run.retry_at, now) and is_due(state.retry_at, now):
+        if run.status == "failed" and is_due(run.retry_at, now) and is_due(state.log.retry_at, now):
             return Recover(run=run.id, fence=run.fence, reason=f"try {run.attempt + 1} after a failure")
     return None
 
 
 def activate(state: State, config: Config, now: datetime) -> Activate | None:
     """Move buffered groups into the log when the tail is full, or when the prompt cache is lost anyway."""
-    if not state.may_activate or not state.ready:
+    if not state.asked.may_activate or not state.ready:
         return None
     limit = config.threshold_for(state.log_tokens)
     is_by_hand = False
     if _is_full(state, config):
         reason = f"the tail has {state.uncovered_tokens:,} tokens, the limit is {limit:,}"
-    elif "activate" in state.by_hand:
+    elif "activate" in state.asked.by_hand:
         reason, is_by_hand = "asked for by hand", True
     elif why := _free_of_charge(state, config, now):
         reason = why
@@ -115,11 +115,11 @@ def activate(state: State, config: Config, now: datetime) -> Activate | None:
 def activate_reflection(state: State, config: Config, now: datetime) -> ActivateReflection | None:
     """Activate a buffered reflection when the log is full. A log below its limit keeps its details."""
     del now
-    if state.reflection is None or not state.may_activate:
+    if state.reflection is None or not state.asked.may_activate:
         return None
     if state.log_tokens >= config.reflect_at:
         reason = f"the log has {state.log_tokens:,} tokens, the limit is {config.reflect_at:,}"
-    elif state.by_hand & {"reflect", "activate_reflection"}:
+    elif state.asked.by_hand & {"reflect", "activate_reflection"}:
         reason = "asked for by hand"
     else:
         return None
@@ -139,9 +139,9 @@ def buffer(state: State, config: Config, now: datetime) -> Buffer | None:
     if hole is not None:
         spans = _pick((hole,), config.threshold)
         reason = "finished observations wait for what comes before them"
-    elif state.by_hand & {"buffer", "observe"} or (state.ending and config.buffer_on_idle):
+    elif state.asked.by_hand & {"buffer", "observe"} or (state.asked.ending and config.buffer_on_idle):
         spans = _pick(stretches, config.threshold)
-        reason = "asked for by hand" if state.by_hand else "the turn is over and the observer is idle"
+        reason = "asked for by hand" if state.asked.by_hand else "the turn is over and the observer is idle"
     elif step is not None and free >= step:
         spans = _pick(stretches, most, step // 2)
         reason = f"{free:,} tokens are new since the last span, a step is {step:,}"
@@ -159,13 +159,13 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
 
     A turn waits for its own thread only, and only if the result can be activated: the messages are seen and exceed the floor.
     """
-    if not state.may_wait or _is_resting(state, now):
+    if not state.asked.may_wait or _is_resting(state, now):
         return None
     limit = config.block_at_for(state.log_tokens)
     if config.buffer_step is None:
         # Without buffering, observe as soon as the tail is full.
         limit = config.threshold_for(state.log_tokens)
-    own, is_by_hand = state.own_tail, "observe" in state.by_hand
+    own, is_by_hand = state.own_tail, "observe" in state.asked.by_hand
     can_help = own.tokens >= limit and own.seen_tokens > config.floor
     if not (can_help or is_by_hand) or activatable(state, now):
         return None
@@ -187,18 +187,18 @@ def observe(state: State, config: Config, now: datetime) -> Observe | None:
 
 def reflect(state: State, config: Config, now: datetime) -> Reflect | None:
     """Condense the oldest part of the log in the background. Wait for the result only if the log is far above its limit."""
-    by_hand = "reflect" in state.by_hand
+    by_hand = "reflect" in state.asked.by_hand
     if state.reflection is not None or _is_resting(state, now):
         return None
     is_urgent = state.log_tokens >= config.reflect_block_at
-    may_wait = state.may_wait and (is_urgent or by_hand)
+    may_wait = state.asked.may_wait and (is_urgent or by_hand)
     for run in state.runs:
         if run.kind == "reflect":
             waiting = may_wait and run.status == "running"
             return Reflect(run=run.id, groups=(), reason=_full(state, config), wait=True) if waiting else None
     if not by_hand:
-        is_untried = state.generation == 0 and not state.settled_at
-        has_grown = is_untried or state.log_tokens >= state.settled_at + _GROWTH * config.reflect_at
+        is_untried = state.log.generation == 0 and not state.log.settled_tokens
+        has_grown = is_untried or state.log_tokens >= state.log.settled_tokens + _GROWTH * config.reflect_at
         if state.log_tokens < config.reflect_background_at or not has_grown:
             return None
         if not is_urgent and not _all_observed_once(state):
@@ -266,12 +266,12 @@ def decide(state: State, config: Config, now: datetime) -> Decision:
 
 def _is_resting(state: State, now: datetime) -> bool:
     """Return whether no new run may start, because the model failed and the next attempt is not due yet."""
-    return breaker_is_open(state.failures, state.retry_at, now)
+    return breaker_is_open(state.log.failures, state.log.retry_at, now)
 
 
 def _rest(state: State, now: datetime) -> str:
     """Return the first words of a reason if no run may start after failures, else an empty text."""
-    return f"the observer is given a rest after {state.failures} failures; " if _is_resting(state, now) else ""
+    return f"the observer is given a rest after {state.log.failures} failures; " if _is_resting(state, now) else ""
 
 
 def _is_underway(state: State) -> bool:
@@ -291,11 +291,11 @@ def _free_of_charge(state: State, config: Config, now: datetime) -> str | None:
 
     After an activation there must be a request before the next activation is free.
     """
-    asked, activated = state.last_request_at, state.last_activation_at
+    asked, activated = state.thread.last_request_at, state.last_activation_at
     if asked is None or (activated is not None and activated > asked):
         return None
     if config.activate_on_model_change and state.has_other_model:
-        return f"the model changed from {state.last_model} to {state.model}"
+        return f"the model changed from {state.thread.last_model} to {state.asked.model}"
     idle = (now - asked).total_seconds()
     if state.cache_seconds is not None and idle > state.cache_seconds:
         return f"no request for {idle:,.0f} s, so the prompt cache is cold"
@@ -386,7 +386,7 @@ def _rank(state: State, tail: Tail, last: int, now: datetime) -> int:
     answers = [weight.seq for weight in tail.weights if weight.role == "assistant" and tail.is_seen(weight.seq)]
     if not answers or last < answers[-1]:
         return 0
-    if tail.thread == state.thread:
+    if tail.thread == state.thread.id:
         return 2
     return int(tail.weights[-1].at > now - _RECENT)
 
@@ -494,8 +494,8 @@ def _reach(weights: Sequence[Weight]) -> list[int]:
 def free_stretch(state: State, tail: Tail, *, apart_from: int = 0) -> FreeStretch:
     """Return the first messages of a tail that belong to no buffered group and no run.
 
-    If the messages before the first unseen message have at least `apart_from` tokens, the stretch ends before that message: a
-    group of seen messages only can be activated earlier.
+    If the messages before the first unseen message have at least `apart_from` tokens, the stretch ends before that message,
+    because a group that contains only seen messages can be activated earlier.
     """
     taken = sorted(state.taken.get(tail.thread, ()), key=lambda span: span.first)
     start, end, is_hole = tail.cursor + 1, None, False

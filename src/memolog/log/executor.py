@@ -1,4 +1,4 @@
-"""Call `decide` for a log and perform its decision, until nothing is left to do. For turns, manual calls and background work."""
+"""Call `decide` for a log and perform the decisions, until nothing is left to do. Turns and manual calls use it."""
 
 import asyncio
 import contextlib
@@ -19,14 +19,14 @@ from memolog.core.message import has_many_parts
 from memolog.core.observation import Observation, Scope
 from memolog.db.queries import Row
 from memolog.errors import Conflict, LeaseLost, MemologError
-from memolog.events import Activated, Decided, Event, GenerationMade, Recovered, RunStarted, changed_document
+from memolog.events import Activated, Decided, Event, Recovered, RunStarted, changed_document, new_generation_event
 from memolog.log.decide import decide
+from memolog.log.heartbeat import beat_of
 from memolog.log.journal import EventJournal
-from memolog.log.rendering import render_group
-from memolog.log.rows import GroupRow, RunRow, beat_of
+from memolog.log.render import render_group
 from memolog.log.runner import RunBatch, Runner, retry_at
 from memolog.log.runs import NewRun, RunClaim
-from memolog.log.snapshot import Snapshot
+from memolog.log.snapshot import GroupRow, RunRow, Snapshot
 from memolog.log.state import (
     Activate,
     ActivateReflection,
@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("memolog")
 
-# The maximum number of rounds. It is far more than any log needs, and ends an endless loop.
+# The maximum number of rounds. No log needs as many, so an endless loop ends here.
 _MOST_ROUNDS = 64
 # A group with more observations than this is rendered in a worker thread.
 _MANY_LINES = 200
 _POLL_SECONDS = 0.05
-# A process with an open turn counts as dead if no new beat is seen for the first number of seconds, or if its last beat is older
-# than the second. Both are long, because it costs little if the messages of a dead turn stay in the tail, but the model of a
+# A process with an open turn counts as dead if no new beat is seen for _TURN_SILENCE_SECONDS, or if its last beat is older than
+# _TURN_SECONDS. Both are long, because it costs little if the messages of a dead turn stay in the tail, but the model of a
 # running turn must not lose its messages.
 _TURN_SILENCE_SECONDS = 60.0
 _TURN_SECONDS = 600.0
@@ -136,7 +136,7 @@ class Core:
         chance: Callable[[], float],
     ) -> None:
         self.store, self.runner = store, runner
-        self._journal, self.bus, self.tell, self.degraded = journal, journal.bus, journal.tell, journal.degraded
+        self._journal, self.bus, self.tell = journal, journal.bus, journal.tell
         self._open_turns = open_turns
         self.clock, self.counter, self.owner, self._chance = clock, counter, owner, chance
         self._gates: WeakValueDictionary[tuple[str, str | None], _Gate] = WeakValueDictionary()
@@ -148,11 +148,7 @@ class Core:
         return Hold(self._gate(resource, thread, scope), budget)
 
     def _gate(self, resource: str, thread: str, scope: Scope) -> _Gate:
-        key = resource, thread if scope == "thread" else None
-        gate = self._gates.get(key)
-        if gate is None:
-            gate = self._gates[key] = _Gate()
-        return gate
+        return self._gates.setdefault((resource, thread if scope == "thread" else None), _Gate())
 
     async def advance(
         self, snapshot: Snapshot, config: Config, asked: Asked, hold: Hold | None = None
@@ -323,18 +319,7 @@ class Core:
         made = await self.store.logs.activate_reflection(snapshot, row.pk, row.covers, rendered, now=now)
         if made is None:
             return
-        await self.tell(
-            GenerationMade(
-                at=now,
-                resource=snapshot.resource,
-                thread=snapshot.thread.id,
-                number=made.number,
-                generation_kind=made.kind,
-                tokens_before=made.tokens_before,
-                tokens_after=made.tokens_after,
-                dropped=len(made.dropped),
-            )
-        )
+        await self.tell(new_generation_event(made, snapshot.resource, snapshot.thread.id))
         hints = (await self.store.threads.get(snapshot.resource, snapshot.thread.id)).hints
         if hints.current_task != snapshot.thread.hints.current_task or (
             hints.suggested_response != snapshot.thread.hints.suggested_response
@@ -553,7 +538,7 @@ class Core:
         error = f"no answer within {config.observation.deadline:g} s"
         later = retry_at(snapshot.log.failures + 1, now, self._chance())
         await self.store.runs.note_stall(snapshot.resource, snapshot.log.pk, run, error, now=now, retry_at=later)
-        await self.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
+        self.bus.degraded(snapshot.resource, snapshot.thread.id, "waiting for the model", error)
 
 
 def _decided(snapshot: Snapshot, config: Config, asked: Asked, now: datetime) -> Decision:

@@ -1,4 +1,4 @@
-"""Heartbeats, which show to other processes that a process is alive, and leases.
+"""Heartbeats and leases. Heartbeats show to other processes that a process is alive.
 
 A process writes heartbeats only while it has runs or turns. Only one owner has a lease at a time, and each new owner gets a
 higher fence.
@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Literal, TypeAlias
 
+from memolog.core.cache import Cache
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.run import Lease
 from memolog.db.engine import Calls, Engine, writes
-from memolog.db.queries import Script, load_queries
+from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids
 from memolog.errors import InputError, MemologError
 
@@ -25,7 +26,11 @@ q = load_queries("log/processes")
 leases = load_queries("log/leases")
 
 Life: TypeAlias = Literal["moving", "fresh", "silent", "unknown"]
-"""The state of a process: a new beat was seen; its last beat is recent, but no second one was seen yet; dead; it has no row."""
+"""The state of a process.
+
+moving: a new beat was seen. fresh: its last beat is recent, but no second beat was seen yet. silent: it is dead. unknown: it has
+not written a beat.
+"""
 
 _SILENCE_SECONDS = 5.0
 _LEASE_SECONDS = 30.0
@@ -41,6 +46,11 @@ class Beat:
 
     number: int
     at: datetime
+
+
+def beat_of(row: Row) -> Beat | None:
+    """Return the last beat of the process of a row. None if the process has not written one."""
+    return None if row.beats is None else Beat(number=row.beats, at=from_micros(row.beat_at))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +71,7 @@ class Processes:
         """A process of which only one beat was seen counts as dead if that beat is older than this many seconds."""
         self.time: Callable[[], float] = lambda: asyncio.get_running_loop().time()
         """The local monotonic time."""
-        self._watched: dict[str, _Watched] = {}
+        self._watched = Cache[str, _Watched](_MOST_WATCHED)
         self._has_swept = False
 
     async def beat(self, owner: str) -> None:
@@ -80,22 +90,8 @@ class Processes:
 
     async def life(self, owner: str) -> Life:
         """Return the state of a process."""
-
-        def script() -> Script[Beat | None]:
-            rows = yield q.last_beat(owner=owner)
-            return Beat(number=rows[0].beats, at=from_micros(rows[0].beat_at)) if rows else None
-
-        return self.judge(owner, await self._engine.read(script))
-
-    async def is_alive(self, owner: str, *, since: datetime | None = None) -> bool:
-        """Return whether a process is alive.
-
-        A process that has not written its first beat counts as alive for a few seconds after `since`, its last known action.
-        """
-        life = await self.life(owner)
-        if life == "unknown":
-            return since is not None and self._clock.now() - since <= timedelta(seconds=self.silence)
-        return life != "silent"
+        beats = await self._engine.fetch(q.last_beat(owner=owner), beat_of)
+        return self.judge(owner, beats[0] if beats else None)
 
     def judge(self, owner: str, beat: Beat | None, *, silence: float | None = None, lease: float | None = None) -> Life:
         """Return the state of a process from its last beat, just read. `silence` and `lease` override the attributes."""
@@ -104,10 +100,8 @@ class Processes:
         time = self.time()
         known = self._watched.get(owner)
         if known is None or known.number != beat.number:
-            if len(self._watched) >= _MOST_WATCHED:
-                self._watched.clear()
             known = _Watched(number=beat.number, since=time, is_moving=known is not None)
-            self._watched[owner] = known
+            self._watched.put(owner, known)
         if time - known.since >= (self.silence if silence is None else silence):
             return "silent"
         if known.is_moving:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import from_micros, to_micros
 from memolog.core.exact_json import JsonObject, dumps, loads
 from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
@@ -22,24 +21,16 @@ if TYPE_CHECKING:
 q = load_queries("log/runs")
 logs = load_queries("log/logs")
 
-_log = logging.getLogger("memolog")
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewEvent:
-    """An event to store."""
+class StoredEvent:
+    """A stored event with its number in the order of all events."""
 
+    number: int
     kind: str
     thread: str | None
     at: datetime
     data: JsonObject
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StoredEvent(NewEvent):
-    """A stored event with its number in the order of all events."""
-
-    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +48,7 @@ class Journal(Calls):
     """The journal of every resource, one resource at a time."""
 
     @writes("journal.add")
-    def add(self, resource: str, events: Sequence[NewEvent]) -> Script[None]:
+    def add(self, resource: str, events: Sequence[Event]) -> Script[None]:
         """Store events in this order."""
         check_ids(resource=resource)
         rows = [
@@ -66,7 +57,7 @@ class Journal(Calls):
                 "thread": event.thread,
                 "at": to_micros(event.at),
                 "kind": event.kind,
-                "data": dumps(dict(event.data)),
+                "data": dumps(event.data()),
             }
             for event in events
         ]
@@ -146,31 +137,21 @@ def _record(row: Row) -> ContextRecord:
 class EventJournal:
     """Emits the events of a `Memory` and stores them. If storing fails, it emits a `Degraded` event instead of raising."""
 
-    def __init__(self, store: Store, bus: Bus, clock: Clock) -> None:
-        self._store, self.bus, self._clock = store, bus, clock
+    def __init__(self, store: Store, bus: Bus) -> None:
+        self._store, self.bus = store, bus
         self._emitted: dict[str, list[Event]] = {}
 
     async def tell(self, *events: Event) -> None:
         """Emit events of one resource and store them."""
         for event in events:
-            self._emit(event)
+            self.bus.emit(event)
         if events:
             await self.flush(events[0].resource, events)
 
-    async def degraded(self, resource: str, thread: str | None, what: str, error: object) -> None:
-        """Emit the event that an action failed and Memolog continued without it."""
-        at = self._clock.now()
-        await self.tell(Degraded(at=at, resource=resource, thread=thread, what=what, error=str(error)))
-
     def tell_later(self, event: Event) -> None:
         """Emit an event now. It is stored with the next event of its resource, or by `flush`."""
-        self._emit(event)
-        self._emitted.setdefault(event.resource, []).append(event)
-
-    def _emit(self, event: Event) -> None:
         self.bus.emit(event)
-        if isinstance(event, Degraded):
-            _log.warning("%s of %s failed: %s", event.what, event.thread, event.error)
+        self._emitted.setdefault(event.resource, []).append(event)
 
     async def flush(self, resource: str, events: Sequence[Event] = ()) -> None:
         """Store the events of the resource that `tell_later` has emitted, and then these events."""
@@ -179,9 +160,7 @@ class EventJournal:
         to_store = [e for e in events if not isinstance(e, Degraded) and getattr(e, "decision", "") != "Wait"]
         if not to_store or self._store.options.read_only:
             return
-        rows = [NewEvent(kind=event.kind, thread=event.thread, at=event.at, data=event.data()) for event in to_store]
         try:
-            await self._store.journal.add(resource, rows)
+            await self._store.journal.add(resource, to_store)
         except MemologError as error:
-            at, thread = self._clock.now(), to_store[0].thread
-            self.bus.emit(Degraded(at=at, resource=resource, thread=thread, what="keeping events", error=str(error)))
+            self.bus.degraded(resource, to_store[0].thread, "keeping events", error)

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from memolog.core.clock import Clock
 from memolog.core.config import Config
@@ -41,7 +41,7 @@ class RunFault(Exception):
 
     `cause` is "answer" if the answer cannot be used, "refused" if the provider refused the prompt, "denied" if the call is not
     allowed at all (a wrong key, an unknown model), "away" if the model cannot be reached, and "incompressible" if a reflection
-    failed to shorten the log; that run is abandoned. `declines` means that the model refused to answer, or that its answer is
+    failed to shorten the log. Such a run is abandoned. `declines` means that the model refused to answer, or that its answer is
     empty. The reason is stored and shown, so secrets are redacted from it.
     """
 
@@ -77,10 +77,6 @@ class Problem:
     what: str
     error: str
 
-    def __post_init__(self) -> None:
-        """Redact secrets from the error, because the functions of an application can raise any error."""
-        object.__setattr__(self, "error", REDACTION.redact(self.error))
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOutcome:
@@ -97,14 +93,8 @@ class RunOutcome:
     problems: tuple[Problem, ...] = ()
 
 
-class Executor(Protocol):
-    """Produces the results of claimed runs. Builds prompts, calls models and parses the replies."""
-
-    async def execute(
-        self, resource: str, thread: str, claims: Sequence[RunClaim], config: Config
-    ) -> tuple[RunOutcome, ...]:
-        """Return the outcome of each claimed run. Raises RunFault if the whole model call failed."""
-        ...
+Execute: TypeAlias = Callable[[str, str, Sequence[RunClaim], Config], Awaitable[tuple[RunOutcome, ...]]]
+"""Return the outcome of each claimed run of a resource and thread. Raises RunFault if the whole model call failed."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -127,14 +117,14 @@ class Runner:
     def __init__(
         self,
         store: "Store",
-        executor: Executor,
+        execute: Execute,
         *,
         clock: Clock,
         heartbeat: Heartbeat,
         tell: Callable[[Event], Awaitable[None]],
         chance: Callable[[], float],
     ) -> None:
-        self._store, self._executor, self._clock, self.heartbeat = store, executor, clock, heartbeat
+        self._store, self._execute_claims, self._clock, self.heartbeat = store, execute, clock, heartbeat
         self._tell, self._chance = tell, chance
         self._batches: dict[str, RunBatch] = {}
         # A task outlives its batch, because it calls `then` after the runs have ended.
@@ -199,30 +189,25 @@ class Runner:
     async def _carry_out(self, batch: RunBatch) -> None:
         with self.heartbeat.under_way():
             try:
-                await self._carry_on(batch)
+                await self._attempt(batch)
+            except asyncio.CancelledError:
+                # The Memory or the loop is closing. Release the leases, so that another process need not wait for their end.
+                with contextlib.suppress(MemologError, TimeoutError):
+                    async with asyncio.timeout(_GIVE_BACK_SECONDS):
+                        await self._store.runs.give_back(batch.resource, batch.claims)
+                raise
+            except Exception as error:  # noqa: BLE001 - a background task has no caller; the journal and the breaker record the error
+                with contextlib.suppress(MemologError):
+                    await self._fail(batch, batch.claims, f"{type(error).__name__}: {error}", None)
             finally:
+                for claim in batch.claims:
+                    # This process may have taken the run over itself, in another batch. Do not remove that batch.
+                    if self._batches.get(claim.run) is batch:
+                        del self._batches[claim.run]
                 batch.ended.set()
         if not self._closing:
             with contextlib.suppress(MemologError):
                 await batch.then(batch.resource, batch.thread, batch.config)
-
-    async def _carry_on(self, batch: RunBatch) -> None:
-        try:
-            await self._attempt(batch)
-        except asyncio.CancelledError:
-            # The Memory or the loop is closing. Release the leases, so that another process need not wait for their end.
-            with contextlib.suppress(MemologError, TimeoutError):
-                async with asyncio.timeout(_GIVE_BACK_SECONDS):
-                    await self._store.runs.give_back(batch.resource, batch.claims)
-            raise
-        except Exception as error:  # noqa: BLE001 - a background task has no caller; the journal and the breaker record the error
-            with contextlib.suppress(MemologError):
-                await self._fail(batch, batch.claims, f"{type(error).__name__}: {error}", None)
-        finally:
-            for claim in batch.claims:
-                # This process may have taken the run over itself, in another batch. Do not remove that batch.
-                if self._batches.get(claim.run) is batch:
-                    del self._batches[claim.run]
 
     async def _attempt(self, batch: RunBatch) -> None:
         work = asyncio.ensure_future(self._execute(batch))
@@ -254,7 +239,7 @@ class Runner:
 
     async def _execute(self, batch: RunBatch) -> tuple[RunOutcome, ...]:
         try:
-            return await self._executor.execute(batch.resource, batch.thread, batch.claims, batch.config)
+            return await self._execute_claims(batch.resource, batch.thread, batch.claims, batch.config)
         except (KeyboardInterrupt, SystemExit) as stop:
             # This exception ends the loop, which cancels this task. So record the failure before that.
             noting = asyncio.ensure_future(self._fail(batch, batch.claims, f"{type(stop).__name__}: {stop}", None))

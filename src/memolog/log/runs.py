@@ -18,7 +18,7 @@ from memolog.core.run import KeptPrompt, Run, RunKind, Usage
 from memolog.core.thread import Hints
 from memolog.db.engine import Calls, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import moment, run_from_row
+from memolog.db.rows import from_row, moment, run_from_row
 from memolog.db.scope import LAST, check_ids, check_limit
 from memolog.errors import Conflict, LeaseLost
 from memolog.log.heartbeat import Beat
@@ -411,13 +411,12 @@ def cloning_extracts(source_pk: int, target_pk: int, up_to: int) -> Script[None]
 
 
 def _extract(row: Row, thread: str) -> Extract:
-    return Extract(
-        key=row.key,
+    return from_row(
+        Extract,
+        row,
         value=loads(row.value),
-        version=row.version,
         by=unpack(row.who) or "",
         at=from_micros(row.at),
         thread=thread,
         span=Span(first=row.first_seq, last=row.last_seq),
-        run=row.run,
     )

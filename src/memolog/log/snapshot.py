@@ -12,24 +12,16 @@ from datetime import date, datetime
 from typing import Any, NamedTuple, TypeAlias
 
 from memolog.core.cache import Cache
-from memolog.core.exact_json import JsonObject, unpack
+from memolog.core.clock import from_micros
+from memolog.core.exact_json import JsonObject, JsonValue, dumps, loads, unpack
 from memolog.core.message import Message, pairs_of
-from memolog.core.observation import Observation, Scope
+from memolog.core.observation import Generation, Observation, Scope, Span
+from memolog.core.run import RunKind, RunStatus
+from memolog.core.thread import Hints
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import message_from_row, moment
+from memolog.db.rows import from_row, hints_from_row, message_from_row, moment, object_in, span_from_row
 from memolog.errors import Conflict, ThreadNotFound
-from memolog.log.rows import (
-    BufferedRow,
-    GroupRow,
-    LogHead,
-    RunRow,
-    ThreadHead,
-    buffered_row,
-    group_row,
-    log_head,
-    run_row,
-    thread_head,
-)
+from memolog.log.heartbeat import Beat, beat_of
 from memolog.working_memory.store import Facts, present_versions, reading_facts
 
 q = load_queries("log/logs")
@@ -52,6 +44,104 @@ _TAILS = 32
 _LOGS = 16
 _RESOURCES = 10_000
 _SHORT_CHARACTERS = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadHead:
+    """The columns of a thread that turns need."""
+
+    id: str
+    pk: int = 0
+    last_seq: int = 0
+    hints: Hints = field(default_factory=Hints)
+    last_request_at: datetime | None = None
+    last_model: str | None = None
+    overrides: JsonObject = field(default_factory=dict[str, JsonValue])
+    title: str | None = None
+    created_at: int = 0
+    has_tasks: bool = False
+    """Whether the resource of the thread ever had a task."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogHead:
+    """The row of a log: its version, and the failures of its observer. The defaults stand for a log that does not exist."""
+
+    pk: int = 0
+    id: str = ""
+    version: int = 0
+    generation: int = 0
+    failures: int = 0
+    retry_at: datetime | None = None
+    last_success_at: datetime | None = None
+    last_error_at: datetime | None = None
+    last_error: str | None = None
+    settled_tokens: int = 0
+    """The tokens of the log when its generation began or, if later, when a reflection failed to shorten it."""
+    working_memory: str | None = None
+    """The versions of the working memory at the start of the generation, as JSON."""
+    run_changes: int = 0
+    """How many increments of `version` did not change the active groups."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRow:
+    """An active group with its rendered text."""
+
+    id: str
+    handle: str
+    tokens: int
+    text: str = ""
+    kind: str = "observer"
+    observations: int = 0
+    first_at: datetime | None = None
+    last_at: datetime | None = None
+    activated_at: datetime | None = None
+    position: int = 0
+    span: Span | None = None
+    pk: int = 0
+    thread_pk: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BufferedRow:
+    """A buffered group: observed, but not part of the log until it is activated."""
+
+    id: str
+    kind: str
+    covers: tuple[str, ...] = ()
+    """The groups that a reflection replaces."""
+    thread: str | None = None
+    span: Span | None = None
+    handle: str = ""
+    pk: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run without a result: running, or failed and waiting for its next attempt."""
+
+    id: str
+    kind: RunKind
+    status: RunStatus
+    lease_until: datetime
+    fence: int
+    attempt: int
+    thread: str | None = None
+    span: Span | None = None
+    retry_at: datetime | None = None
+    owner: str = ""
+    """The process that carries out the run."""
+    beat_at: datetime
+    """When the lease of the run was last renewed."""
+    owner_beat: Beat | None = None
+    """The last heartbeat of that process. None if it has not written one."""
+    is_silent: bool = False
+    """Whether that process is dead, even if the lease has not expired."""
+
+    def has_ended(self, now: datetime) -> bool:
+        """Return whether the lease has expired or the process is dead."""
+        return self.is_silent or self.lease_until <= now
 
 
 class _Groups(NamedTuple):
@@ -148,7 +238,7 @@ class OtherLimits:
     messages: int
     """The maximum number of messages of each thread. The newest are read."""
     tokens: int | None = None
-    """How many tokens a context shows of all threads together. Reading stops when they are filled; None means no limit."""
+    """The maximum tokens that a context shows of all threads together. Reading stops when they are reached. None: no limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +266,7 @@ class Snapshot:
     beside: OtherTails | None = None
     """The messages of other threads that a context shows. None unless `others` was an `OtherLimits`."""
     unseen: tuple[Row, ...] = ()
-    """The messages that running turns saved and no model has answered, as rows of `unseen`. With `others`, of all threads."""
+    """The messages that turns saved and no model has answered, as rows of `unseen`. Of all threads if `others` was True."""
     facts: Facts = field(default_factory=Facts)
     """The working memory: the version at the start of the generation, and the current version."""
     known: KnownRows = field(default_factory=dict[int, Message])
@@ -204,7 +294,7 @@ def reading_snapshot(
     newest: int | None = None,
     others: bool | OtherLimits = True,
 ) -> Script[Snapshot]:
-    """Read the snapshot. If the log does not exist yet, the snapshot has an empty log; a missing cursor counts as 0.
+    """Read the snapshot. If the log does not exist yet, the snapshot has an empty log. A missing cursor counts as 0.
 
     `newest` limits the number of messages in the tail, for threads without a log. `others` is for a shared log: True reads the
     messages of other threads that `decide` needs, `OtherLimits` the messages that a context shows.
@@ -212,7 +302,7 @@ def reading_snapshot(
     head = yield from _thread_head(resource, thread)
     owner = head.pk if scope == "thread" else None
     rows = yield q.find_log(resource=resource, thread_pk=owner or 0)
-    log = log_head(rows[0]) if rows else LogHead()
+    log = _log_head(rows[0]) if rows else LogHead()
     cursors = yield q.get_cursor(log_pk=log.pk, thread_pk=head.pk)
     found = cursors[0] if cursors else None
     cursor = found.seq if found else 0
@@ -245,8 +335,8 @@ def reading_snapshot(
         covered_at=moment(found.created_at) if found else None,
         repeated=repeated,
         groups=groups,
-        buffered=tuple(map(buffered_row, buffered)),
-        runs=tuple(map(run_row, runs)),
+        buffered=tuple(map(_buffered_row, buffered)),
+        runs=tuple(map(_run_row, runs)),
         others=tuple(tails),
         beside=beside,
         unseen=tuple(unseen),
@@ -331,27 +421,42 @@ def ensure_log(resource: str, thread_pk: int | None, new_id: Callable[[], str], 
     if not rows:
         created = yield q.create_log(id=new_id(), resource=resource, thread_pk=thread_pk, now=now)
         if created:
-            yield q.create_generation(
-                log_pk=created[0].pk,
-                number=0,
-                kind="start",
-                run_pk=None,
-                now=now,
-                restored_from=None,
-                tokens_before=0,
-                tokens_after=0,
-                dropped="[]",
-                working_memory=(yield from present_versions(created[0].pk)),
-            )
+            yield from new_generation(created[0].pk, 0, "start", (), now, before=0, after=0)
         rows = yield q.find_log(resource=resource, thread_pk=thread_pk or 0)
-    return log_head(rows[0])
+    return _log_head(rows[0])
 
 
-def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
-    rows = yield q.thread_head(resource=resource, thread=thread)
-    if not rows:
-        raise ThreadNotFound(thread)
-    return thread_head(rows[0], thread)
+def new_generation(
+    log_pk: int,
+    number: int,
+    kind: str,
+    groups: Sequence[int],
+    at: int,
+    *,
+    before: int,
+    after: int,
+    dropped: Sequence[str] = (),
+    restored_from: int | None = None,
+) -> Script[Generation]:
+    """Create a generation from these groups, in this order, and make it the current one."""
+    rows = yield q.create_generation(
+        log_pk=log_pk,
+        number=number,
+        kind=kind,
+        now=at,
+        restored_from=restored_from,
+        tokens_before=before,
+        tokens_after=after,
+        dropped=dumps(list(dropped)),
+        working_memory=(yield from present_versions(log_pk)),
+    )
+    entries = [
+        {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}
+        for position, group_pk in enumerate(groups, start=1)
+    ]
+    yield q.add_entry.many(entries)
+    yield q.set_generation(log_pk=log_pk, generation=number)
+    return generation_from_row(rows[0])
 
 
 def reading_others(
@@ -409,3 +514,79 @@ def _is_enough(tails: Iterable[list[Message]], covered: Mapping[str, int], token
         return True
     newer = (m for tail in read for m in tail if m.created_at >= max(begun) and m.state == "live" and not m.own)
     return sum(min(message.tokens, _LINE_TOKENS) for message in newer) >= tokens
+
+
+# ---------------------------------------------------------------- rows as values
+
+
+def _thread_head(resource: str, thread: str) -> Script[ThreadHead]:
+    rows = yield q.thread_head(resource=resource, thread=thread)
+    if not rows:
+        raise ThreadNotFound(thread)
+    row = rows[0]
+    return from_row(
+        ThreadHead,
+        row,
+        id=thread,
+        hints=hints_from_row(row),
+        last_request_at=moment(row.last_request_at),
+        overrides=object_in(row.overrides),
+        title=unpack(row.title),
+        has_tasks=row.last_handle is not None,
+    )
+
+
+def _log_head(row: Row) -> LogHead:
+    return from_row(
+        LogHead,
+        row,
+        retry_at=moment(row.retry_at),
+        last_success_at=moment(row.last_success_at),
+        last_error_at=moment(row.last_error_at),
+        last_error=unpack(row.last_error),
+        settled_tokens=max(row.tokens_after, _incompressible_tokens(row.abandoned, row.generation)),
+    )
+
+
+def _incompressible_tokens(inputs: str | None, generation: int) -> int:
+    """Return the tokens of the log when a reflection of this generation failed to shorten it. Return 0 if none failed."""
+    if not inputs or '"incompressible"' not in inputs:
+        return 0
+    found: JsonObject = loads(inputs)
+    return int(found.get("log_tokens", 0)) if found.get("generation") == generation else 0
+
+
+def group_row(row: Row) -> GroupRow:
+    """Return the group of a row with the columns of `select_groups` and `position`."""
+    return from_row(
+        GroupRow,
+        row,
+        text=unpack(row.text) or "",
+        first_at=moment(row.first_at),
+        last_at=moment(row.last_at),
+        activated_at=moment(row.activated_at),
+        span=span_from_row(row),
+    )
+
+
+def _buffered_row(row: Row) -> BufferedRow:
+    # Only the inputs of a reflection contain the groups that it covers.
+    inputs: JsonObject = loads(row.inputs) if row.kind == "reflection" and row.inputs else {}
+    return from_row(BufferedRow, row, span=span_from_row(row), covers=tuple(inputs.get("groups", ())))
+
+
+def _run_row(row: Row) -> RunRow:
+    return from_row(
+        RunRow,
+        row,
+        span=span_from_row(row),
+        lease_until=from_micros(row.lease_until),
+        retry_at=moment(row.retry_at),
+        beat_at=from_micros(row.heartbeat_at),
+        owner_beat=beat_of(row),
+    )
+
+
+def generation_from_row(row: Row) -> Generation:
+    """Return the generation of a `create_generation` or `generations` row."""
+    return from_row(Generation, row, created_at=from_micros(row.created_at), dropped=tuple(loads(row.dropped)))

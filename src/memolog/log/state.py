@@ -20,8 +20,7 @@ from memolog.core.model_names import canonical_model
 from memolog.core.observation import Scope, Span
 from memolog.core.run import RunKind
 from memolog.db.queries import Row
-from memolog.log.rows import BufferedRow, GroupRow, RunRow
-from memolog.log.snapshot import OtherLimits, Snapshot
+from memolog.log.snapshot import BufferedRow, GroupRow, LogHead, OtherLimits, RunRow, Snapshot, ThreadHead
 from memolog.text.tokens import calibrated
 
 # For how many seconds providers cache a prompt, from their documentation. Where they give a range, this is its minimum.
@@ -85,90 +84,6 @@ class ReadyGroup:
     id: str
     thread: str
     span: Span
-
-
-@dataclass(frozen=True, kw_only=True)
-class State:
-    """The input of `decide`."""
-
-    scope: Scope
-    thread: str
-    """The thread of the turn, or of the call, that decides."""
-    tails: tuple[Tail, ...]
-    repeated_tokens: int = 0
-    """Tokens of the user message that the tail continues. The log covers this message, but the context shows it again."""
-    entries: tuple[GroupRow, ...] = ()
-    """The active groups, in the order of the log."""
-    ready: tuple[ReadyGroup, ...] = ()
-    runs: tuple[RunRow, ...] = ()
-    reflection: BufferedRow | None = None
-    settled_at: int = 0
-    """Tokens of the log when its generation began or, if later, when a reflection failed to shorten the log."""
-    generation: int = 0
-    failures: int = 0
-    retry_at: datetime | None = None
-    last_request_at: datetime | None = None
-    last_activation_at: datetime | None = None
-    last_model: str | None = None
-    model: str | None = None
-    cache_seconds: float | None = None
-    """For how many seconds the provider caches a prompt. None means that the cache is ignored."""
-    may_wait: bool = True
-    """Whether the caller may wait for a model. False in the background, and when a turn has used up its deadline."""
-    may_activate: bool = True
-    """False in the background, because the log changes only right before a context is built from it."""
-    ending: bool = False
-    """True at the end of a turn."""
-    by_hand: frozenset[str] = frozenset()
-    """The actions that a manual call requests: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
-
-    @cached_property
-    def uncovered_tokens(self) -> int:
-        """Return the tokens of messages that the log does not cover, of all threads of the log."""
-        return sum(tail.tokens for tail in self.tails)
-
-    @cached_property
-    def seen_tokens(self) -> int:
-        """Return the tokens of messages that the log does not cover and a model has seen, of all threads of the log."""
-        return sum(tail.seen_tokens for tail in self.tails)
-
-    @cached_property
-    def tail_tokens(self) -> int:
-        """Return `uncovered_tokens` plus `repeated_tokens`.
-
-        The limit of the tail applies to `uncovered_tokens` only, because a repeated message was counted when it was new.
-        """
-        return self.uncovered_tokens + self.repeated_tokens
-
-    @cached_property
-    def log_tokens(self) -> int:
-        """Return the tokens of the log."""
-        return sum(entry.tokens for entry in self.entries)
-
-    @cached_property
-    def taken(self) -> dict[str, list[Span]]:
-        """Return the spans of buffered groups and runs, by thread."""
-        found: dict[str, list[Span]] = {}
-        for holder in (*self.ready, *self.runs):
-            if holder.thread is not None and holder.span is not None:
-                found.setdefault(holder.thread, []).append(holder.span)
-        return found
-
-    @property
-    def own_tail(self) -> Tail:
-        """Return the tail of `thread`."""
-        return next((tail for tail in self.tails if tail.thread == self.thread), self.tails[0])
-
-    @property
-    def has_other_model(self) -> bool:
-        """Return whether the model differs from the model of the last request. Two names of one model do not differ."""
-        if not self.model or not self.last_model:
-            return False
-        return canonical_model(self.model) != canonical_model(self.last_model)
-
-    def running(self, kind: RunKind) -> tuple[RunRow, ...]:
-        """Return the running runs of a kind."""
-        return tuple(run for run in self.runs if run.kind == kind and run.status == "running")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -259,13 +174,17 @@ _DONE_BY: dict[type[object], frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """The input that the caller adds to the snapshot. `State` describes the fields that both classes have."""
+    """The part of the input of `decide` that the caller passes."""
 
     model: str | None = None
     may_wait: bool = False
+    """Whether the caller may wait for a model. False in the background, and when a turn has used up its deadline."""
     may_activate: bool = True
+    """False in the background, because the log changes only right before a context is built from it."""
     ending: bool = False
+    """True at the end of a turn."""
     by_hand: frozenset[str] = frozenset()
+    """The actions that a manual call requests: `buffer`, `observe`, `activate`, `reflect`, `activate_reflection`."""
     through: int = 0
     """The last message of the thread when the manual call was made."""
     factor: float = 1.0
@@ -287,6 +206,77 @@ class Asked:
         by_hand = (self.by_hand - done).union(follows)
         # A manual call waits only while one of its own requests is left.
         return replace(self, by_hand=by_hand, may_wait=self.may_wait and not by_hand.isdisjoint(_FOLLOWS))
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """The input of `decide`."""
+
+    scope: Scope
+    thread: ThreadHead
+    """The thread of the turn, or of the call, that decides."""
+    log: LogHead = field(default_factory=LogHead)
+    asked: Asked = field(default_factory=Asked)
+    tails: tuple[Tail, ...]
+    repeated_tokens: int = 0
+    """Tokens of the user message that the tail continues. The log covers this message, but the context shows it again."""
+    entries: tuple[GroupRow, ...] = ()
+    """The active groups, in the order of the log."""
+    ready: tuple[ReadyGroup, ...] = ()
+    runs: tuple[RunRow, ...] = ()
+    reflection: BufferedRow | None = None
+    last_activation_at: datetime | None = None
+    cache_seconds: float | None = None
+    """For how many seconds the provider caches a prompt. None means that the cache is ignored."""
+
+    @cached_property
+    def uncovered_tokens(self) -> int:
+        """Return the tokens of messages that the log does not cover, of all threads of the log."""
+        return sum(tail.tokens for tail in self.tails)
+
+    @cached_property
+    def seen_tokens(self) -> int:
+        """Return the tokens of messages that the log does not cover and a model has seen, of all threads of the log."""
+        return sum(tail.seen_tokens for tail in self.tails)
+
+    @cached_property
+    def tail_tokens(self) -> int:
+        """Return `uncovered_tokens` plus `repeated_tokens`.
+
+        The limit of the tail applies to `uncovered_tokens` only, because a repeated message was counted when it was new.
+        """
+        return self.uncovered_tokens + self.repeated_tokens
+
+    @cached_property
+    def log_tokens(self) -> int:
+        """Return the tokens of the log."""
+        return sum(entry.tokens for entry in self.entries)
+
+    @cached_property
+    def taken(self) -> dict[str, list[Span]]:
+        """Return the spans of buffered groups and runs, by thread."""
+        found: dict[str, list[Span]] = {}
+        for holder in (*self.ready, *self.runs):
+            if holder.thread is not None and holder.span is not None:
+                found.setdefault(holder.thread, []).append(holder.span)
+        return found
+
+    @property
+    def own_tail(self) -> Tail:
+        """Return the tail of `thread`."""
+        return next((tail for tail in self.tails if tail.thread == self.thread.id), self.tails[0])
+
+    @property
+    def has_other_model(self) -> bool:
+        """Return whether the model differs from the model of the last request. Two names of one model do not differ."""
+        model, last = self.asked.model, self.thread.last_model
+        if not model or not last:
+            return False
+        return canonical_model(model) != canonical_model(last)
+
+    def running(self, kind: RunKind) -> tuple[RunRow, ...]:
+        """Return the running runs of a kind."""
+        return tuple(run for run in self.runs if run.kind == kind and run.status == "running")
 
 
 def cache_seconds(config: Config, model: str | None) -> float | None:
@@ -311,7 +301,6 @@ def others_for(config: Config, *, decides: bool) -> bool | OtherLimits:
 
 def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     """Return the input of `decide`."""
-    model = asked.model or snapshot.thread.last_model
     unseen = dict(asked.unseen)
     if asked.by_hand & {"observe", "activate"}:
         # For a manual call, all messages that its thread had at that time count as seen. Other threads are not affected.
@@ -320,7 +309,9 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
     tails = (_own_tail(snapshot, asked.factor), *_other_tails(snapshot.others, asked.factor))
     return State(
         scope=snapshot.scope,
-        thread=snapshot.thread.id,
+        thread=snapshot.thread,
+        log=replace(snapshot.log, settled_tokens=_scaled(snapshot.log.settled_tokens, asked.factor)),
+        asked=asked,
         tails=tuple(replace(t, unseen_from=unseen[t.thread]) if t.thread in unseen else t for t in tails),
         repeated_tokens=_scaled(_repeated_tokens(snapshot, config), asked.factor),
         entries=_entries(snapshot.groups, asked.factor),
@@ -331,19 +322,8 @@ def state_of(snapshot: Snapshot, config: Config, asked: Asked) -> State:
         ),
         runs=tuple(replace(run, is_silent=True) if run.id in asked.silent else run for run in snapshot.runs),
         reflection=next((group for group in snapshot.buffered if group.kind == "reflection"), None),
-        settled_at=_scaled(snapshot.log.settled_tokens, asked.factor),
-        generation=snapshot.log.generation,
-        failures=snapshot.log.failures,
-        retry_at=snapshot.log.retry_at,
-        last_request_at=snapshot.thread.last_request_at,
         last_activation_at=max((g.activated_at for g in snapshot.groups if g.activated_at), default=None),
-        last_model=snapshot.thread.last_model,
-        model=asked.model,
-        cache_seconds=cache_seconds(config, model),
-        may_wait=asked.may_wait,
-        may_activate=asked.may_activate,
-        ending=asked.ending,
-        by_hand=asked.by_hand,
+        cache_seconds=cache_seconds(config, asked.model or snapshot.thread.last_model),
     )
 
 

@@ -1,4 +1,4 @@
-"""Compute the status of a thread from a snapshot: token counts, backlog, health and cost. Also events about windows and hints."""
+"""Compute the status of a thread from a snapshot: token counts, backlog, health and cost. Create events of windows and hints."""
 
 from dataclasses import dataclass
 from datetime import datetime

@@ -11,26 +11,20 @@ from dataclasses import dataclass, replace
 from datetime import date, datetime
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Final
 
 from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.document import Document
-from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack
-from memolog.core.observation import Generation, Observation, Scope
+from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, pack, unpack
+from memolog.core.observation import Generation, Observation, Scope, Source, Span
 from memolog.core.thread import Hints
 from memolog.db.engine import Calls, Engine, reads, writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.rows import hints_from_row, moment
+from memolog.db.rows import hints_from_row, moment, object_in
 from memolog.db.scope import check_ids, check_optional_ids, reading_thread
 from memolog.errors import Conflict, InputError
-from memolog.log.rows import (
-    GroupRow,
-    group_row,
-    observation_from_row,
-    reading_observations,
-    reading_plans,
-)
 from memolog.log.snapshot import (
+    GroupRow,
     MemoryCache,
     OtherLimits,
     OtherTails,
@@ -38,13 +32,34 @@ from memolog.log.snapshot import (
     Snapshot,
     checking_version,
     completing_log,
+    generation_from_row,
+    group_row,
+    new_generation,
     reading_others,
     reading_snapshot,
 )
-from memolog.working_memory.store import applying, present_versions
+from memolog.text.dates import local
+from memolog.text.identifiers import content_words
+from memolog.working_memory.store import applying
 
 q = load_queries("log/logs")
 threads = load_queries("messages/threads")
+
+
+# At most this many plans are shown, and each is compared with at most this many later observations.
+_MOST_PLANS: Final = 50
+_MOST_LATER: Final = 500
+_NO_PLANS: Final = frozenset({"question", "finding", "error", "test", "source", "change"})
+_ASKED: Final = ("User asked", "User asks")
+# A later observation is about the same thing as a plan if it contains at least this share of the words of the plan. Words are
+# equal if their first _STEM characters are.
+_SAME_SHARE: Final = 0.6
+_STEM: Final = 4
+# The first characters of words for dates. These words are not compared.
+_DAYS: Final = """
+    mond tues wedn thur frid satu sund janu febr marc apri june july augu sept octo nove dece next last week mont year toda
+    tomo yest mean date"""
+_DAY_WORDS: Final = frozenset(_DAYS.split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,17 +173,13 @@ class Logs(Calls):
     @reads
     def history(self, resource: str, thread: str | None) -> Script[tuple[Generation, ...]]:
         """Return the generations of a thread's log, oldest first. `thread=None` means the shared log of the resource."""
-        check_ids(resource=resource)
-        check_optional_ids(thread=thread)
         log_pk = yield from _find_log(resource, thread)
         rows = yield q.generations(log_pk=log_pk)
-        return tuple(map(_generation, rows))
+        return tuple(map(generation_from_row, rows))
 
     @reads
     def as_of(self, resource: str, thread: str | None, at: datetime) -> Script[tuple[GroupRow, ...]]:
         """Return the groups that the log had at a moment. `thread=None` means the shared log of the resource."""
-        check_ids(resource=resource)
-        check_optional_ids(thread=thread)
         until = to_micros(at)
         log_pk = yield from _find_log(resource, thread)
         number = (yield q.generation_at(log_pk=log_pk, at=until))[0].number
@@ -381,6 +392,8 @@ def reading_leaves(log_pk: int, groups: Sequence[GroupRow]) -> Script[set[str]]:
 
 def _find_log(resource: str, thread: str | None) -> Script[int]:
     """Return the key of a thread's log, or of the shared log for `thread=None`. Return 0 if the log does not exist yet."""
+    check_ids(resource=resource)
+    check_optional_ids(thread=thread)
     thread_pk = 0 if thread is None else (yield from reading_thread(resource, thread)).pk
     found = yield q.find_log(resource=resource, thread_pk=thread_pk)
     return found[0].pk if found else 0
@@ -480,57 +493,92 @@ def hint_values(hints: Hints, thread_pk: int, last_seq: int) -> dict[str, object
     }
 
 
-def new_generation(
-    log_pk: int,
-    number: int,
-    kind: Any,
-    groups: Sequence[int],
-    at: int,
-    *,
-    before: int,
-    after: int,
-    dropped: Sequence[str] = (),
-    restored_from: int | None = None,
-) -> Script[Generation]:
-    """Create a generation from these groups, in this order, and make it the current one."""
-    working_memory = yield from present_versions(log_pk)
-    yield q.create_generation(
-        log_pk=log_pk,
-        number=number,
-        kind=kind,
-        run_pk=None,
-        now=at,
-        restored_from=restored_from,
-        tokens_before=before,
-        tokens_after=after,
-        dropped=dumps(list(dropped)),
-        working_memory=working_memory,
-    )
-    entries = [
-        {"log_pk": log_pk, "generation": number, "position": position, "group_pk": group_pk, "now": at}
-        for position, group_pk in enumerate(groups, start=1)
-    ]
-    yield q.add_entry.many(entries)
-    yield q.set_generation(log_pk=log_pk, generation=number)
-    return Generation(
-        number=number,
-        kind=kind,
-        created_at=from_micros(at),
-        dropped=tuple(dropped),
-        restored_from=restored_from,
-        tokens_before=before,
-        tokens_after=after,
+# ---------------------------------------------------------------- observations and plans
+
+
+def observation_from_row(row: Row, sources: tuple[Source, ...] = (), merges: tuple[str, ...] = ()) -> Observation:
+    """Return the observation of a row with the columns of `select_lines`."""
+    return Observation(
+        id=row.id,
+        group=row.group_id,
+        ordinal=row.ordinal,
+        priority=row.priority,
+        text=unpack(row.text) or "",
+        said_at=moment(row.said_at),
+        zone=unpack(row.zone),
+        about=None if row.about is None else date.fromisoformat(row.about),
+        parent=row.parent,
+        verbatim=unpack(row.verbatim),
+        trust=row.trust,
+        grounded=bool(row.grounded),
+        category=unpack(row.category),
+        files=tuple(loads(row.files)) if row.files != "[]" else (),
+        metadata=object_in(row.metadata),
+        state=row.state,
+        tokens=row.tokens,
+        sources=sources,
+        merges=merges,
     )
 
 
-def _generation(row: Row) -> Generation:
-    return Generation(
-        number=row.number,
-        kind=row.kind,
-        created_at=from_micros(row.created_at),
-        run=row.run,
-        dropped=tuple(loads(row.dropped)),
-        restored_from=row.restored_from,
-        tokens_before=row.tokens_before,
-        tokens_after=row.tokens_after,
+def reading_observations(log_pk: int, groups: Sequence[str]) -> Script[tuple[Observation, ...]]:
+    """Return the observations of some groups in the order in which the groups were created."""
+    rows = yield q.group_observations(log_pk=log_pk, groups=groups)
+    sources = sources_by_line((yield q.observation_sources(log_pk=log_pk, groups=groups)))
+    merges: dict[str, tuple[str, ...]] = {}
+    for row in (yield q.observation_merges(log_pk=log_pk, groups=groups)):
+        merges[row.observation] = (*merges.get(row.observation, ()), row.merged)
+    return tuple(observation_from_row(row, sources.get(row.id, ()), merges.get(row.id, ())) for row in rows)
+
+
+def sources_by_line(rows: Sequence[Row]) -> dict[str, tuple[Source, ...]]:
+    """Return the sources of observations, by the id of the observation."""
+    sources: dict[str, tuple[Source, ...]] = {}
+    for row in rows:
+        source = Source(thread=row.thread, span=Span(first=row.first_seq, last=row.last_seq))
+        sources[row.observation] = (*sources.get(row.observation, ()), source)
+    return sources
+
+
+def reading_plans(
+    log_pk: int, generation: int, *, entries: int, since: date, before: date
+) -> Script[tuple[Observation, ...]]:
+    """Return the plans for days from `since` to before `before`, the latest day first, from groups up to position `entries`.
+
+    A plan is left out if a later observation is about the same thing, because that observation tells the outcome.
+    """
+    where = {"log_pk": log_pk, "generation": generation, "entries": entries}
+    days = {"since": since.isoformat(), "before": before.isoformat()}
+    rows = yield q.lines_about(**where, **days, limit=_MOST_PLANS)
+    plans = [line for line in (observation_from_row(row) for row in rows) if _is_plan(line)]
+    if not plans:
+        return ()
+    first = min((to_micros(plan.said_at) for plan in plans if plan.said_at), default=0)
+    rows = yield q.lines_since(**where, since=first, limit=_MOST_LATER)
+    # The newest observation is first, so the observations before a plan in this list are later than the plan.
+    newest = [(row.id, _stems(unpack(row.text) or "")) for row in rows]
+    positions = {id_: position for position, (id_, _) in enumerate(newest)}
+    return tuple(
+        plan
+        for plan in plans
+        if not any(_is_same(_stems(plan.text), words) for _, words in newest[: positions.get(plan.id, 0)])
     )
+
+
+def _is_plan(line: Observation) -> bool:
+    """Return whether an observation is about something to do on a day that was in the future when it was said."""
+    if line.about is None or line.priority not in {"high", "medium"} or line.trust == "tool" or line.is_unverified:
+        return False
+    if line.category in _NO_PLANS or line.text.startswith(_ASKED) or line.text.rstrip().endswith(("?", "？", "؟")):
+        return False
+    if line.said_at is None:
+        return line.category == "plan"
+    return line.about > local(line.said_at, line.zone).date()
+
+
+def _stems(text: str) -> frozenset[str]:
+    return frozenset(word[:_STEM] for word in content_words(text) if not word.isdecimal()) - _DAY_WORDS
+
+
+def _is_same(plan: frozenset[str], later: frozenset[str]) -> bool:
+    return bool(plan) and len(plan & later) >= _SAME_SHARE * len(plan)

@@ -164,7 +164,7 @@ def _line(row: Row) -> UsageLine:
 
 
 def _known_calibration(resource: str, name: str) -> Script[Calibration]:
-    """Return the calibration of a model. Earlier releases stored one for each name of a model: the canonical name comes first."""
+    """Return the calibration of a model. Earlier releases stored one for each name. The canonical name is preferred."""
     rows = yield q.calibrations_of(resource=resource)
     known = [found for found in map(_calibration, rows) if canonical_model(found.model) == name]
     known.sort(key=lambda found: found.model != name)

@@ -1,7 +1,7 @@
 """Withdraw the messages of a turn, and rebuild reflections after observations were deleted, corrected or retracted.
 
-Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted. So
-are reflected lines that merge such an observation. The message's row stays as a tombstone.
+Runs over a withdrawn message are abandoned, buffered groups over it become void, and observations that cite it are deleted.
+Reflected lines that merge such an observation are deleted too. The message's row stays as a tombstone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from memolog.core.observation import Observation
 from memolog.db.engine import Calls, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import check_ids, chunks, taking_thread
-from memolog.log.rows import GroupRow, group_row, reading_observations
+from memolog.events import Withdrawn
 from memolog.log.runs import deleting_extracts
-from memolog.log.store import new_generation, reading_members
+from memolog.log.snapshot import GroupRow, group_row, new_generation
+from memolog.log.store import reading_members, reading_observations
 
 q = load_queries("log/logs")
 line_queries = load_queries("log/lines")
@@ -47,6 +48,11 @@ class WithdrawnRows:
     groups: tuple[str, ...]
     observations: tuple[str, ...]
 
+    def event(self, resource: str, thread: str, at: datetime) -> Withdrawn:
+        """Return the event of this withdrawal."""
+        counts = {name: len(getattr(self, name)) for name in ("messages", "runs", "groups", "observations")}
+        return Withdrawn(at=at, resource=resource, thread=thread, **counts)
+
 
 class Withdrawals(Calls):
     """Withdraws messages, one resource at a time."""
@@ -58,13 +64,12 @@ class Withdrawals(Calls):
         thread: str,
         turn: str,
         *,
-        after: int,
         now: datetime,
         render: Render,
         also: Sequence[int] = (),
         keep_answered: bool = False,
     ) -> Script[WithdrawnRows]:
-        """Withdraw the messages that a turn saved after number `after`, and the messages in `also` that no answer follows.
+        """Withdraw the messages that a turn saved, and the messages in `also` that no answer follows.
 
         With `keep_answered` the messages up to the last answer of the turn are not withdrawn.
         """
@@ -73,7 +78,7 @@ class Withdrawals(Calls):
         thread_pk = (yield from taking_thread(resource, thread)).pk
         yield from taking_logs(thread_pk)
         answered = (yield q.last_answer(thread_pk=thread_pk, turn=turn))[0].seq if keep_answered else 0
-        rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=max(after, answered))
+        rows = yield q.withdraw(thread_pk=thread_pk, turn=turn, after=answered)
         yield q.withdraw_unseen(thread_pk=thread_pk, turn=turn)
         more = (yield q.withdraw_unanswered(thread_pk=thread_pk, seqs=list(also))) if also else ()
         return (yield from withdrawing_derived(thread_pk, [row.seq for row in (*rows, *more)], at, render))
@@ -145,9 +150,9 @@ def _forget_activated(where: dict[str, int], at: int, render: Render, mend: Mend
 
 
 def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render | None) -> Script[None]:
-    """Create a generation without what was deleted: reflections over touched groups are replaced by what they cover.
+    """Create a generation without the deleted observations. Reflections over touched groups are replaced by the covered groups.
 
-    The touched groups are rendered again or, without a renderer, left out.
+    The touched groups are rendered again. If `render` is None, they are left out.
     """
     number = (yield q.touch_version(log_pk=log_pk))[0].generation
     groups = [group_row(row) for row in (yield q.active_groups(log_pk=log_pk, generation=number))]
@@ -165,7 +170,7 @@ def _rewrite(log_pk: int, touched: dict[int, str], at: int, render: Render | Non
 
 
 def _void_reflections(log_pk: int, names: set[str]) -> Script[set[int]]:
-    """Void every reflection over these groups, in older generations too, so that a restore does not bring them back."""
+    """Void every reflection over these groups, in older generations too, so that a restore does not activate it again."""
     voided: set[int] = set()
     # A reflection is newer than all groups that it covers.
     for group in (yield q.reflections(log_pk=log_pk)):

@@ -12,9 +12,7 @@ from memolog.core.exact_json import dumps, loads
 from memolog.db.engine import Engine
 from memolog.db.queries import Script, load_queries
 from memolog.db.scope import check_ids
-from memolog.log.rows import group_row
-from memolog.log.snapshot import ensure_log
-from memolog.log.store import new_generation
+from memolog.log.snapshot import ensure_log, group_row, new_generation
 from memolog.log.withdrawals import Render, storing_rendering
 
 q = load_queries("messages/copies")

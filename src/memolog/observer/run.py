@@ -22,9 +22,9 @@ from memolog.core.run import Run, Usage
 from memolog.core.thread import Hints
 from memolog.core.zones import zone_of
 from memolog.errors import DocumentNotFound, LeaseLost, MemologError, ThreadNotFound
-from memolog.log.rows import GroupRow
 from memolog.log.runner import Problem, RunFault, RunOutcome
 from memolog.log.runs import RunClaim, RunResult, StoredRun
+from memolog.log.snapshot import GroupRow
 from memolog.observer.drafts import Parsed, ParsedReflection
 from memolog.observer.extractors import Extractors
 from memolog.observer.judge import Judge, Judged, cited_places, judge_reflection, trusted_document

@@ -27,7 +27,7 @@ from memolog.db.scope import (
     page_of,
 )
 from memolog.errors import InputError, MessageNotFound, TaskChanged, TaskMoveRefused
-from memolog.log.rows import observation_from_row, sources_by_line
+from memolog.log.store import observation_from_row, sources_by_line
 from memolog.tasks.dependencies import linking, reading_refs, settling
 from memolog.tasks.rows import (
     LOWEST_PRIORITY,

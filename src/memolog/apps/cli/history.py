@@ -12,7 +12,7 @@ from memolog.errors import InputError
 
 if TYPE_CHECKING:
     from memolog.core.observation import Generation
-    from memolog.log.rows import GroupRow
+    from memolog.log.snapshot import GroupRow
 
 app = typer.Typer()
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from memolog.core.run import UsageTotal
     from memolog.core.thread import ThreadInfo
     from memolog.log.journal import StoredEvent
-    from memolog.log.rows import GroupRow
+    from memolog.log.snapshot import GroupRow
     from memolog.log.status import Status
 
 app = typer.Typer()

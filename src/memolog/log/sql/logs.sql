@@ -14,9 +14,9 @@ ON CONFLICT DO NOTHING
 RETURNING pk
 
 -- create_generation --
-INSERT INTO generations (log_pk, number, kind, run_pk, created_at, restored_from, tokens_before, tokens_after, dropped,
-  working_memory)
-VALUES (:log_pk, :number, :kind, :run_pk, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory)
+INSERT INTO generations (log_pk, number, kind, created_at, restored_from, tokens_before, tokens_after, dropped, working_memory)
+VALUES (:log_pk, :number, :kind, :now, :restored_from, :tokens_before, :tokens_after, :dropped, :working_memory)
+RETURNING number, kind, created_at, restored_from, tokens_before, tokens_after, dropped
 
 -- thread_head --
 SELECT t.pk, t.last_seq, t.current_task, t.suggested_response, t.hinted_title, t.hinted_at, t.hinted_seq, t.last_request_at,
@@ -85,7 +85,7 @@ WHERE t.resource = :resource AND t.pk <> :thread_pk AND t.last_seq > COALESCE(c.
 GROUP BY place
 
 -- select_groups --
--- The columns that group_row in log/rows.py reads. Each query adds the position.
+-- The columns that group_row in log/snapshot.py reads. Each query adds the position.
 SELECT g.pk, g.id, g.handle, g.kind, g.tokens, g.text, g.observations, g.first_at, g.last_at, g.activated_at, g.thread_pk,
   g.first_seq, g.last_seq
 

@@ -18,7 +18,7 @@ _DEEPEST: Final = 6
 
 
 class Log(tuple[Observation, ...]):
-    """The lines of a log in reading order; a notebook shows it as a table."""
+    """The lines of a log in reading order. A notebook shows them as a table."""
 
     __slots__ = ()
 
