@@ -16,7 +16,7 @@ from memolog.core.clock import Clock, to_micros
 from memolog.core.config import Config
 from memolog.core.exact_json import loads, pack
 from memolog.core.reports import Finding, FindingKind, Report
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, writes
 from memolog.db.queries import Row, Script, Statement, Step, load_queries
 from memolog.db.scope import check_optional_ids
 from memolog.db.sqlite_files import copy_before_repair, damage_in, rebuild_indexes
@@ -80,11 +80,12 @@ async def examine(
     return replace(await doctor.report(resource, found, await find()), copy=copy, index_rebuilt=True)
 
 
-class Doctor:
+class Doctor(Calls):
     """Examines one resource, or the whole database."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
+        super().__init__(engine)
+        self._clock = clock
 
     async def examine(
         self, resource: str | None, *, count: Callable[[str], int], redact: Redact, render: Render
@@ -106,23 +107,20 @@ class Doctor:
             found += yield from checking_renderings(resource, render)
             return tuple(found)
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
-    async def repair(self, found: Sequence[Diagnosis]) -> None:
+    @writes("doctor.repair")
+    def repair(self, found: Sequence[Diagnosis]) -> Script[None]:
         """Make all safe repairs, in one transaction."""
-
-        def script() -> Script[None]:
-            for step in [step for one in found for step in one.repair]:  # noqa: UP028 - a list cannot be sent rows
-                yield step
-            yield from settling(one.task for one in found if one.task is not None)
-            for resource in sorted({one.reindex for one in found if one.reindex is not None}):
-                yield from resetting_index(resource)
-
-        await self._engine.write(script, name="doctor.repair")
+        for step in [step for one in found for step in one.repair]:  # noqa: UP028 - a list cannot be sent rows
+            yield step
+        yield from settling(one.task for one in found if one.task is not None)
+        for resource in sorted({one.reindex for one in found if one.reindex is not None}):
+            yield from resetting_index(resource)
 
     async def report(self, resource: str | None, found: Sequence[Diagnosis], left: Sequence[Diagnosis] = ()) -> Report:
         """Return a report of the findings. `left` are the findings after the repair: all others count as repaired."""
-        rows = (await self._engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
+        rows = (await self.engine.fetch(q.examined(resource=resource), tuple[int, ...]))[0]
         still = {replace(one.finding, is_safe=True) for one in left}
         findings = tuple(
             replace(one.finding, repaired=one.finding.is_safe and one.finding not in still) for one in found
@@ -131,7 +129,7 @@ class Doctor:
 
     async def resources(self) -> tuple[str, ...]:
         """Return all resources."""
-        return await self._engine.fetch(q.resources(), lambda row: row.resource)
+        return await self.engine.fetch(q.resources(), lambda row: row.resource)
 
 
 @dataclass(frozen=True, slots=True)

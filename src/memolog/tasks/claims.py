@@ -17,14 +17,14 @@ import zlib
 from datetime import datetime, timedelta
 from typing import Final, cast
 
-from memolog.core.clock import Clock, from_micros, to_micros
+from memolog.core.clock import from_micros, to_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
-from memolog.db.engine import Engine
+from memolog.db.engine import writes
 from memolog.db.queries import Row, Script, load_queries
-from memolog.db.scope import CleanValue, check_ids, check_limit, check_optional_ids, taking_thread
+from memolog.db.scope import check_ids, check_limit, check_optional_ids, taking_thread
 from memolog.errors import InputError, StoreCorrupt, TaskBlocked, TaskHeld, TaskMoveRefused
 from memolog.tasks.dependencies import reading_refs, reading_roots, settling_after_status, taking_book
-from memolog.tasks.rows import change_step, finding, lease_name, reading_task, ref_from_row
+from memolog.tasks.rows import TaskCalls, change_step, finding, lease_name, reading_task, ref_from_row
 from memolog.tasks.rules import named
 from memolog.tasks.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Decayed, Task
 
@@ -40,15 +40,13 @@ thread_queries = load_queries("messages/threads")
 _LONGEST_SUMMARY = 100_000
 
 
-class TaskClaims:
-    """Claims and closes tasks; each call is limited to one resource."""
+class TaskClaims(TaskCalls):
+    """Claims and closes tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
-        self._engine, self._clock, self._clean = engine, clock, clean
-
-    async def claim(
+    @writes("task_claims.claim")
+    def claim(
         self, resource: str, task: str, session: str, *, lasts: timedelta, who: str, thread: str | None = None
-    ) -> Claimed:
+    ) -> Script[Claimed]:
         """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
 
         Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
@@ -57,39 +55,31 @@ class TaskClaims:
         check_optional_ids(thread=thread)
         moment, end = self._end(lasts)
         now, until = to_micros(moment), to_micros(end)
-
-        def script() -> Script[Claimed]:
-            found = yield from finding(resource, task)
-            if thread is not None:
-                yield from _locking_thread(resource, thread, now)
-            if found.status == "closed":
-                raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
-            name = lease_name(found.id)
-            # This statement alone decides among any number of callers.
-            rows = yield lease_queries.acquire(
-                resource=resource, name=name, owner=pack(session), now=now, expires_at=until
-            )
-            fence = rows[0].fence if rows else (yield from self._prolonging(resource, found, session, until))
-            took = yield claim_queries.take_task(
-                task_pk=found.pk,
-                session=pack(session),
-                assignee=who,
-                lease_micros=until - now,
-                now=now,
-            )
-            if not took:
-                yield from _refusing(resource, found)
-            if thread is not None:
-                yield claim_queries.set_active(
-                    resource=resource, thread=thread, task_pk=found.pk, session=pack(session)
-                )
-            if rows:
-                before = unpack(found.session) if found.status == "in_progress" else None
-                yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
-            claimed = yield from reading_task(found.pk)
-            return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
-
-        return await self._engine.write(script, name="task_claims.claim")
+        found = yield from finding(resource, task)
+        if thread is not None:
+            yield from _locking_thread(resource, thread, now)
+        if found.status == "closed":
+            raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
+        name = lease_name(found.id)
+        # This statement alone decides among any number of callers.
+        rows = yield lease_queries.acquire(resource=resource, name=name, owner=pack(session), now=now, expires_at=until)
+        fence = rows[0].fence if rows else (yield from self._prolonging(resource, found, session, until))
+        took = yield claim_queries.take_task(
+            task_pk=found.pk,
+            session=pack(session),
+            assignee=who,
+            lease_micros=until - now,
+            now=now,
+        )
+        if not took:
+            yield from _refusing(resource, found)
+        if thread is not None:
+            yield claim_queries.set_active(resource=resource, thread=thread, task_pk=found.pk, session=pack(session))
+        if rows:
+            before = unpack(found.session) if found.status == "in_progress" else None
+            yield change_step(found.pk, now, who, "claimed", session=session, took_over_from=before)
+        claimed = yield from reading_task(found.pk)
+        return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
 
     def _prolonging(self, resource: str, found: Row, session: str, until: int) -> Script[int]:
         """Renew the lease of this session and return its fence; raises TaskHeld if another session has it."""
@@ -100,40 +90,35 @@ class TaskClaims:
             yield from _held_by_other(resource, found)
         return rows[0].fence
 
-    async def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Claimed:
+    @writes("task_claims.heartbeat")
+    def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Script[Claimed]:
         """Renew a claim; raises TaskHeld if this session does not hold the task."""
         check_ids(resource=resource, task=task, session=session)
         _, end = self._end(lasts)
+        found = yield from finding(resource, task)
+        if found.status != "in_progress" or unpack(found.session) != session:
+            yield from _held_by_other(resource, found)
+        fence = yield from self._prolonging(resource, found, session, to_micros(end))
+        held = yield from reading_task(found.pk)
+        return Claimed(task=held, until=end, fence=fence, renewed=True)
 
-        def script() -> Script[Claimed]:
-            found = yield from finding(resource, task)
-            if found.status != "in_progress" or unpack(found.session) != session:
-                yield from _held_by_other(resource, found)
-            fence = yield from self._prolonging(resource, found, session, to_micros(end))
-            held = yield from reading_task(found.pk)
-            return Claimed(task=held, until=end, fence=fence, renewed=True)
-
-        return await self._engine.write(script, name="task_claims.heartbeat")
-
-    async def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Task:
+    @writes("task_claims.release")
+    def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Script[Task]:
         """Release a task, so that it is open again; `force` releases it for another session."""
         check_ids(resource=resource, task=task, session=session, who=who)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        found = yield from finding(resource, task)
+        if found.status != "in_progress":
+            raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
+        yield claim_queries.clear_active(task_pk=found.pk)
+        yield from _expecting_free(resource, found, session, now, force=force)
+        yield claim_queries.free(resource=resource, name=lease_name(found.id))
+        if (yield claim_queries.let_go(task_pk=found.pk, now=now)):
+            yield change_step(found.pk, now, who, "released", session=unpack(found.session))
+        return (yield from reading_task(found.pk))
 
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            if found.status != "in_progress":
-                raise TaskMoveRefused(found.handle, found.status, "released", "Only a claimed task can be released.")
-            yield claim_queries.clear_active(task_pk=found.pk)
-            yield from _expecting_free(resource, found, session, now, force=force)
-            yield claim_queries.free(resource=resource, name=lease_name(found.id))
-            if (yield claim_queries.let_go(task_pk=found.pk, now=now)):
-                yield change_step(found.pk, now, who, "released", session=unpack(found.session))
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_claims.release")
-
-    async def close(
+    @writes("task_claims.close")
+    def close(
         self,
         resource: str,
         task: str,
@@ -143,7 +128,7 @@ class TaskClaims:
         session: str,
         who: str,
         force: bool = False,
-    ) -> Closed:
+    ) -> Script[Closed]:
         """Close a task with a reason and a summary; returns what that unblocked.
 
         Refused while another session holds it, unless forced. Also decays some closed tasks that are old enough.
@@ -151,47 +136,40 @@ class TaskClaims:
         check_ids(resource=resource, task=task, session=session, who=who)
         text = _checked_end(reason, summary)
         text = text if self._clean is None else str(self._clean(text))
-        now = to_micros(self._clock.now())
+        now = self._now()
+        yield from taking_book(resource)
+        found = yield from finding(resource, task)
+        yield claim_queries.clear_active(task_pk=found.pk)
+        yield from _expecting_free(resource, found, session, now, force=force)
+        if not (yield claim_queries.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
+            raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
+        yield claim_queries.free(resource=resource, name=lease_name(found.id))
+        yield change_step(found.pk, now, who, "closed", reason=reason, session=unpack(found.session))
+        changed = yield from settling_after_status(found.pk)
+        freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
+        unblocked = yield from reading_refs(freed)
+        children = yield link_queries.open_children(task_pk=found.pk)
+        yield from decaying(resource, now, limit=4)
+        closed = yield from reading_task(found.pk)
+        return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
 
-        def script() -> Script[Closed]:
-            yield from taking_book(resource)
-            found = yield from finding(resource, task)
-            yield claim_queries.clear_active(task_pk=found.pk)
-            yield from _expecting_free(resource, found, session, now, force=force)
-            if not (yield claim_queries.close_task(task_pk=found.pk, reason=reason, summary=pack(text), now=now)):
-                raise TaskMoveRefused(found.handle, "closed already", "closed", "Reopen it first if it is not done.")
-            yield claim_queries.free(resource=resource, name=lease_name(found.id))
-            yield change_step(found.pk, now, who, "closed", reason=reason, session=unpack(found.session))
-            changed = yield from settling_after_status(found.pk)
-            freed = [pk for pk, is_blocked in changed.items() if not is_blocked and pk != found.pk]
-            unblocked = yield from reading_refs(freed)
-            children = yield link_queries.open_children(task_pk=found.pk)
-            yield from decaying(resource, now, limit=4)
-            closed = yield from reading_task(found.pk)
-            return Closed(task=closed, unblocked=unblocked, open_children=tuple(map(ref_from_row, children)))
-
-        return await self._engine.write(script, name="task_claims.close")
-
-    async def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Task:
+    @writes("task_claims.reopen")
+    def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Script[Task]:
         """Reopen a closed task; what it blocks is blocked again. A decayed task is restored."""
         check_ids(resource=resource, task=task, who=who)
         why = why if self._clean is None or why is None else str(self._clean(why))
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            yield from taking_book(resource)
-            found = yield from finding(resource, task)
-            if found.level > 0:
-                yield from unpacking(found, now)
-            old = yield from reading_task(found.pk)
-            if not (yield claim_queries.reopen_task(task_pk=found.pk, now=now)):
-                raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
-            yield from settling_after_status(found.pk)
-            was = {"reason": old.close_reason, "summary": old.summary}
-            yield change_step(found.pk, now, who, "reopened", why=why, was=was)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_claims.reopen")
+        now = self._now()
+        yield from taking_book(resource)
+        found = yield from finding(resource, task)
+        if found.level > 0:
+            yield from unpacking(found, now)
+        old = yield from reading_task(found.pk)
+        if not (yield claim_queries.reopen_task(task_pk=found.pk, now=now)):
+            raise TaskMoveRefused(found.handle, found.status, "reopened", "Only a closed task can be reopened.")
+        yield from settling_after_status(found.pk)
+        was = {"reason": old.close_reason, "summary": old.summary}
+        yield change_step(found.pk, now, who, "reopened", why=why, was=was)
+        return (yield from reading_task(found.pk))
 
     def _end(self, lasts: timedelta) -> tuple[datetime, datetime]:
         now = self._clock.now()
@@ -206,31 +184,25 @@ class TaskClaims:
         return now, end
 
 
-class TaskDecay:
-    """Decays and restores closed tasks; each call is limited to one resource."""
+class TaskDecay(TaskCalls):
+    """Decays and restores closed tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def decay(self, resource: str, *, limit: int = 500) -> Decayed:
+    @writes("task_decay.decay")
+    def decay(self, resource: str, *, limit: int = 500) -> Script[Decayed]:
         """Decay closed tasks that are old enough by one level each, the longest closed first."""
         check_ids(resource=resource)
         check_limit(limit)
-        now = to_micros(self._clock.now())
-        return await self._engine.write(lambda: decaying(resource, now, limit=limit), name="task_decay.decay")
+        return (yield from decaying(resource, self._now(), limit=limit))
 
-    async def restore(self, resource: str, task: str) -> Task:
+    @writes("task_decay.restore")
+    def restore(self, resource: str, task: str) -> Script[Task]:
         """Restore a decayed task; a task that has not decayed does not change."""
         check_ids(resource=resource, task=task)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            if found.level > 0:
-                yield from unpacking(found, now)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="task_decay.restore")
+        now = self._now()
+        found = yield from finding(resource, task)
+        if found.level > 0:
+            yield from unpacking(found, now)
+        return (yield from reading_task(found.pk))
 
 
 def decaying(resource: str, now: int, *, limit: int) -> Script[Decayed]:

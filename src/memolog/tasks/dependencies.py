@@ -9,12 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import attrgetter
 
-from memolog.core.clock import Clock, to_micros
-from memolog.db.engine import Engine
+from memolog.core.clock import to_micros
+from memolog.db.engine import reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import FIRST, check_ids, check_limit, chunks, page_key, page_of
 from memolog.errors import InputError, TaskCycle
 from memolog.tasks.rows import (
+    TaskCalls,
     TaskFilter,
     change_step,
     finding,
@@ -34,58 +35,47 @@ _ORDER = ("priority", "created_at", "pk")
 _SOON = timedelta(days=2)
 
 
-class TaskLinks:
-    """Links tasks; each call is limited to one resource."""
+class TaskLinks(TaskCalls):
+    """Links tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
+    @writes("task_links.link")
+    def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
         """Link two tasks; linking them again changes nothing. Raises TaskCycle if they would wait for each other.
 
         `source` blocks, is the parent of, is related to, or gave rise to `target`. Returns the target.
         """
         _check(resource, source, target, kind, who)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        yield from taking_book(resource)
+        one = yield from finding(resource, source)
+        other = yield from finding(resource, target)
+        if (yield from linking(one, other, kind, who, now)) and kind in ORDERING:
+            yield from settling([other.pk])
+        return (yield from reading_task(other.pk))
 
-        def script() -> Script[Task]:
-            yield from taking_book(resource)
-            one = yield from finding(resource, source)
-            other = yield from finding(resource, target)
-            if (yield from linking(one, other, kind, who, now)) and kind in ORDERING:
-                yield from settling([other.pk])
-            return (yield from reading_task(other.pk))
-
-        return await self._engine.write(script, name="task_links.link")
-
-    async def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Task:
+    @writes("task_links.unlink")
+    def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
         """Remove a link; returns the target. Nothing changes if there is no such link."""
         _check(resource, source, target, kind, who)
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            yield from taking_book(resource)
-            one = yield from finding(resource, source)
-            other = yield from finding(resource, target)
-            first, second = _ordered(one, other, kind)
-            if (yield link_queries.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
-                yield from _recording_link(one, other, kind, who, now, "unlinked")
-                if kind in ORDERING:
-                    yield from settling([other.pk])
-            return (yield from reading_task(other.pk))
-
-        return await self._engine.write(script, name="task_links.unlink")
+        now = self._now()
+        yield from taking_book(resource)
+        one = yield from finding(resource, source)
+        other = yield from finding(resource, target)
+        first, second = _ordered(one, other, kind)
+        if (yield link_queries.delete_link(source_pk=first.pk, target_pk=second.pk, kind=kind)):
+            yield from _recording_link(one, other, kind, who, now, "unlinked")
+            if kind in ORDERING:
+                yield from settling([other.pk])
+        return (yield from reading_task(other.pk))
 
 
-class TaskReady:
-    """Reads ready tasks; each call is limited to one resource."""
+class TaskReady(TaskCalls):
+    """Reads ready tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def ready(
+    @reads
+    def ready(
         self, resource: str, chosen: TaskFilter | None = None, *, limit: int = 10, after: str | None = None
-    ) -> ReadyTasks:
+    ) -> Script[ReadyTasks]:
         """Return what can be claimed now, by priority, then age, with why, and the counts of all."""
         check_ids(resource=resource)
         check_limit(limit)
@@ -93,75 +83,65 @@ class TaskReady:
         moment = self._clock.now()
         now = to_micros(moment)
         key = page_key(after, (FIRST, FIRST, FIRST))
+        rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
+        shown, more = page_of(rows, limit, *_ORDER)
+        waiting = yield from _unblocks(shown)
+        found = yield from tasks_of_rows(shown)
+        counts = yield from _counts(resource, now)
+        return ReadyTasks(
+            items=tuple(
+                ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row.pk, 0)))
+                for row, task in zip(shown, found, strict=True)
+            ),
+            counts=counts,
+            next=more,
+        )
 
-        def script() -> Script[ReadyTasks]:
-            rows = yield from _ready_rows(resource, wanted, now, key, limit + 1)
-            shown, more = page_of(rows, limit, *_ORDER)
-            waiting = yield from _unblocks(shown)
-            found = yield from tasks_of_rows(shown)
-            counts = yield from _counts(resource, now)
-            return ReadyTasks(
-                items=tuple(
-                    ReadyTask(task=task, why=why_ready(task, moment, waiting.get(row.pk, 0)))
-                    for row, task in zip(shown, found, strict=True)
-                ),
-                counts=counts,
-                next=more,
-            )
-
-        return await self._engine.read(script)
-
-    async def counts(self, resource: str) -> TaskCounts:
+    @reads
+    def counts(self, resource: str) -> Script[TaskCounts]:
         """Return how many tasks are ready, blocked, deferred and in progress."""
         check_ids(resource=resource)
-        now = to_micros(self._clock.now())
-        return await self._engine.read(lambda: _counts(resource, now))
+        return (yield from _counts(resource, self._now()))
 
-    async def explain(self, resource: str, task: str) -> Explained:
+    @reads
+    def explain(self, resource: str, task: str) -> Script[Explained]:
         """Return why a task is or is not ready."""
         check_ids(resource=resource, task=task)
         now = self._clock.now()
+        found = yield from finding(resource, task)
+        shown = yield from reading_task(found.pk)
+        own = [ref_from_row(row) for row in (yield link_queries.open_blockers(pks=[found.pk]))]
+        parents = yield link_queries.blocked_parents(pks=[found.pk])
+        by_parent: list[tuple[TaskRef, Sequence[TaskRef]]] = []
+        for row in parents:
+            above = yield from reading_roots(row.pk)
+            by_parent.append((ref_from_row(row), above))
+        reasons = not_ready_because(shown, now, own, by_parent)
+        roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
+        if reasons:
+            return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
+        waiting = yield task_queries.unblocks(pks=[found.pk])
+        why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
+        return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
 
-        def script() -> Script[Explained]:
-            found = yield from finding(resource, task)
-            shown = yield from reading_task(found.pk)
-            own = [ref_from_row(row) for row in (yield link_queries.open_blockers(pks=[found.pk]))]
-            parents = yield link_queries.blocked_parents(pks=[found.pk])
-            by_parent: list[tuple[TaskRef, Sequence[TaskRef]]] = []
-            for row in parents:
-                above = yield from reading_roots(row.pk)
-                by_parent.append((ref_from_row(row), above))
-            reasons = not_ready_because(shown, now, own, by_parent)
-            roots = {ref.id: ref for refs in (own, *(roots for _, roots in by_parent)) for ref in refs}
-            if reasons:
-                return Explained(task=shown, is_ready=False, reasons=reasons, blockers=tuple(roots.values()))
-            waiting = yield task_queries.unblocks(pks=[found.pk])
-            why = why_ready(shown, now, waiting[0].tasks if waiting else 0)
-            return Explained(task=shown, is_ready=True, reasons=(f"It is ready: {why}.",))
-
-        return await self._engine.read(script)
-
-    async def edge(self, resource: str, thread: str, *, now: datetime) -> EdgeTasks:
+    @reads
+    def edge(self, resource: str, thread: str, *, now: datetime) -> Script[EdgeTasks]:
         """Return the tasks that a context may show: the active one of the thread, the most urgent ready ones, and those due."""
         check_ids(resource=resource, thread=thread)
         at = to_micros(now)
-
-        def script() -> Script[EdgeTasks]:
-            active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
-            ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
-            due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
-            rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
-            waiting = yield from _unblocks(rows)
-            found = yield from tasks_of_rows(rows)
-            counts = yield from _counts(resource, at)
-            active_pks = {row.pk for row in active}
-            shown = (
-                EdgeTask(task=task, is_active=row.pk in active_pks, unblocks=waiting.get(row.pk, 0))
-                for row, task in zip(rows, found, strict=True)
-            )
-            return EdgeTasks(tasks=tuple(shown), counts=counts)
-
-        return await self._engine.read(script)
+        active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
+        ready = yield from _ready_rows(resource, TaskFilter(), at, (FIRST, FIRST, FIRST), _AT_EDGE)
+        due = yield task_queries.due_soon(resource=resource, now=at, until=to_micros(now + _SOON), limit=_AT_EDGE)
+        rows = list({row.pk: row for row in (*active, *ready, *due)}.values())
+        waiting = yield from _unblocks(rows)
+        found = yield from tasks_of_rows(rows)
+        counts = yield from _counts(resource, at)
+        active_pks = {row.pk for row in active}
+        shown = (
+            EdgeTask(task=task, is_active=row.pk in active_pks, unblocks=waiting.get(row.pk, 0))
+            for row, task in zip(rows, found, strict=True)
+        )
+        return EdgeTasks(tasks=tuple(shown), counts=counts)
 
 
 def _check(resource: str, source: str, target: str, kind: str, who: str) -> None:

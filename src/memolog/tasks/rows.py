@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from memolog.core.clock import from_micros
+from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.exact_json import dumps, loads, pack, unpack
+from memolog.db.engine import Calls, Engine
 from memolog.db.queries import Row, Script, Step, load_queries
 from memolog.db.rows import moment, object_in
-from memolog.db.scope import check_ids, check_optional_ids, chunks
+from memolog.db.scope import CleanValue, check_ids, check_optional_ids, chunks
 from memolog.errors import InputError, TaskNotFound
 from memolog.tasks.task import STATUSES, TASK_TYPES, Task, TaskChange, TaskRef, TaskStatus, TaskType, handle_in
 
 q = load_queries("tasks/tasks")
 
 _ROWS_A_QUERY = 512
+
+
+class TaskCalls(Calls):
+    """Base class for the calls on tasks. Each call reads or changes the tasks of one resource."""
+
+    def __init__(self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None) -> None:
+        super().__init__(engine)
+        self._clock, self._new_id, self._clean = clock, new_id, clean
+
+    def _now(self) -> int:
+        return to_micros(self._clock.now())
 
 
 def lease_name(task_id: str) -> str:

@@ -7,16 +7,15 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any, Final, cast
 
-from memolog.core.clock import Clock, to_micros
+from memolog.core.clock import to_micros
 from memolog.core.exact_json import JsonObject, JsonValue, encode, object_text, pack
 from memolog.core.observation import Observation, Span
-from memolog.db.engine import Engine
+from memolog.db.engine import reads, writes
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.rows import message_from_row
 from memolog.db.scope import (
     FIRST,
     LAST,
-    CleanValue,
     Page,
     check_id,
     check_ids,
@@ -31,6 +30,7 @@ from memolog.log.rows import observation_from_row, sources_by_line
 from memolog.tasks.dependencies import linking, reading_refs, settling
 from memolog.tasks.rows import (
     LOWEST_PRIORITY,
+    TaskCalls,
     TaskFilter,
     change_from_row,
     change_step,
@@ -70,15 +70,11 @@ _COMPARED = 5_000
 _MOST_DAYS = 36_525
 
 
-class TaskStore:
-    """Creates and changes tasks; each call is limited to one resource."""
+class TaskStore(TaskCalls):
+    """Creates and changes tasks, and reads their histories."""
 
-    def __init__(
-        self, engine: Engine, clock: Clock, new_id: Callable[[], str], clean: CleanValue | None = None
-    ) -> None:
-        self._engine, self._clock, self._new_id, self._clean = engine, clock, new_id, clean
-
-    async def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Task:
+    @writes("tasks.create")
+    def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Script[Task]:
         """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
         check_ids(resource=resource, who=who)
         task_id = self._new_id() if new.id is None else check_id("task", new.id)
@@ -89,30 +85,27 @@ class TaskStore:
         }
         labels = sorted(map(_check_label, self._clean_labels(new.labels)))
         links = _links_of(new)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
+        rows = yield task_queries.insert_task(**values, handle=f"T-{number}", now=now)
+        if not rows:
+            raise InputError(
+                f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
+            )
+        pk = rows[0].pk
+        if labels:
+            yield task_queries.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
+        yield change_step(pk, now, who, "created")
+        made = yield from finding(resource, task_id)
+        yield from _linking_new(resource, made, links, who, now)
+        if created_from:
+            yield from attaching(resource, made, created_from, "created-from")
+        return (yield from reading_task(pk))
 
-        def script() -> Script[Task]:
-            number = (yield task_queries.take_book(resource=resource, count=1))[0].last_handle
-            rows = yield task_queries.insert_task(**values, handle=f"T-{number}", now=now)
-            if not rows:
-                raise InputError(
-                    f"A task with the id {task_id} exists already.", then="Choose another id, or leave it out."
-                )
-            pk = rows[0].pk
-            if labels:
-                yield task_queries.insert_label.many([{"task_pk": pk, "label": label} for label in labels])
-            yield change_step(pk, now, who, "created")
-            made = yield from finding(resource, task_id)
-            yield from _linking_new(resource, made, links, who, now)
-            if created_from:
-                yield from attaching(resource, made, created_from, "created-from")
-            return (yield from reading_task(pk))
-
-        return await self._engine.write(script, name="tasks.create")
-
-    async def edit(
+    @writes("tasks.edit")
+    def edit(
         self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
-    ) -> Task:
+    ) -> Script[Task]:
         """Change fields of a task; with `version`, raises TaskChanged if the task has changed since that version."""
         check_ids(resource=resource, task=task, who=who)
         unknown = sorted(set(changes) - set(EDITABLE))
@@ -124,59 +117,52 @@ class TaskStore:
             )
         _columns(changes)
         changes = self._cleaned(changes)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        found = yield from finding(resource, task)
+        yield task_queries.lock_task(task_pk=found.pk)
+        old = yield from reading_task(found.pk)
+        if version is not None and version != old.version:
+            raise TaskChanged(found.handle, version, old.version)
+        if old.level > 0:
+            raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
+        before = {name: getattr(old, name) for name in EDITABLE}
+        after = {**before, **changes}
+        edited = {
+            name: [_for_history(before[name]), _for_history(after[name])]
+            for name in changes
+            if before[name] != after[name]
+        }
+        if not edited:
+            return old
+        yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
+        yield change_step(found.pk, now, who, "edited", fields=edited)
+        return (yield from reading_task(found.pk))
 
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            yield task_queries.lock_task(task_pk=found.pk)
-            old = yield from reading_task(found.pk)
-            if version is not None and version != old.version:
-                raise TaskChanged(found.handle, version, old.version)
-            if old.level > 0:
-                raise TaskMoveRefused(found.handle, "decayed", "edited", "Restore it first.")
-            before = {name: getattr(old, name) for name in EDITABLE}
-            after = {**before, **changes}
-            edited = {
-                name: [_for_history(before[name]), _for_history(after[name])]
-                for name in changes
-                if before[name] != after[name]
-            }
-            if not edited:
-                return old
-            yield task_queries.update_task(task_pk=found.pk, now=now, **_columns(after))
-            yield change_step(found.pk, now, who, "edited", fields=edited)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="tasks.edit")
-
-    async def label(
+    @writes("tasks.label")
+    def label(
         self, resource: str, task: str, *, add: Sequence[str] = (), remove: Sequence[str] = (), who: str
-    ) -> Task:
+    ) -> Script[Task]:
         """Add and remove labels."""
         check_ids(resource=resource, task=task, who=who)
         adding, removing = (
             sorted(set(map(_check_label, self._clean_labels(add)))),
             sorted(set(map(_check_label, remove))),
         )
-        now = to_micros(self._clock.now())
-
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            yield task_queries.lock_task(task_pk=found.pk)
-            old = yield from reading_task(found.pk)
-            new = [label for label in adding if label not in old.labels]
-            gone = [label for label in removing if label in old.labels and label not in adding]
-            if not new and not gone:
-                return old
-            for label in new:
-                yield task_queries.insert_label(task_pk=found.pk, label=label)
-            for label in gone:
-                yield task_queries.delete_label(task_pk=found.pk, label=label)
-            yield task_queries.touch(task_pk=found.pk, now=now)
-            yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.write(script, name="tasks.label")
+        now = self._now()
+        found = yield from finding(resource, task)
+        yield task_queries.lock_task(task_pk=found.pk)
+        old = yield from reading_task(found.pk)
+        new = [label for label in adding if label not in old.labels]
+        gone = [label for label in removing if label in old.labels and label not in adding]
+        if not new and not gone:
+            return old
+        for label in new:
+            yield task_queries.insert_label(task_pk=found.pk, label=label)
+        for label in gone:
+            yield task_queries.delete_label(task_pk=found.pk, label=label)
+        yield task_queries.touch(task_pk=found.pk, now=now)
+        yield change_step(found.pk, now, who, "labelled", added=new or None, removed=gone or None)
+        return (yield from reading_task(found.pk))
 
     def _cleaned(self, fields: Mapping[str, object]) -> Mapping[str, object]:
         """Remove secrets from the fields of a task, if redaction is on."""
@@ -189,49 +175,37 @@ class TaskStore:
         """Return the labels that contain no secret."""
         return labels if self._clean is None else [label for label in labels if self._clean(label) == label]
 
-    async def history(
+    @reads
+    def history(
         self, resource: str, task: str, *, limit: int = 100, after: str | None = None
-    ) -> Page[TaskChange]:
+    ) -> Script[Page[TaskChange]]:
         """Return who changed what and when, oldest first."""
         check_ids(resource=resource, task=task)
         check_limit(limit)
         (start,) = page_key(after, (FIRST,))
-
-        def script() -> Script[Page[TaskChange]]:
-            found = yield from finding(resource, task)
-            rows = yield task_queries.changes(task_pk=found.pk, after=start, limit=limit + 1)
-            shown, more = page_of(rows, limit, "pk")
-            return Page(items=tuple(map(change_from_row, shown)), next=more)
-
-        return await self._engine.read(script)
+        found = yield from finding(resource, task)
+        rows = yield task_queries.changes(task_pk=found.pk, after=start, limit=limit + 1)
+        shown, more = page_of(rows, limit, "pk")
+        return Page(items=tuple(map(change_from_row, shown)), next=more)
 
 
-class TaskViews:
-    """Reads the tasks of every resource, one resource at a time."""
+class TaskViews(TaskCalls):
+    """Reads tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def get(self, resource: str, task: str) -> Task:
+    @reads
+    def get(self, resource: str, task: str) -> Script[Task]:
         """Return a task by id or handle; raises TaskNotFound."""
         check_ids(resource=resource, task=task)
+        found = yield from finding(resource, task)
+        return (yield from reading_task(found.pk))
 
-        def script() -> Script[Task]:
-            found = yield from finding(resource, task)
-            return (yield from reading_task(found.pk))
-
-        return await self._engine.read(script)
-
-    async def some(self, resource: str, tasks: Sequence[str]) -> dict[str, Task]:
+    @reads
+    def some(self, resource: str, tasks: Sequence[str]) -> Script[dict[str, Task]]:
         """Return the existing ones among some tasks by their ids."""
         check_ids(resource=resource)
         ids = [check_id("task", task) for task in tasks]
-
-        def script() -> Script[dict[str, Task]]:
-            rows = (yield task_queries.by_ids(resource=resource, ids=ids)) if ids else ()
-            return {task.id: task for task in (yield from tasks_of_rows(rows))}
-
-        return await self._engine.read(script)
+        rows = (yield task_queries.by_ids(resource=resource, ids=ids)) if ids else ()
+        return {task.id: task for task in (yield from tasks_of_rows(rows))}
 
     async def named(self, resource: str, title: str, *, limit: int = 10) -> tuple[Task, ...]:
         """Return the tasks with this title, ignoring case; those not closed first."""
@@ -243,38 +217,36 @@ class TaskViews:
             rows = yield task_queries.by_title(resource=resource, title=wanted, limit=limit)
             return (yield from tasks_of_rows(rows))
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
-    async def show(self, resource: str, task: str) -> TaskView:
+    @reads
+    def show(self, resource: str, task: str) -> Script[TaskView]:
         """Return a task with all its link_queries."""
         check_ids(resource=resource, task=task)
+        found = yield from finding(resource, task)
+        shown = yield from reading_task(found.pk)
+        sides: dict[tuple[str, bool], list[TaskRef]] = {}
+        for row in (yield link_queries.neighbours(task_pk=found.pk)):
+            sides.setdefault((row.kind, bool(row.is_source)), []).append(ref_from_row(row))
+        linked = yield message_queries.count_linked(task_pk=found.pk)
 
-        def script() -> Script[TaskView]:
-            found = yield from finding(resource, task)
-            shown = yield from reading_task(found.pk)
-            sides: dict[tuple[str, bool], list[TaskRef]] = {}
-            for row in (yield link_queries.neighbours(task_pk=found.pk)):
-                sides.setdefault((row.kind, bool(row.is_source)), []).append(ref_from_row(row))
-            linked = yield message_queries.count_linked(task_pk=found.pk)
+        def side(kind: str, *, is_source: bool) -> tuple[TaskRef, ...]:
+            return tuple(sides.get((kind, is_source), ()))
 
-            def side(kind: str, *, is_source: bool) -> tuple[TaskRef, ...]:
-                return tuple(sides.get((kind, is_source), ()))
+        return TaskView(
+            task=shown,
+            blocked_by=side("blocks", is_source=False),
+            blocks=side("blocks", is_source=True),
+            parents=side("parent-child", is_source=False),
+            children=side("parent-child", is_source=True),
+            related=side("related", is_source=True) + side("related", is_source=False),
+            discovered_from=side("discovered-from", is_source=False),
+            discovered=side("discovered-from", is_source=True),
+            messages=linked[0].messages,
+        )
 
-            return TaskView(
-                task=shown,
-                blocked_by=side("blocks", is_source=False),
-                blocks=side("blocks", is_source=True),
-                parents=side("parent-child", is_source=False),
-                children=side("parent-child", is_source=True),
-                related=side("related", is_source=True) + side("related", is_source=False),
-                discovered_from=side("discovered-from", is_source=False),
-                discovered=side("discovered-from", is_source=True),
-                messages=linked[0].messages,
-            )
-
-        return await self._engine.read(script)
-
-    async def list(
+    @reads
+    def list(
         self,
         resource: str,
         chosen: TaskFilter | None = None,
@@ -284,7 +256,7 @@ class TaskViews:
         due_before: datetime | None = None,
         limit: int = 50,
         after: str | None = None,
-    ) -> Page[Task]:
+    ) -> Script[Page[Task]]:
         """Return the tasks that match a filter, newest first."""
         check_ids(resource=resource)
         check_limit(limit)
@@ -299,14 +271,10 @@ class TaskViews:
             "before_pk": before_pk,
             "limit": limit + 1,
         }
-
-        def script() -> Script[Page[Task]]:
-            parent = yield from parent_of(resource, wanted)
-            rows = yield task_queries.list_tasks(resource=resource, **values, **wanted.values(parent))
-            shown, more = page_of(rows, limit, "created_at", "pk")
-            return Page(items=(yield from tasks_of_rows(shown)), next=more)
-
-        return await self._engine.read(script)
+        parent = yield from parent_of(resource, wanted)
+        rows = yield task_queries.list_tasks(resource=resource, **values, **wanted.values(parent))
+        shown, more = page_of(rows, limit, "created_at", "pk")
+        return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
     async def stale(self, resource: str, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
         """Return unclaimed tasks that have not changed for so many days, the longest unchanged first."""
@@ -327,7 +295,7 @@ class TaskViews:
             shown, more = page_of(rows, limit, "updated_at", "pk")
             return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
     async def duplicates(
         self, resource: str, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
@@ -344,7 +312,7 @@ class TaskViews:
             rows = yield task_queries.open_texts(resource=resource, limit=_COMPARED)
             return asked, [ref for ref in map(ref_from_row, rows) if ref.id != asked.id]
 
-        asked, refs = await self._engine.read(script, brief=False)
+        asked, refs = await self.engine.read(script, brief=False)
         is_one = task is not None or title is not None
         if is_one:
             refs.append(asked)
@@ -361,13 +329,11 @@ class TaskViews:
         )
 
 
-class TaskMessages:
-    """Links messages to tasks; each call is limited to one resource."""
+class TaskMessages(TaskCalls):
+    """Links messages to tasks."""
 
-    def __init__(self, engine: Engine, clock: Clock) -> None:
-        self._engine, self._clock = engine, clock
-
-    async def attach(
+    @writes("task_messages.attach")
+    def attach(
         self,
         resource: str,
         task: str,
@@ -376,7 +342,7 @@ class TaskMessages:
         *,
         who: str,
         thread: str | None = None,
-    ) -> int:
+    ) -> Script[int]:
         """Link messages to a task, by their ids or as a span of a thread; returns how many links are new.
 
         All of them or none: an id that is not there raises MessageNotFound.
@@ -385,65 +351,52 @@ class TaskMessages:
         check_optional_ids(thread=thread)
         if kind not in MESSAGE_LINK_KINDS:
             raise InputError(f"Unknown kind of link: {kind!r}.", then=f"Use one of {', '.join(MESSAGE_LINK_KINDS)}.")
-        now = to_micros(self._clock.now())
+        now = self._now()
+        found = yield from finding(resource, task)
+        count = yield from attaching(resource, found, messages, kind, thread=thread)
+        if count:
+            yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
+        return count
 
-        def script() -> Script[int]:
-            found = yield from finding(resource, task)
-            count = yield from attaching(resource, found, messages, kind, thread=thread)
-            if count:
-                yield change_step(found.pk, now, who, "attached", kind=kind, messages=count)
-            return count
-
-        return await self._engine.write(script, name="task_messages.attach")
-
-    async def detach(
+    @writes("task_messages.detach")
+    def detach(
         self, resource: str, task: str, messages: Sequence[str] | Span, *, who: str, thread: str | None = None
-    ) -> int:
+    ) -> Script[int]:
         """Unlink messages from a task, whether linked by hand or not; returns how many were linked."""
         check_ids(resource=resource, task=task, who=who)
         check_optional_ids(thread=thread)
-        now = to_micros(self._clock.now())
+        now = self._now()
+        found = yield from finding(resource, task)
+        gone = 0
+        for row in (yield from _reading_messages(resource, thread, messages)):
+            where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
+            by_hand = yield message_queries.detach(**where)
+            by_itself = yield message_queries.unlink_own(**where)
+            gone += bool(by_hand or by_itself)
+        if gone:
+            yield change_step(found.pk, now, who, "detached", messages=gone)
+        return gone
 
-        def script() -> Script[int]:
-            found = yield from finding(resource, task)
-            gone = 0
-            for row in (yield from _reading_messages(resource, thread, messages)):
-                where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
-                by_hand = yield message_queries.detach(**where)
-                by_itself = yield message_queries.unlink_own(**where)
-                gone += bool(by_hand or by_itself)
-            if gone:
-                yield change_step(found.pk, now, who, "detached", messages=gone)
-            return gone
-
-        return await self._engine.write(script, name="task_messages.detach")
-
-    async def messages(
+    @reads
+    def messages(
         self, resource: str, task: str, *, limit: int = 50, after: str | None = None
-    ) -> Page[LinkedMessage]:
+    ) -> Script[Page[LinkedMessage]]:
         """Return the messages of a task, oldest first."""
         check_ids(resource=resource, task=task)
         check_limit(limit)
         at, pk = page_key(after, (FIRST, FIRST))
+        found = yield from finding(resource, task)
+        rows = yield message_queries.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
+        shown, more = page_of(rows, limit, "created_at", "pk")
+        linked = (LinkedMessage(message=message_from_row(row), kind=row.kind) for row in shown)
+        return Page(items=tuple(linked), next=more)
 
-        def script() -> Script[Page[LinkedMessage]]:
-            found = yield from finding(resource, task)
-            rows = yield message_queries.linked(task_pk=found.pk, at=at, pk=pk, limit=limit + 1)
-            shown, more = page_of(rows, limit, "created_at", "pk")
-            linked = (LinkedMessage(message=message_from_row(row), kind=row.kind) for row in shown)
-            return Page(items=tuple(linked), next=more)
-
-        return await self._engine.read(script)
-
-    async def count(self, resource: str, task: str) -> int:
+    @reads
+    def count(self, resource: str, task: str) -> Script[int]:
         """Return how many messages are linked to a task."""
         check_ids(resource=resource, task=task)
-
-        def script() -> Script[int]:
-            found = yield from finding(resource, task)
-            return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
-
-        return await self._engine.read(script)
+        found = yield from finding(resource, task)
+        return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
 
     async def observations(self, resource: str, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
         """Return the lines of the log that cite a message of a task, oldest first."""
@@ -456,7 +409,7 @@ class TaskMessages:
             sources = sources_by_line((yield message_queries.sources(pks=[row.pk for row in rows])) if rows else ())
             return tuple(observation_from_row(row, sources.get(row.id, ())) for row in rows)
 
-        return await self._engine.read(script, brief=False)
+        return await self.engine.read(script, brief=False)
 
 
 def attaching(

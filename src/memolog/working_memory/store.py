@@ -15,7 +15,7 @@ from memolog.core.clock import Clock, from_micros, to_micros
 from memolog.core.document import Document, DocumentVersion, Proposal
 from memolog.core.exact_json import JsonObject, decode, dumps, encode, loads, object_text, pack, unpack
 from memolog.core.thread import Hints
-from memolog.db.engine import Engine
+from memolog.db.engine import Calls, Engine, reads
 from memolog.db.queries import Row, Script, load_queries
 from memolog.db.scope import LAST, CleanValue, check_ids, check_limit, check_number, check_optional_ids, reading_thread
 from memolog.errors import Conflict, DocumentConflict, DocumentNotFound, InputError
@@ -46,22 +46,20 @@ class Facts:
 NO_FACTS = Facts()
 
 
-class WorkingMemories:
+class WorkingMemories(Calls):
     """Reads and changes documents; each call is limited to one resource."""
 
     def __init__(self, engine: Engine, clock: Clock, clean: CleanValue | None = None) -> None:
-        self._engine, self._clock, self._clean = engine, clock, clean
+        super().__init__(engine)
+        self._clock, self._clean = clock, clean
 
-    async def get(self, resource: str, thread: str | None = None) -> Document | None:
+    @reads
+    def get(self, resource: str, thread: str | None = None) -> Script[Document | None]:
         """Return the document of a resource, or of one of its threads; None if there is none."""
         _check(resource, thread)
-
-        def script() -> Script[Document | None]:
-            thread_pk = yield from _thread_pk(resource, thread)
-            rows = yield q.document(resource=resource, thread_pk=thread_pk)
-            return _document(rows[0], resource, thread) if rows else None
-
-        return await self._engine.read(script)
+        thread_pk = yield from _thread_pk(resource, thread)
+        rows = yield q.document(resource=resource, thread_pk=thread_pk)
+        return _document(rows[0], resource, thread) if rows else None
 
     async def change(
         self,
@@ -92,38 +90,32 @@ class WorkingMemories:
 
         for _ in range(_ATTEMPTS - 1):
             try:
-                return await self._engine.write(script, name="working_memory.change")
+                return await self.engine.write(script, name="working_memory.change")
             except DocumentConflict:
                 raise
             except Conflict:
                 # Another writer was first: apply the change to its version.
                 continue
-        return await self._engine.write(script, name="working_memory.change")
+        return await self.engine.write(script, name="working_memory.change")
 
-    async def version(self, resource: str, number: int, *, thread: str | None = None) -> DocumentVersion:
+    @reads
+    def version(self, resource: str, number: int, *, thread: str | None = None) -> Script[DocumentVersion]:
         """Return one version; raises DocumentNotFound."""
         _check(resource, thread)
+        thread_pk = yield from _thread_pk(resource, thread)
+        return (yield from _version(resource, thread_pk, number))
 
-        def script() -> Script[DocumentVersion]:
-            thread_pk = yield from _thread_pk(resource, thread)
-            return (yield from _version(resource, thread_pk, number))
-
-        return await self._engine.read(script)
-
-    async def versions(
+    @reads
+    def versions(
         self, resource: str, thread: str | None = None, *, limit: int = 50, before: int | None = None
-    ) -> tuple[DocumentVersion, ...]:
+    ) -> Script[tuple[DocumentVersion, ...]]:
         """Return the versions, newest first; pass the last number as `before` for older ones."""
         _check(resource, thread)
         check_limit(limit)
         end = LAST if before is None else check_number("before", before)
-
-        def script() -> Script[tuple[DocumentVersion, ...]]:
-            thread_pk = yield from _thread_pk(resource, thread)
-            rows = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=end, limit=limit)
-            return tuple(map(_version_from_row, rows))
-
-        return await self._engine.read(script)
+        thread_pk = yield from _thread_pk(resource, thread)
+        rows = yield q.versions_before(resource=resource, thread_pk=thread_pk, before=end, limit=limit)
+        return tuple(map(_version_from_row, rows))
 
 
 # ---------------------------------------------------------------- pieces of scripts
