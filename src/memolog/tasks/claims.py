@@ -1,13 +1,14 @@
-"""Claim, renew, release, close and reopen tasks, and shrink closed ones: to a summary after 30 days, to an archive after 90.
+"""Claim, renew, release, close and reopen tasks. Reduce closed tasks to a summary after 30 days, and archive them after 90 days.
 
-The contract, on every engine and from any number of processes:
+These rules hold on every engine and with any number of processes:
 
-- *claim*: exactly one session wins; refused while blocked, naming the blockers; it also sets the thread's active task.
-- *heartbeat*: only the session that holds the task can renew it, until another session takes over.
-- *expired lease*: the task is ready again, and the next claim takes over. Nothing needs to be cleaned up.
-- *close*: needs a reason and a summary, ends the claim, and reports what it unblocked.
+- *claim*: exactly one session succeeds. A blocked task cannot be claimed, and the error names the blockers. A claimed task
+  becomes the active task of the thread.
+- *heartbeat*: only the session that has claimed the task can renew the claim, until another session takes the task over.
+- *expired lease*: the task is ready again, and the next claim takes it over. Nothing needs to be cleaned up.
+- *close*: needs a reason and a summary, ends the claim, and returns the tasks that it unblocked.
 
-Locks are taken in one order to avoid deadlocks: book, thread, lease, task.
+Rows are locked in this order to avoid deadlocks: book, thread, lease, task.
 """
 
 from __future__ import annotations
@@ -30,8 +31,11 @@ from memolog.tasks.task import CLOSE_REASONS, Claimed, Closed, CloseReason, Deca
 
 decay_queries = load_queries("tasks/task_decay")
 _DAY: Final = timedelta(days=1) // timedelta(microseconds=1)
+# The number of days after closing at which a task gets each level of decay.
 _AFTER_DAYS: Final = {1: 30, 2: 90}
+# An archived task keeps at most this many characters of its summary.
 _ARCHIVED_SUMMARY: Final = 200
+# The prefix of an archive that is compressed.
 _COMPRESSED: Final = "z:"
 claim_queries = load_queries("tasks/task_claims")
 lease_queries = load_queries("log/leases")
@@ -49,7 +53,7 @@ class TaskClaims(TaskCalls):
     ) -> Script[Claimed]:
         """Claim a task for a session, and make it the active task of a thread. Claiming it again renews the claim.
 
-        Raises TaskBlocked while something must come first, TaskHeld while another session works on it.
+        Raise TaskBlocked if another task must be closed first, and TaskHeld if another session has claimed the task.
         """
         check_ids(resource=resource, task=task, session=session, who=who)
         check_optional_ids(thread=thread)
@@ -61,7 +65,7 @@ class TaskClaims(TaskCalls):
         if found.status == "closed":
             raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
         name = lease_name(found.id)
-        # This statement alone decides among any number of callers.
+        # Only one of several callers acquires the lease.
         rows = yield lease_queries.acquire(resource=resource, name=name, owner=pack(session), now=now, expires_at=until)
         fence = rows[0].fence if rows else (yield from self._prolonging(resource, found, session, until))
         took = yield claim_queries.take_task(
@@ -82,7 +86,7 @@ class TaskClaims(TaskCalls):
         return Claimed(task=claimed, until=end, fence=fence, renewed=not rows)
 
     def _prolonging(self, resource: str, found: Row, session: str, until: int) -> Script[int]:
-        """Renew the lease of this session and return its fence; raises TaskHeld if another session has it."""
+        """Renew the lease of this session and return its fence. Raise TaskHeld if another session has the lease."""
         rows = yield claim_queries.prolong(
             resource=resource, name=lease_name(found.id), session=pack(session), expires_at=until
         )
@@ -92,7 +96,7 @@ class TaskClaims(TaskCalls):
 
     @writes("task_claims.heartbeat")
     def heartbeat(self, resource: str, task: str, session: str, *, lasts: timedelta) -> Script[Claimed]:
-        """Renew a claim; raises TaskHeld if this session does not hold the task."""
+        """Renew a claim. Raise TaskHeld if this session has not claimed the task."""
         check_ids(resource=resource, task=task, session=session)
         _, end = self._end(lasts)
         found = yield from finding(resource, task)
@@ -104,7 +108,7 @@ class TaskClaims(TaskCalls):
 
     @writes("task_claims.release")
     def release(self, resource: str, task: str, session: str, *, who: str, force: bool = False) -> Script[Task]:
-        """Release a task, so that it is open again; `force` releases it for another session."""
+        """Release a task, so that it is open again. `force` also releases a task that another session has claimed."""
         check_ids(resource=resource, task=task, session=session, who=who)
         now = self._now()
         found = yield from finding(resource, task)
@@ -129,9 +133,9 @@ class TaskClaims(TaskCalls):
         who: str,
         force: bool = False,
     ) -> Script[Closed]:
-        """Close a task with a reason and a summary; returns what that unblocked.
+        """Close a task, and return it with the tasks that this unblocked. Also decay a few tasks that were closed long ago.
 
-        Refused while another session holds it, unless forced. Also decays some closed tasks that are old enough.
+        Raise TaskHeld if another session has claimed the task, unless `force` is set.
         """
         check_ids(resource=resource, task=task, session=session, who=who)
         text = _checked_end(reason, summary)
@@ -155,7 +159,7 @@ class TaskClaims(TaskCalls):
 
     @writes("task_claims.reopen")
     def reopen(self, resource: str, task: str, *, who: str, why: str | None = None) -> Script[Task]:
-        """Reopen a closed task; what it blocks is blocked again. A decayed task is restored."""
+        """Reopen a closed task, and restore it if it has decayed. The tasks that it blocks are blocked again."""
         check_ids(resource=resource, task=task, who=who)
         why = why if self._clean is None or why is None else str(self._clean(why))
         now = self._now()
@@ -189,14 +193,14 @@ class TaskDecay(TaskCalls):
 
     @writes("task_decay.decay")
     def decay(self, resource: str, *, limit: int = 500) -> Script[Decayed]:
-        """Decay closed tasks that are old enough by one level each, the longest closed first."""
+        """Decay the tasks that were closed long enough ago by one level each, the longest closed first."""
         check_ids(resource=resource)
         check_limit(limit)
         return (yield from decaying(resource, self._now(), limit=limit))
 
     @writes("task_decay.restore")
     def restore(self, resource: str, task: str) -> Script[Task]:
-        """Restore a decayed task; a task that has not decayed does not change."""
+        """Restore a decayed task. A task that has not decayed does not change."""
         check_ids(resource=resource, task=task)
         now = self._now()
         found = yield from finding(resource, task)
@@ -206,18 +210,18 @@ class TaskDecay(TaskCalls):
 
 
 def decaying(resource: str, now: int, *, limit: int) -> Script[Decayed]:
-    """Decay some tasks within a larger script."""
+    """Decay tasks as part of a larger script."""
     summarised: list[str] = []
     archived: list[str] = []
-    # The higher level first, so that no task decays by two levels at once.
+    # Level 2 comes first, so that no task decays by two levels at once.
     for level, done in ((2, archived), (1, summarised)):
         before = now - _AFTER_DAYS[level] * _DAY
         rows = yield decay_queries.due_to_decay(resource=resource, level=level - 1, before=before, limit=limit)
         for row in rows:
-            archived_now = yield decay_queries.decay(
+            changed = yield decay_queries.decay(
                 task_pk=row.pk, level=level, old_level=level - 1, version=row.version, **_decayed_columns(row, level)
             )
-            done.extend(changed.handle for changed in archived_now)
+            done.extend(one.handle for one in changed)
     return Decayed(summarised=tuple(summarised), archived=tuple(archived))
 
 
@@ -236,7 +240,7 @@ def unpacking(found: Row, now: int) -> Script[None]:
         raise StoreCorrupt(
             f"The archive of {found.handle} cannot be read.",
             why=str(error),
-            then="The rest of the task is untouched. Restore a backup to get its description.",
+            then="The rest of the task is not affected. Restore a backup to get its description.",
         ) from error
     yield decay_queries.restore(
         task_pk=found.pk,
@@ -260,9 +264,9 @@ def _decayed_columns(row: Row, level: int) -> dict[str, object]:
 
 
 def held_task(thread_pk: int, now: int) -> Script[Row | None]:
-    """Return the row of a thread's active task, if it is in progress and its session still holds it.
+    """Return the row of the active task of a thread, or None if its claim has ended.
 
-    A thread that saves messages is alive, so the claim is renewed once half of it is over.
+    A thread that saves messages is working on the task, so the claim is renewed when half of its time is over.
     """
     rows = yield claim_queries.held(thread_pk=thread_pk, now=now)
     if not rows:
@@ -291,14 +295,14 @@ def _checked_end(reason: object, summary: object) -> str:
 
 
 def _locking_thread(resource: str, thread: str, now: int) -> Script[None]:
-    """Lock the thread, and create it if it is missing: a task may be claimed before the first message is saved."""
+    """Lock the thread. Create it if it does not exist, because a task may be claimed before the first message is saved."""
     empty = {"title": None, "metadata": "{}", "overrides": "{}", "cloned_from": None}
     yield thread_queries.create_thread(resource=resource, thread=thread, now=now, **empty)
     yield from taking_thread(resource, thread)
 
 
 def _refusing(resource: str, found: Row) -> Script[None]:
-    """Raise the error for a task that could not be taken although its lease was free."""
+    """Raise the error for a task that could not be claimed although its lease was free."""
     now = yield from finding(resource, found.id)
     if now.status == "closed":
         raise TaskMoveRefused(found.handle, "closed", "claimed", "Reopen it first, or claim another one.")
@@ -314,7 +318,7 @@ def _held_by_other(resource: str, found: Row) -> Script[None]:
 
 
 def _expecting_free(resource: str, found: Row, session: str, now: int, *, force: bool) -> Script[None]:
-    """Raise TaskHeld while another session holds the task."""
+    """Raise TaskHeld if another session has claimed the task, unless `force` is set."""
     rows = yield claim_queries.holder(resource=resource, name=lease_name(found.id))
     is_held = bool(rows) and rows[0].expires_at > now and unpack(rows[0].owner) != session
     if is_held and not force:

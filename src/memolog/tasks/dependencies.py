@@ -1,6 +1,7 @@
-"""Link tasks without cycles, keep their blocked state correct, and read which tasks are ready and why.
+"""Link tasks without cycles, update their blocked state, and read which tasks are ready and why.
 
-`tasks.blocked` equals its definition in `memolog.tasks.rules` at every commit; a change updates only the tasks below it.
+After every commit, the column `tasks.blocked` matches its definition in `memolog.tasks.rules`. A change updates only the tasks
+that it can affect.
 """
 
 from __future__ import annotations
@@ -30,9 +31,10 @@ from memolog.tasks.task import LINK_KINDS, Explained, LinkKind, ReadyTask, Ready
 link_queries = load_queries("tasks/task_links")
 task_queries = load_queries("tasks/tasks")
 _KEYS_A_QUERY = 512
+# The edge of a context chooses from at most this many ready tasks, and this many tasks that are due within `_SOON`.
 _AT_EDGE = 24
-_ORDER = ("priority", "created_at", "pk")
 _SOON = timedelta(days=2)
+_ORDER = ("priority", "created_at", "pk")
 
 
 class TaskLinks(TaskCalls):
@@ -40,9 +42,9 @@ class TaskLinks(TaskCalls):
 
     @writes("task_links.link")
     def link(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
-        """Link two tasks; linking them again changes nothing. Raises TaskCycle if they would wait for each other.
+        """Link two tasks, and return the target. Raise TaskCycle if the tasks would wait for each other.
 
-        `source` blocks, is the parent of, is related to, or gave rise to `target`. Returns the target.
+        `source` blocks, is the parent of, is related to, or gave rise to `target`. An existing link is not changed.
         """
         _check(resource, source, target, kind, who)
         now = self._now()
@@ -55,7 +57,7 @@ class TaskLinks(TaskCalls):
 
     @writes("task_links.unlink")
     def unlink(self, resource: str, source: str, target: str, kind: LinkKind, *, who: str) -> Script[Task]:
-        """Remove a link; returns the target. Nothing changes if there is no such link."""
+        """Remove a link if it exists, and return the target."""
         _check(resource, source, target, kind, who)
         now = self._now()
         yield from taking_book(resource)
@@ -76,7 +78,7 @@ class TaskReady(TaskCalls):
     def ready(
         self, resource: str, chosen: TaskFilter | None = None, *, limit: int = 10, after: str | None = None
     ) -> Script[ReadyTasks]:
-        """Return what can be claimed now, by priority, then age, with why, and the counts of all."""
+        """Return the tasks that can be claimed now, by priority, then age, each with the reasons, and the counts of all tasks."""
         check_ids(resource=resource)
         check_limit(limit)
         wanted = chosen or TaskFilter()
@@ -99,13 +101,13 @@ class TaskReady(TaskCalls):
 
     @reads
     def counts(self, resource: str) -> Script[TaskCounts]:
-        """Return how many tasks are ready, blocked, deferred and in progress."""
+        """Return the numbers of tasks that are ready, blocked, deferred and in progress."""
         check_ids(resource=resource)
         return (yield from _counts(resource, self._now()))
 
     @reads
     def explain(self, resource: str, task: str) -> Script[Explained]:
-        """Return why a task is or is not ready."""
+        """Return the reasons why a task is ready or not ready."""
         check_ids(resource=resource, task=task)
         now = self._clock.now()
         found = yield from finding(resource, task)
@@ -126,7 +128,7 @@ class TaskReady(TaskCalls):
 
     @reads
     def edge(self, resource: str, thread: str, *, now: datetime) -> Script[EdgeTasks]:
-        """Return the tasks that a context may show: the active one of the thread, the most urgent ready ones, and those due."""
+        """Return the tasks that a context may show: the active task of the thread, urgent ready tasks, and tasks due soon."""
         check_ids(resource=resource, thread=thread)
         at = to_micros(now)
         active = yield task_queries.active_of_thread(resource=resource, thread=thread, now=at)
@@ -157,11 +159,12 @@ def taking_book(resource: str) -> Script[None]:
 
 
 def linking(source: Row, target: Row, kind: LinkKind, who: str, now: int) -> Script[bool]:
-    """Link two tasks, refusing cycles; returns whether the link is new. The caller has taken the book, and settles."""
+    """Link two tasks, and return whether the link is new. Raise TaskCycle if they would wait for each other.
+
+    The caller must call `taking_book` before, and `settling` afterwards.
+    """
     if source.pk == target.pk:
-        raise InputError(
-            f"{source.handle} cannot be linked to itself.", then="Name two tasks, by their ids or their handles."
-        )
+        raise InputError(f"{source.handle} cannot be linked to itself.", then="Pass the ids or handles of two tasks.")
     if kind in ORDERING:
         yield from refusing_cycle(source, target, kind)
     first, second = _ordered(source, target, kind)
@@ -172,7 +175,7 @@ def linking(source: Row, target: Row, kind: LinkKind, who: str, now: int) -> Scr
 
 
 def _ordered(source: Row, target: Row, kind: LinkKind) -> tuple[Row, Row]:
-    # "related" has no direction, so it is stored once.
+    # A "related" link has no direction, so it is stored only once, with the lower key first.
     return (target, source) if kind == "related" and target.pk < source.pk else (source, target)
 
 
@@ -182,7 +185,7 @@ def _recording_link(source: Row, target: Row, kind: LinkKind, who: str, now: int
 
 
 def refusing_cycle(source: Row, target: Row, kind: LinkKind) -> Script[None]:
-    """Raise TaskCycle if the target of a link already comes before the source."""
+    """Raise TaskCycle if the target of a new link must already be closed before the source."""
     pks = yield from finding_path(target.pk, source.pk)
     if pks:
         handles = {row.pk: row.handle for row in (yield link_queries.handles(pks=pks))}
@@ -190,9 +193,9 @@ def refusing_cycle(source: Row, target: Row, kind: LinkKind) -> Script[None]:
 
 
 def finding_path(start: int, end: int) -> Script[list[int]]:
-    """Return the tasks on a path of ordering links from one task to another, both included; none if there is no path.
+    """Return the keys of the tasks on a path of links from `start` to `end`, or an empty list if there is no path.
 
-    The search runs from both ends and extends the side with fewer open ends.
+    The search runs from both ends. Each step extends the side that has fewer tasks to continue from.
     """
     seen: tuple[dict[int, int], dict[int, int]] = ({start: start}, {end: end})
     ends = [[start], [end]]
@@ -221,7 +224,7 @@ def _way(seen: Mapping[int, int], pk: int) -> list[int]:
 
 
 def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
-    """Update the blocked column of these tasks and of all that it affects; returns what changed."""
+    """Update the blocked state of these tasks and of the tasks below them. Return the new state of the tasks that changed."""
     changed: dict[int, bool] = {}
     todo = list(dict.fromkeys(pks))
     while todo:
@@ -230,7 +233,7 @@ def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
             for row in (yield link_queries.settle(pks=chunk)):
                 changed[row.pk] = bool(row.blocked)
                 touched.append(row.pk)
-        # Only children inherit the state: a blocker counts by its status, even if it is blocked itself.
+        # Only the children of a changed task must be updated. A task blocks others until it is closed, blocked or not.
         affected: dict[int, None] = {}
         for chunk in chunks(touched, _KEYS_A_QUERY):
             affected.update({row.target_pk: None for row in (yield link_queries.children_of(pks=chunk))})
@@ -239,13 +242,13 @@ def settling(pks: Iterable[int]) -> Script[dict[int, bool]]:
 
 
 def settling_after_status(task_pk: int) -> Script[dict[int, bool]]:
-    """Settle a task that was closed or opened, what it blocks, and its children."""
+    """Update the blocked state of a task that was closed or reopened, of the tasks that it blocks, and of its children."""
     waiting = yield link_queries.waiting_for(task_pk=task_pk)
     return (yield from settling([task_pk, *(row.target_pk for row in waiting)]))
 
 
 def reading_refs(pks: Sequence[int]) -> Script[tuple[TaskRef, ...]]:
-    """Return short forms of tasks, the most urgent first."""
+    """Return the short forms of tasks, the most urgent first."""
     refs: list[TaskRef] = []
     for chunk in chunks(pks, _KEYS_A_QUERY):
         refs.extend(ref_from_row(row) for row in (yield link_queries.refs(pks=chunk)))
@@ -284,7 +287,7 @@ def _counts(resource: str, now: int) -> Script[TaskCounts]:
 
 
 def reading_roots(task_pk: int) -> Script[tuple[TaskRef, ...]]:
-    """Return the open tasks that ultimately block a task: its blockers, or those of its blocked parents."""
+    """Return the open tasks that block a task or one of the parents above it."""
     roots: dict[int, TaskRef] = {}
     level, seen = [task_pk], {task_pk}
     while level:

@@ -45,13 +45,13 @@ def finding(resource: str, task: str) -> Script[Row]:
 
 
 def reading_task(task_pk: int) -> Script[Task]:
-    """Return the task with a key."""
+    """Return the task with this primary key."""
     rows = yield q.by_pk(task_pk=task_pk)
     return (yield from tasks_of_rows(rows))[0]
 
 
 def tasks_of_rows(rows: Sequence[Row]) -> Script[tuple[Task, ...]]:
-    """Return the tasks of rows with the columns of `select_tasks`. Their labels are read too."""
+    """Read the labels of tasks, and return the tasks. The rows have the columns of the SQL fragment `select_tasks`."""
     labels: dict[int, set[str]] = {}
     for pks in chunks([row.pk for row in rows], _ROWS_A_QUERY):
         for row in (yield q.labels_of(pks=pks)):
@@ -90,7 +90,7 @@ def _task(row: Row, labels: frozenset[str]) -> Task:
 
 
 def ref_from_row(row: Row) -> TaskRef:
-    """Return the short form of a task from a row with the columns of `select_refs`."""
+    """Return the short form of a task. The row has the columns of the SQL fragment `select_refs`."""
     return TaskRef(
         id=row.id,
         handle=row.handle,
@@ -102,7 +102,7 @@ def ref_from_row(row: Row) -> TaskRef:
 
 
 def change_step(task_pk: int, now: int, who: str, what: str, **details: Any) -> Step:
-    """Return the step that adds a change to the history of a task. Details that are None are left out."""
+    """Return the step that adds a change to the history of a task. Details that are None are not stored."""
     change = {"what": what, **{name: value for name, value in details.items() if value is not None}}
     return q.insert_change(task_pk=task_pk, now=now, who=pack(who), change=dumps(change))
 
@@ -154,7 +154,7 @@ class TaskFilter:
 
 
 def parent_of(resource: str, wanted: TaskFilter) -> Script[int | None]:
-    """Return the key of the parent in a filter; None if the filter has no parent."""
+    """Return the primary key of the parent in a filter, or None if the filter has no parent."""
     if wanted.parent is None:
         return None
     return (yield from finding(resource, wanted.parent)).pk

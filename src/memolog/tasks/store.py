@@ -1,4 +1,4 @@
-"""Create, edit and label tasks; read one with its links, lists, histories and likely duplicates; link messages to tasks."""
+"""Create, edit and label tasks, read tasks with their links and histories, and link messages to tasks."""
 
 from __future__ import annotations
 
@@ -57,16 +57,17 @@ from memolog.tasks.task import (
 
 link_queries = load_queries("tasks/task_links")
 message_queries = load_queries("tasks/task_messages")
-_IDS_A_QUERY = 256
 task_queries = load_queries("tasks/tasks")
+_IDS_A_QUERY = 256
 EDITABLE: Final = ("title", "description", "priority", "type", "assignee", "defer_until", "due", "metadata")
 """The fields that `edit` can change."""
 _TEXTS: Final = ("title", "description", "assignee", "metadata")
 _check_label = partial(check_id, "label")
 _LONGEST_TITLE = 500
 _LONGEST_TEXT = 1_000_000
+# `duplicates` compares at most this many open tasks, the newest.
 _COMPARED = 5_000
-# A century.
+# `stale` accepts at most this many days, which is a century.
 _MOST_DAYS = 36_525
 
 
@@ -75,7 +76,7 @@ class TaskStore(TaskCalls):
 
     @writes("tasks.create")
     def create(self, resource: str, new: NewTask, *, who: str, created_from: Sequence[str] = ()) -> Script[Task]:
-        """Create a task with its labels, links and source messages, all or nothing. A used id is refused."""
+        """Create a task with its labels, links and source messages in one transaction. Raise InputError if the id is in use."""
         check_ids(resource=resource, who=who)
         task_id = self._new_id() if new.id is None else check_id("task", new.id)
         values = {
@@ -106,7 +107,7 @@ class TaskStore(TaskCalls):
     def edit(
         self, resource: str, task: str, changes: Mapping[str, object], *, who: str, version: int | None = None
     ) -> Script[Task]:
-        """Change fields of a task; with `version`, raises TaskChanged if the task has changed since that version."""
+        """Change fields of a task. With `version`, raise TaskChanged if the task has changed since that version."""
         check_ids(resource=resource, task=task, who=who)
         unknown = sorted(set(changes) - set(EDITABLE))
         if unknown:
@@ -179,7 +180,7 @@ class TaskStore(TaskCalls):
     def history(
         self, resource: str, task: str, *, limit: int = 100, after: str | None = None
     ) -> Script[Page[TaskChange]]:
-        """Return who changed what and when, oldest first."""
+        """Return the changes of a task, the oldest first."""
         check_ids(resource=resource, task=task)
         check_limit(limit)
         (start,) = page_key(after, (FIRST,))
@@ -194,21 +195,21 @@ class TaskViews(TaskCalls):
 
     @reads
     def get(self, resource: str, task: str) -> Script[Task]:
-        """Return a task by id or handle; raises TaskNotFound."""
+        """Return a task by id or handle. Raise TaskNotFound if it does not exist."""
         check_ids(resource=resource, task=task)
         found = yield from finding(resource, task)
         return (yield from reading_task(found.pk))
 
     @reads
     def some(self, resource: str, tasks: Sequence[str]) -> Script[dict[str, Task]]:
-        """Return the existing ones among some tasks by their ids."""
+        """Return the tasks with these ids, by id. Unknown ids are skipped."""
         check_ids(resource=resource)
         ids = [check_id("task", task) for task in tasks]
         rows = (yield task_queries.by_ids(resource=resource, ids=ids)) if ids else ()
         return {task.id: task for task in (yield from tasks_of_rows(rows))}
 
     async def named(self, resource: str, title: str, *, limit: int = 10) -> tuple[Task, ...]:
-        """Return the tasks with this title, ignoring case; those not closed first."""
+        """Return the tasks with this title, ignoring case. Closed tasks come last."""
         check_ids(resource=resource)
         check_limit(limit)
         wanted = (pack(title) or "").lower()
@@ -221,7 +222,7 @@ class TaskViews(TaskCalls):
 
     @reads
     def show(self, resource: str, task: str) -> Script[TaskView]:
-        """Return a task with all its link_queries."""
+        """Return a task with the tasks that it is linked to."""
         check_ids(resource=resource, task=task)
         found = yield from finding(resource, task)
         shown = yield from reading_task(found.pk)
@@ -257,7 +258,7 @@ class TaskViews(TaskCalls):
         limit: int = 50,
         after: str | None = None,
     ) -> Script[Page[Task]]:
-        """Return the tasks that match a filter, newest first."""
+        """Return the tasks that match a filter, the newest first."""
         check_ids(resource=resource)
         check_limit(limit)
         check_optional_ids(session=session)
@@ -277,7 +278,7 @@ class TaskViews(TaskCalls):
         return Page(items=(yield from tasks_of_rows(shown)), next=more)
 
     async def stale(self, resource: str, *, days: float = 14, limit: int = 50, after: str | None = None) -> Page[Task]:
-        """Return unclaimed tasks that have not changed for so many days, the longest unchanged first."""
+        """Return unclaimed tasks that have not changed for this many days, the longest unchanged first."""
         check_ids(resource=resource)
         check_limit(limit)
         if not isinstance(days, int | float) or not 0 <= days <= _MOST_DAYS:  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -300,7 +301,7 @@ class TaskViews(TaskCalls):
     async def duplicates(
         self, resource: str, task: str | None = None, *, title: str | None = None, least: float = 0.6, limit: int = 20
     ) -> tuple[LikelyDuplicate, ...]:
-        """Return pairs of open tasks that are likely the same: all pairs, or those with a task or a title."""
+        """Return pairs of open tasks that are likely duplicates: all pairs, or the pairs with a task or with a new title."""
         check_ids(resource=resource)
         check_limit(limit)
         check_optional_ids(task=task)
@@ -343,9 +344,9 @@ class TaskMessages(TaskCalls):
         who: str,
         thread: str | None = None,
     ) -> Script[int]:
-        """Link messages to a task, by their ids or as a span of a thread; returns how many links are new.
+        """Link messages to a task, by their ids or as a span of a thread. Return the number of new links.
 
-        All of them or none: an id that is not there raises MessageNotFound.
+        If a message does not exist, raise MessageNotFound and link none of them.
         """
         check_ids(resource=resource, task=task, who=who)
         check_optional_ids(thread=thread)
@@ -362,7 +363,7 @@ class TaskMessages(TaskCalls):
     def detach(
         self, resource: str, task: str, messages: Sequence[str] | Span, *, who: str, thread: str | None = None
     ) -> Script[int]:
-        """Unlink messages from a task, whether linked by hand or not; returns how many were linked."""
+        """Unlink messages from a task, also those that were linked because it was active. Return the number of messages."""
         check_ids(resource=resource, task=task, who=who)
         check_optional_ids(thread=thread)
         now = self._now()
@@ -370,9 +371,9 @@ class TaskMessages(TaskCalls):
         gone = 0
         for row in (yield from _reading_messages(resource, thread, messages)):
             where = {"task_pk": found.pk, "thread_pk": row.thread_pk, "seq": row.seq}
-            by_hand = yield message_queries.detach(**where)
-            by_itself = yield message_queries.unlink_own(**where)
-            gone += bool(by_hand or by_itself)
+            linked_by_call = yield message_queries.detach(**where)
+            saved_while_active = yield message_queries.unlink_own(**where)
+            gone += bool(linked_by_call or saved_while_active)
         if gone:
             yield change_step(found.pk, now, who, "detached", messages=gone)
         return gone
@@ -381,7 +382,7 @@ class TaskMessages(TaskCalls):
     def messages(
         self, resource: str, task: str, *, limit: int = 50, after: str | None = None
     ) -> Script[Page[LinkedMessage]]:
-        """Return the messages of a task, oldest first."""
+        """Return the messages of a task, the oldest first."""
         check_ids(resource=resource, task=task)
         check_limit(limit)
         at, pk = page_key(after, (FIRST, FIRST))
@@ -393,13 +394,13 @@ class TaskMessages(TaskCalls):
 
     @reads
     def count(self, resource: str, task: str) -> Script[int]:
-        """Return how many messages are linked to a task."""
+        """Return the number of messages that are linked to a task."""
         check_ids(resource=resource, task=task)
         found = yield from finding(resource, task)
         return (yield message_queries.count_linked(task_pk=found.pk))[0].messages
 
     async def observations(self, resource: str, task: str, *, limit: int = 200) -> tuple[Observation, ...]:
-        """Return the lines of the log that cite a message of a task, oldest first."""
+        """Return the observations whose sources include a message of the task, the oldest first."""
         check_ids(resource=resource, task=task)
         check_limit(limit)
 
@@ -415,7 +416,7 @@ class TaskMessages(TaskCalls):
 def attaching(
     resource: str, found: Row, messages: Sequence[str] | Span, kind: MessageLinkKind, *, thread: str | None = None
 ) -> Script[int]:
-    """Link messages to a task, as part of a larger script; returns how many links are new."""
+    """Link messages to a task as part of a larger script. Return the number of new links."""
     pks = [row.pk for row in (yield from _reading_messages(resource, thread, messages))]
     new = 0
     for chunk in chunks(pks, _IDS_A_QUERY):
@@ -424,10 +425,10 @@ def attaching(
 
 
 def _reading_messages(resource: str, thread: str | None, messages: Sequence[str] | Span) -> Script[Sequence[Row]]:
-    """Return the rows of some messages; raises MessageNotFound for a missing one."""
+    """Return the rows of messages. Raise MessageNotFound if one of them does not exist."""
     if isinstance(messages, Span):
         if thread is None:
-            raise InputError("A span of messages needs a thread.", then="Pass thread=…, or name messages by their ids.")
+            raise InputError("A span of messages needs a thread.", then="Pass thread=…, or the ids of the messages.")
         rows = yield message_queries.by_span(resource=resource, thread=thread, first=messages.first, last=messages.last)
         if not rows:
             raise MessageNotFound(f"{messages.first}-{messages.last} of {thread}")
@@ -447,7 +448,7 @@ def _reading_messages(resource: str, thread: str | None, messages: Sequence[str]
 def _linking_new(
     resource: str, made: Row, links: Sequence[tuple[str, LinkKind, bool]], who: str, now: int
 ) -> Script[None]:
-    """Link a new task. A cycle is only possible if it both blocks and is blocked."""
+    """Add the links of a new task."""
     affected: list[int] = []
     for name, kind, is_source in links:
         other = yield from finding(resource, name)
@@ -459,7 +460,7 @@ def _linking_new(
 
 
 def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
-    """Return the links of a new task: the other task, how, and whether the new one is the source."""
+    """Return the links of a new task: the other task, the kind, and whether the new task is the source."""
     links: list[tuple[str, LinkKind, bool]] = []
     if new.parent is not None:
         links.append((new.parent, "parent-child", False))
@@ -474,14 +475,14 @@ def _links_of(new: NewTask) -> list[tuple[str, LinkKind, bool]]:
 
 
 def _for_history(value: object) -> Any:
-    """Return a value for the history, a long text shortened."""
+    """Return a value as JSON for the history. A long text is shortened."""
     if isinstance(value, str) and len(value) > _LONGEST_TITLE:
         return f"{value[:_LONGEST_TITLE]}…"
     return encode(value)
 
 
 def _columns(fields: Mapping[str, object]) -> dict[str, object]:
-    """Return the column values of some fields; raises InputError for invalid ones."""
+    """Return the values of fields as they are stored. Raise InputError for an invalid value."""
     return {name: _CHECKS[name](name, value) for name, value in fields.items()}
 
 
@@ -497,8 +498,7 @@ def _text(name: str, value: object) -> str | None:
 
 
 def _title(name: str, value: object) -> str | None:
-    text = _text(name, value)
-    plain = cast("str", value)
+    text, plain = _text(name, value), cast("str", value)
     if not plain.strip() or len(plain) > _LONGEST_TITLE:
         raise InputError(
             f"`title` must have 1 to {_LONGEST_TITLE} characters, got {len(plain.strip())}.",
